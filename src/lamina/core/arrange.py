@@ -456,6 +456,9 @@ def _extend_front(
     return extended, lines
 
 
+# The order of a request: attachments beside their question, and the system text first.
+
+
 def order_turns(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
     """Each turn's attachments before its question (or after it), in whatever order they were logged.
 
@@ -642,6 +645,9 @@ def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
     return result
 
 
+# Where a log may be split into pieces.
+
+
 def find_boundary(log: Sequence[Segment], start: int) -> int:
     """The last position from `start` on where a log may be split; `start` if there is none.
 
@@ -678,6 +684,9 @@ def may_split(segment: Segment, before: Segment) -> bool:
         return False
     follows_aside = before.role is Role.SYSTEM or is_empty(before.parts)
     return not (follows_aside and begins_with(segment.parts, ToolCall))
+
+
+# Words of their kind for attachments, and references for those that stand above already.
 
 
 def word_entries(entries: Iterable[Entry], *, wording: Wording) -> list[Entry]:

@@ -135,12 +135,15 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
     Above the room nothing waits: then the cut is made, or `BudgetExceeded` says why it cannot be.
     """
     tokens = context.scale.total(draft.tokens)
-    must_wait = is_held_by_thinking(draft.entries, context.options.binding)
+    if not limits.ask_for_cut(tokens, cold=context.cold):
+        return draft
     is_over_room = tokens > limits.room
-    if not limits.ask_for_cut(tokens, cold=context.cold) or (must_wait and not is_over_room):
+    must_wait = is_held_by_thinking(draft.entries, context.options.binding)
+    if must_wait and not is_over_room:
         return draft
     progress = _lower_to_target(draft, limits, context)
-    if not is_over_room and tokens - progress.tokens < max(limits.least, 1):
+    freed = tokens - progress.tokens
+    if not is_over_room and freed < max(limits.least, 1):
         return draft
     if progress.tokens > limits.room:
         if must_wait:
@@ -576,7 +579,11 @@ def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
 
 
 def _is_untouchable(entry: Entry, *, is_current: bool) -> bool:
-    """Whether no cut may touch an entry, given whether it belongs to the prompt or the last step."""
+    """Whether no cut may touch an entry, given whether it belongs to the prompt or the last step.
+
+    What came with the prompt, in the layer TURN, may be lowered. A digest may be written anew wherever it
+    stands.
+    """
     is_system_text = entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM
     if is_system_text or entry.segment.pinned:
         return True
@@ -593,11 +600,13 @@ def find_spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
     if keep == 0:
         return frozenset()
     first_step = _find_first_spared_step(entries, keep)
-    attached_now = {entry.content for entry in entries if entry.why in (IN_THE_LIBRARY, NAMED_IN_THE_LIST)}
+    named_now = (IN_THE_LIBRARY, NAMED_IN_THE_LIST)
+    attached_now = {entry.content for entry in entries if entry.why in named_now}
     positions: set[int] = set()
     for at, entry in enumerate(entries):
+        is_recent = entry.step >= first_step
         came_with_prompt = entry.layer is Layer.TURN or entry.content in attached_now
-        if came_with_prompt or entry.step >= first_step:
+        if is_recent or came_with_prompt:
             positions.add(at)
     return frozenset(positions)
 

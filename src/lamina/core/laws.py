@@ -190,17 +190,24 @@ def forms_never_rise(case: Case) -> Iterator[str]:
 def _compare_forms(before: Entry, entry: Entry, case: Case) -> Iterator[str]:
     """What is wrong with the form of an entry, beside that of the same entry in the request before.
 
-    The hoisted layout may put an attachment elsewhere at a recorded cut: it is only named while it stands in
-    the library, and if a cut lowers it there, it is sent in full in its own turn. Other words in the same
-    form are allowed at a recorded cut too.
+    Other words in the same form are allowed only at a recorded cut.
     """
-    is_hoisted = case.options.layout.library == "hoisted"
-    may_move = is_hoisted and case.has_new_cut and _is_attachment(entry, case)
-    if entry.form > before.form and not may_move:
+    if entry.form > before.form and not _may_move(entry, case):
         yield f"{entry.ref} rose from {before.form} to {entry.form}"
     is_reworded = entry.form is before.form and entry.sent != before.sent
     if is_reworded and not case.has_new_cut:
         yield f"{entry.ref} was reworded"
+
+
+def _may_move(entry: Entry, case: Case) -> bool:
+    """Whether the hoisted layout may put an attachment elsewhere, which it does at a recorded cut.
+
+    An attachment is only named while it stands in the library. If a cut lowers it there, it is sent in full
+    in its own turn.
+    """
+    if case.options.layout.library != "hoisted" or not case.has_new_cut:
+        return False
+    return _is_attachment(entry, case)
 
 
 def _check_prompt(case: Case) -> Iterator[str]:
@@ -499,12 +506,18 @@ def untouched_means_untouched(case: Case) -> Iterator[str]:
         return
     repairs = case.envelope.ledger.repairs
     for entry in case.envelope.entries:
-        has_own_voice = entry.role is entry.segment.role
-        is_as_logged = entry.form is Form.FULL and has_own_voice
-        if not is_as_logged or is_worded(entry.segment, case.options.wording):
+        has_new_id = f"{entry.ref}:id" in repairs
+        if has_new_id or not _is_sent_as_logged(entry, case):
             continue
-        if _logged_parts(entry) != entry.parts and f"{entry.ref}:id" not in repairs:
+        if _logged_parts(entry) != entry.parts:
             yield f"{entry.ref} was changed"
+
+
+def _is_sent_as_logged(entry: Entry, case: Case) -> bool:
+    """Whether an entry should have the parts that it came with: it is in full, in its own voice and words."""
+    if entry.form is not Form.FULL or entry.role is not entry.segment.role:
+        return False
+    return not is_worded(entry.segment, case.options.wording)
 
 
 def _logged_parts(entry: Entry) -> tuple[Part, ...]:
@@ -526,8 +539,7 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
     sent = case.envelope.sent
     yield from find_gained_authority(sent)
     for entry in sent:
-        is_quoted_result = begins_with(entry.segment.parts, ToolResult) and begins_with(entry.parts, Text)
-        if is_quoted_result and entry.role is Role.USER:
+        if entry.role is Role.USER and _is_quoted_result(entry):
             yield f"{entry.ref} is a result in the user's voice"
         if has_tag(case.kinds, entry.segment) and not has_balanced_tags(entry.parts, case.kinds):
             yield f"{entry.ref} breaks out of its tag"
@@ -535,6 +547,11 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
     for fold in case.envelope.ledger.folds:
         if fold.version >= FOLD_VERSION:
             yield from _check_digest_voices(fold, by_ref)
+
+
+def _is_quoted_result(entry: Entry) -> bool:
+    """Whether an entry came as a result and is sent as text, as late results are."""
+    return begins_with(entry.segment.parts, ToolResult) and begins_with(entry.parts, Text)
 
 
 def _check_digest_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str]:

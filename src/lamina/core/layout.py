@@ -25,12 +25,14 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
         The answer becomes the reason of an entry that is left out.
         """
-        if entry.segment.kind in self.kinds:
-            return f"kind {entry.segment.kind}"
-        if entry.layer in self.layers:
-            return f"layer {entry.layer}"
-        if entry.segment.key in self.keys:
-            return f"key {entry.segment.key}"
+        aspects = (
+            ("kind", entry.segment.kind, self.kinds),
+            ("layer", entry.layer, self.layers),
+            ("key", entry.segment.key, self.keys),
+        )
+        for name, value, chosen in aspects:
+            if value in chosen:
+                return f"{name} {value}"
         return ""
 
 

@@ -343,12 +343,14 @@ def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
     All that it covers must be there in its order. A call before it may have its result before it too, but
     not after it: the digest would stand between the two.
     """
-    positions = [log.position[ref] for ref in fold.covers if ref in log.position]
-    is_complete = bool(positions) and len(positions) == len(fold.covers)
-    if not is_complete or positions != sorted(positions):
+    # What is missing stands at -1: either it comes first, or the positions are out of order.
+    positions = [log.position.get(ref, -1) for ref in fold.covers]
+    if not positions or positions != sorted(positions):
         return False
     first = positions[0]
     last = positions[-1]
+    if first < 0:
+        return False
     if first > 0 and log.open_until[first - 1] > last:
         return False
     covers = frozenset(fold.covers)

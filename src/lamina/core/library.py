@@ -7,11 +7,11 @@ print the layer beside the system text, but lamina gives it no authority.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lamina.core.entries import OWN_TURN_ONLY, make_own_entry, omit
+from lamina.core.entries import OWN_TURN_ONLY, find_position, make_own_entry, omit
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
@@ -133,14 +133,19 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
     if not in_library:
         return list(rest)
     names = _make_list_of_names(in_library)
-    pays = scale.body(names) < sum(scale.body(entry) for entry in in_library)
-    why = NAMED_IN_THE_LIST if pays else IN_THE_LIBRARY
-    first_ref = in_library[0].ref
-    refs = {entry.ref for entry in in_library}
+    tokens = sum(scale.body(entry) for entry in in_library)
+    if scale.body(names) >= tokens:
+        return _omit_all(rest, in_library, IN_THE_LIBRARY)
+    named = _omit_all(rest, in_library, NAMED_IN_THE_LIST)
+    first_at = find_position(rest, in_library[0].ref)
+    return [*named[:first_at], names, *named[first_at:]]
+
+
+def _omit_all(entries: Sequence[Entry], omitted: Iterable[Entry], why: str) -> list[Entry]:
+    """The entries, of which some are omitted for this reason."""
+    refs = frozenset(entry.ref for entry in omitted)
     result: list[Entry] = []
-    for entry in rest:
-        if pays and entry.ref == first_ref:
-            result.append(names)
+    for entry in entries:
         if entry.ref in refs:
             result.append(omit(entry, why))
         else:

@@ -229,10 +229,18 @@ def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
     is_own = entry.segment.origin == "lamina"
     if verbatim is None or is_own or not goes_last(entry, kinds):
         return True
+    return entry.role is Role.USER and _is_short_text(entry, verbatim)
+
+
+def _is_short_text(entry: Entry, most_characters: int) -> bool:
+    """Whether an entry is text alone, of at most so many characters.
+
+    Parts that are sent as something else cannot stand in a digest word for word.
+    """
     texts = [part.text for part in entry.segment.parts if isinstance(part, Text)]
-    is_text_alone = len(texts) == len(entry.parts)
-    characters = sum(len(text) for text in texts)
-    return entry.role is Role.USER and is_text_alone and characters <= verbatim
+    if len(texts) != len(entry.parts):
+        return False
+    return sum(len(text) for text in texts) <= most_characters
 
 
 def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]:

@@ -194,13 +194,16 @@ class _Scan:
 
         If the real results come later, the log does not show where that request ended. The ledger does.
         """
-        if not self._awaits_results() or self.repairs.dangling == "omit":
-            return
-        if any(entry.role is not Role.SYSTEM for entry in self.deferred):
+        answers_calls = self._awaits_results() and self.repairs.dangling == "answer"
+        if not answers_calls or self._waits_for_others():
             return
         last = find_last_sent(self.entries)
         if last is not None and last.role is Role.ASSISTANT:
             self._note(Ref(f"{last.ref}:end"), ENDED)
+
+    def _waits_for_others(self) -> bool:
+        """Whether something other than system text was put aside until the results are there."""
+        return any(entry.role is not Role.SYSTEM for entry in self.deferred)
 
     def _identify(self, segment: Segment) -> Entry:
         """The segment as an entry with its ref, in full."""
@@ -264,14 +267,14 @@ class _Scan:
         If an earlier request ended there, its calls are answered, and the model goes on after the answers.
         The same holds if a blank message stood between them: it is left out, and ended the message before it.
         """
-        if not self.after_aside or not self.deferred:
+        has_aside = self.after_aside and bool(self.deferred)
+        if not has_aside or self._waits_for_others():
             return False
         has_result = any(self.waiting.values())
         if has_result or not self.waiting:
             return False
-        if self._request_ended_here() or not self.memory.side:
-            return False
-        return all(entry.role is Role.SYSTEM for entry in self.deferred)
+        has_ended = self._request_ended_here() or not self.memory.side
+        return not has_ended
 
     def _awaits_results(self) -> bool:
         """Whether some call has no result yet, so that a result may still come for it."""

@@ -149,13 +149,19 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
         return False
     if len(words) == 1:
         return False
-    first_character = words[1][0]
-    begins_name = is_letter(first_character) or first_character in "_$(<"
-    if not begins_name:
+    if not _begins_name(words[1][0]):
         return False
     if len(words) == 2:
         return True
     return any(mark in line for mark in "({:=;<")
+
+
+def _begins_name(character: str) -> bool:
+    """Whether a name may begin with this character, or with what may stand before a name in Go and Rust.
+
+    `func (s *Server) Close()` has its receiver there, and `impl <T> Trait` its type parameters.
+    """
+    return is_letter(character) or character in "_$(<"
 
 
 def _binds_function(bare: str) -> bool:

@@ -130,11 +130,14 @@ def written_files(clauses: Sequence[ShellClause]) -> list[str]:
     operators = [clause.operator for clause in clauses[1:]]
     if not _PLAIN_OPERATORS.issuperset(operators):
         return []
-    redirected = [clause.words for clause in clauses if clause.operator in _REDIRECTIONS]
-    if redirected:
-        if len(redirected) == 1 and len(redirected[0]) == 1:
-            return redirected[0]
-        return []
+    targets = [clause.words for clause in clauses if clause.operator in _REDIRECTIONS]
+    match targets:
+        case []:
+            pass
+        case [[target]]:
+            return [target]
+        case _:
+            return []
     program_at = 0
     if operators.count("|") == 1:
         program_at = operators.index("|") + 1
@@ -146,16 +149,14 @@ def _operands_written(words: Sequence[str]) -> list[str]:
 
     `sed -i` has the file behind its script; `tee` and `rm` have nothing but files.
     """
-    if not words:
-        return []
-    program, *arguments = words
-    operands = [argument for argument in arguments if not argument.startswith("-")]
-    if program in {"tee", "rm"}:
-        return operands
-    if program != "sed":
-        return []
-    edits_in_place = any(_IN_PLACE.match(argument) for argument in arguments)
-    return operands[-1:] if edits_in_place else []
+    operands = [word for word in words[1:] if not word.startswith("-")]
+    match words[:1]:
+        case ["tee" | "rm"]:
+            return operands
+        case ["sed"] if any(_IN_PLACE.match(word) for word in words[1:]):
+            return operands[-1:]
+        case _:
+            return []
 
 
 def changes_something(line: str) -> bool:
