@@ -66,14 +66,14 @@ def repair_log(
 ) -> RepairedLog:
     """The first stage: entries for a well-formed log. Only what comes after the checkpoint is repaired."""
     ledger = _promote_sections(log, context)
-    front = LogFront(entries=[], prefix=context.root, scan=ScanMemory())
+    empty_front = LogFront(entries=[], prefix=context.root, scan=ScanMemory())
+    front = empty_front
     start = 0
     if checkpoint is not None:
         front = checkpoint.front
         start = len(checkpoint.log)
     if _reaches_back(log[start:], ledger, context.options):
-        whole = LogFront(entries=[], prefix=context.root, scan=ScanMemory())
-        return _repair_pieces(log, ledger, context, front=whole, reaches_back=True)
+        return _repair_pieces(log, ledger, context, front=empty_front, reaches_back=True)
     return _repair_pieces(log, ledger, context, front=front, start=start, checkpoint=checkpoint)
 
 
@@ -361,16 +361,21 @@ def _replace_open_turn(
     weighed = weigh_entries(open_entries, context.scale, prefix=prefix, last_sent=find_last_sent(before))
     omitted_refs = {entry.ref for entry in weighed if entry.form is Form.OMITTED}
     attachments = {content: ref for content, ref in front.attachments.items() if ref not in omitted_refs}
-    entries = before + weighed
-    changed = msgspec.structs.replace(
+    return replace_entries(front, before + weighed, attachments, root=context.root), unchanged
+
+
+def replace_entries(
+    front: LogFront, entries: list[Entry], attachments: dict[Digest, Ref], *, root: Digest
+) -> LogFront:
+    """The front with other entries, which are weighed already, and with the attachments among them."""
+    return msgspec.structs.replace(
         front,
         entries=entries,
-        prefix=entries[-1].prefix,
+        prefix=find_prefix(entries, root),
         attachments=attachments,
         tokens=sum(entry.tokens for entry in entries),
         sent=count_sent(entries),
     )
-    return changed, unchanged
 
 
 def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) -> list[Entry]:

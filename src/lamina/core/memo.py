@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.arrange import may_split_at
+from lamina.core.arrange import may_split_at, replace_entries
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
-from lamina.core.entries import count_sent, find_last_turn, find_position, find_prefix, is_message
+from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.options import BuildContext
@@ -82,14 +82,8 @@ def _front_as_sealed(
     sealed = list(envelope.entries[:end])
     if _covers_any(ledger.folds, envelope.entries[end:]) or _ends_in_digest(sealed):
         return None
-    return msgspec.structs.replace(
-        front,
-        entries=sealed,
-        prefix=find_prefix(sealed, context.root),
-        attachments=_attachments_in_full(sealed, context.kinds),
-        tokens=sum(entry.tokens for entry in sealed),
-        sent=count_sent(sealed),
-    )
+    attachments = _attachments_in_full(sealed, context.kinds)
+    return replace_entries(front, sealed, attachments, root=context.root)
 
 
 def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
