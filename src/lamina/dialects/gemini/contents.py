@@ -14,11 +14,22 @@ from lamina.dialects.gemini.wire import LISTS, get_field, to_dict_or_empty, to_d
 
 
 class LooseParts(list[Any]):
-    """Parts that came without a content around them. `bare`: one part, without even a list around it."""
+    """Parts that came without a content around them. `bare`: one part, without even a list around it.
+
+    They are equal to nothing but loose parts that came the same way: a memo must tell `["hi"]` from `"hi"`.
+    """
+
+    __hash__ = None
 
     def __init__(self, items: Any = (), *, bare: bool = False) -> None:
         super().__init__(items)
         self.bare = bare
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LooseParts) and self.bare is other.bare and super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
 
 class Unit(NamedTuple):

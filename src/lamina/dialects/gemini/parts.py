@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -151,7 +151,7 @@ def write_response(result: ToolResult, old_response: Mapping[str, Any]) -> Json:
     return {name: text}
 
 
-def stands_beside_result(part: Part) -> bool:
+def stands_beside_result(part: Part) -> TypeGuard[Image | Document]:
     """Whether a part of a result must stand beside it: a response holds text only."""
     match part:
         case Image() | Document(text=""):
