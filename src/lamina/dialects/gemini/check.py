@@ -22,11 +22,8 @@ from lamina.dialects.gemini.head import (
 )
 from lamina.dialects.gemini.parts import find_data_fields, has_unknown_data
 from lamina.dialects.gemini.wire import (
-    LISTS,
-    Json,
     find_spelling,
     get_field,
-    get_model,
     get_object,
     get_text,
     is_safe_name,
@@ -35,6 +32,7 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_snake_case,
 )
+from lamina.dialects.json_values import LIST_TYPES, Json
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rechecking import NoPast, recheck
@@ -75,7 +73,7 @@ class ContentView:
         if unit.role in ("user", "model"):
             self.role = unit.role
         self.parts: list[_PartView] = []
-        if isinstance(unit.parts, LISTS):
+        if isinstance(unit.parts, LIST_TYPES):
             for i, part in enumerate(unit.parts):
                 self.parts.append(_PartView(unit.place_of(i), _read_part(part)))
         self.calls = self._find_functions("functionCall")
@@ -133,7 +131,7 @@ class GeminiReading(NamedTuple):
     def list_declarations(self) -> Iterator[tuple[str, Json]]:
         """The declared functions, each with its place."""
         tools = self.settings.get("tools")
-        if not isinstance(tools, LISTS):
+        if not isinstance(tools, LIST_TYPES):
             return
         for place, sort, declaration in read_declarations(tools):
             if sort == "function":
@@ -164,7 +162,7 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
     prefix = ""
     if request.get("config") is not None:
         prefix = "config."
-    model = get_model(request)
+    model = get_text(request, "model")
 
     def answers_user(previous_view: ContentView, view: ContentView) -> bool:
         return view.role == "model" and previous_view.role == "user"

@@ -19,16 +19,9 @@ from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
 from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
 from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
-from lamina.dialects.gemini.wire import (
-    LISTS,
-    NAME,
-    add_outer_place,
-    describe_value,
-    get_object,
-    is_safe_name,
-    to_dict_or_empty,
-)
+from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
 from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
+from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import find_path
 from lamina.dialects.origins import record_origin
@@ -49,12 +42,12 @@ _BLANK = Segment(role=Role.USER, kind="user", parts=())
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The log and the head of a request. An invalid request raises BadInput with a path into it."""
     if not isinstance(request, Mapping):
-        problem = f"the request is {describe_value(request)}"
+        problem = f"the request is {name_value(request)}"
         raise BadInput(problem, hint="give an object with contents")
     contents = request.get("contents")
     units = split_units(contents)
     if not units:
-        problem = f"contents is {describe_value(contents)}"
+        problem = f"contents is {name_value(contents)}"
         hint = "give text, or a list with at least one content"
         raise BadInput(problem, place="contents", hint=hint)
     parsed_head = read_head(request)
@@ -109,7 +102,7 @@ def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
     pieces = []
     for i, block in enumerate(split_system_parts(system)):
         place = f"{parsed_head.system_place}.parts[{i}]"
-        if isinstance(system, LISTS):
+        if isinstance(system, LIST_TYPES):
             place = f"{parsed_head.system_place}[{i}]"
         if block is system:
             place = parsed_head.system_place
@@ -169,7 +162,7 @@ class _GeminiReader:
         """The segments of one content."""
         role = _ROLES.get(unit.role) if isinstance(unit.role, str) else None
         if role is None:
-            problem = f"the role is {describe_value(unit.role)}"
+            problem = f"the role is {name_value(unit.role)}"
             hint = 'use "user" or "model"; system text stands in system_instruction'
             raise BadInput(problem, place=f"{unit.place}.role", hint=hint)
         parsed_parts = _read_parts(unit, role)
@@ -261,8 +254,8 @@ class _GeminiReader:
 
 def _read_parts(unit: Unit, role: Role) -> list[_ParsedGeminiPart]:
     """The parts of a content; of the user's, results first. The user makes no calls, the model no results."""
-    if not isinstance(unit.parts, LISTS):
-        problem = f"parts is {describe_value(unit.parts)}"
+    if not isinstance(unit.parts, LIST_TYPES):
+        problem = f"parts is {name_value(unit.parts)}"
         raise BadInput(problem, place=f"{unit.place}.parts", hint="give a list of parts")
     results = []
     others = []

@@ -25,17 +25,15 @@ from lamina.dialects.gemini.media import (
     write_media,
 )
 from lamina.dialects.gemini.wire import (
-    LISTS,
     NAME,
-    Json,
-    describe_value,
     encode_base64,
     get_field,
     get_text,
     to_camel_case,
-    to_dict_or_none,
+    to_dict,
     to_snake_case,
 )
+from lamina.dialects.json_values import Json, list_or_empty, name_value
 from lamina.errors import BadInput
 
 Content = Text | Image | Document | Raw
@@ -78,10 +76,7 @@ def read_part(value: Any, *, by_model: bool) -> Part:
     """
     if isinstance(value, str):
         return Text(value)
-    block = to_dict_or_none(value)
-    if block is None:
-        problem = f"a part is {describe_value(value)}"
-        raise BadInput(problem, hint="give text or an object; bytes as inline_data")
+    block = to_dict(value, "a part", hint="give text or an object; bytes as inline_data")
     data_fields = find_data_fields(block)
     if len(data_fields) > 1:
         problem = f"a part has {' and '.join(data_fields)}"
@@ -90,10 +85,12 @@ def read_part(value: Any, *, by_model: bool) -> Part:
         return _read_text(block, by_model=by_model)
     if not data_fields and not has_unknown_data(block):
         return Text("")
-    part = _read_data(block, data_fields)
-    if part is None:
-        return Raw(dialect=NAME, data=block)
-    return part
+    data_field = data_fields[0] if data_fields else _UPLOADED_FILE
+    read_data = _READERS.get(data_field)
+    part = None
+    if read_data is not None:
+        part = read_data(block)
+    return part or Raw(dialect=NAME, data=block)
 
 
 def find_data_fields(block: Mapping[str, Any]) -> list[str]:
@@ -116,16 +113,25 @@ def read_signature(block: Mapping[str, Any]) -> str:
 
 
 def write_block(part: Part, spell: Spelling) -> Json | None:
-    """A typed part as a part of a content; None if it says nothing here."""
+    """A typed part as a part of a content; None if it says nothing here.
+
+    A part of this API is sent as it came, another provider's block as text. A signature that is not base64 is
+    another provider's, and is left out.
+    """
     match part:
         case Text(text):
             return None if is_blank(text) else {"text": text}
         case Image() | Document():
             return write_media(part, spell)
-        case Thinking():
-            return _write_thought(part, spell)
-        case Raw():
-            return _write_raw(part)
+        case Raw(dialect=dialect, data=data):
+            block: Json = data
+            return block if dialect == NAME else {"text": text_of((part,))}
+        case Thinking(text=text, signature=signature):
+            thought: Json = {"text": text, "thought": True}
+            if BASE64.fullmatch(signature):
+                thought[spell("thoughtSignature")] = signature
+                return thought
+            return thought if text else None
     return None
 
 
@@ -143,10 +149,8 @@ def write_arguments(call: ToolCall) -> Json:
 def write_response(result: ToolResult, old_response: Mapping[str, Any]) -> Json:
     """What a result says, in the field in which it said so before."""
     text = text_of(part for part in result.content if not stands_beside_result(part))
-    name = ""
-    if old_response:
-        name, _ = _read_response(old_response)
-    if not name:
+    name, _ = _read_response(old_response)
+    if not old_response or not name:
         name = "error" if result.error else "output"
     return {name: text}
 
@@ -159,21 +163,11 @@ def stands_beside_result(part: Part) -> TypeGuard[Image | Document]:
     return False
 
 
-def _read_data(block: Json, data_fields: list[str]) -> Part | None:
-    """The part for a block that holds no text; None if this module cannot read it."""
-    if not data_fields:
-        return read_file(block)
-    read_field = _READERS.get(data_fields[0])
-    if read_field is None:
-        return None
-    return read_field(block)
-
-
 def _read_text(block: Json, *, by_model: bool) -> Part:
     """Text, or a thought of the model. A signature without text is a thought too."""
     text = block.get("text")
     if not isinstance(text, str):
-        raise BadInput(f"text is {describe_value(text)}", place="text", hint="give a string")
+        raise BadInput(f"text is {name_value(text)}", place="text", hint="give a string")
     signature = read_signature(block)
     if not by_model:
         return Text(text)
@@ -187,14 +181,14 @@ def _read_text(block: Json, *, by_model: bool) -> Part:
 
 def _read_call(block: Json) -> ToolCall:
     """A call; its arguments become JSON text."""
-    call = _read_object(get_field(block, "functionCall"), "functionCall")
+    call = to_dict(get_field(block, "functionCall"), "functionCall", place="functionCall")
     arguments = get_field(call, "args")
     if arguments is not None and not isinstance(arguments, dict):
-        problem = f"args is {describe_value(arguments)}"
+        problem = f"args is {name_value(arguments)}"
         raise BadInput(problem, place="functionCall.args", hint="give an object")
     name = call.get("name")
     if not isinstance(name, str):
-        problem = f"the name is {describe_value(name)}"
+        problem = f"the name is {name_value(name)}"
         raise BadInput(problem, place="functionCall.name", hint="give a string")
     arguments_json = _encode_json(arguments or {}, "functionCall.args")
     return ToolCall(id=get_text(call, "id"), name=name, arguments=arguments_json)
@@ -202,20 +196,18 @@ def _read_call(block: Json) -> ToolCall:
 
 def _read_result(block: Json) -> ToolResult:
     """A result: its response as text, then its media."""
-    result = _read_object(get_field(block, "functionResponse"), "functionResponse")
-    response = to_dict_or_none(result.get("response"))
-    if response is None and result.get("response") is not None:
-        problem = f"response is {describe_value(result['response'])}"
-        raise BadInput(problem, place="functionResponse.response", hint="give an object")
+    result = to_dict(get_field(block, "functionResponse"), "functionResponse", place="functionResponse")
     content: list[Content] = []
     is_error = False
-    if response is not None:
+    if result.get("response") is not None:
+        response = to_dict(result["response"], "response", place="functionResponse.response")
         name, text = _read_response(response)
         is_error = name == "error"
         content.append(Text(text))
-    media = result.get("parts")
-    if isinstance(media, LISTS):
-        content += map(_read_result_media, media)
+    for media in list_or_empty(result.get("parts")):
+        media_block = to_dict(media, "a part", place="functionResponse.parts")
+        own_part = Raw(dialect=NAME, data=media_block)
+        content.append(read_inline_data(media_block) or read_file_data(media_block) or own_part)
     return ToolResult(
         id=get_text(result, "id"),
         name=get_text(result, "name"),
@@ -224,39 +216,16 @@ def _read_result(block: Json) -> ToolResult:
     )
 
 
-def _read_result_media(value: Any) -> Content:
-    """Media inside a result."""
-    block = to_dict_or_none(value)
-    if block is None:
-        problem = f"a part is {describe_value(value)}"
-        raise BadInput(problem, place="functionResponse.parts", hint="give an object")
-    return read_inline_data(block) or read_file_data(block) or Raw(dialect=NAME, data=block)
-
+_UPLOADED_FILE = ""
+"""Stands in the table for a part without a field for data: a file, as the SDK returned it."""
 
 _READERS: dict[str, Callable[[Json], Part | None]] = {
     "inlineData": read_inline_data,
     "fileData": read_file_data,
     "functionCall": _read_call,
     "functionResponse": _read_result,
+    _UPLOADED_FILE: read_file,
 }
-
-
-def _write_raw(part: Raw) -> Json:
-    """A part of this API as it came; another provider's block as text."""
-    if part.dialect != NAME:
-        return {"text": text_of((part,))}
-    block: Json = part.data
-    return block
-
-
-def _write_thought(thinking: Thinking, spell: Spelling) -> Json | None:
-    """A thought. A signature that is not base64 is another provider's, and is left out."""
-    block: Json = {"text": thinking.text, "thought": True}
-    if BASE64.fullmatch(thinking.signature):
-        block[spell("thoughtSignature")] = thinking.signature
-    elif not thinking.text:
-        return None
-    return block
 
 
 def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
@@ -274,13 +243,6 @@ def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
     if response.get("error") and not has_output:
         name = "error"
     return name, _encode_json(response, "functionResponse.response")
-
-
-def _read_object(value: Any, place: str) -> Json:
-    block = to_dict_or_none(value)
-    if block is None:
-        raise BadInput(f"{place} is {describe_value(value)}", place=place, hint="give an object")
-    return block
 
 
 def _encode_json(value: Any, place: str) -> str:

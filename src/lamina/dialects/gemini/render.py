@@ -33,16 +33,15 @@ from lamina.dialects.gemini.parts import (
 from lamina.dialects.gemini.wire import (
     FOREIGN_SIGNATURE,
     NAME,
-    Json,
     find_spelling,
     get_field,
-    get_model,
     get_text,
     make_safe_name,
     requires_signatures,
     to_dict_or_empty,
     to_dict_or_none,
 )
+from lamina.dialects.json_values import Json
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     find_other_dialect,
@@ -72,7 +71,7 @@ def render(envelope: Envelope) -> Json:
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
     """The calls of the current turn that must carry a signature and came without one."""
-    if not requires_signatures(get_model(envelope.head.parameters)):
+    if not requires_signatures(get_text(envelope.head.parameters, "model")):
         return {}
     repairs: dict[Ref, str] = {}
     for role, group in _group_contents(_current_turn(envelope.entries)):
@@ -187,7 +186,7 @@ class _GeminiWriter:
     def __init__(self, envelope: Envelope) -> None:
         parameters = envelope.head.parameters
         self.spell = choose_spelling(parameters)
-        self.requires_signatures = requires_signatures(get_model(parameters))
+        self.requires_signatures = requires_signatures(get_text(parameters, "model"))
         self.signed_refs = {ref for ref, repair in envelope.ledger.repairs.items() if repair == SIGNED}
         self.signed_refs.update(lasting(envelope))
         self.defined_names = set()
