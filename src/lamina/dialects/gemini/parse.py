@@ -1,8 +1,8 @@
 """A generateContent request as a log: one segment for each piece that can be lowered on its own.
 
 Results are logged before the rest of their content: nothing may stand between a call and its results. If a
-content breaks a rule of the API but its meaning is clear, its note gets a count that no group of entries
-has. So rendering writes that content anew. Nothing is judged here: the core decides what may be lowered,
+content breaks a rule of the API but its meaning is clear, its origin says that it was mended, and rendering
+writes it anew. Nothing is judged here: the core decides what may be lowered,
 and `check` knows what the API refuses.
 """
 
@@ -22,21 +22,16 @@ from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
 from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import ParseMemo, copy_message, count_unchanged
 from lamina.dialects.named_files import find_path
-from lamina.dialects.origins import record_origin
+from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.snapshots import copy_message, count_unchanged
 from lamina.errors import BadInput
 
 _ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
 """Who speaks. Results once had a role of their own, "function", which is the user's now."""
 
 _CALL_KINDS = frozenset(("tool_call", "tool_result"))
-_COUNT_OF_NO_GROUP = 0
-"""The count of a content that must be written anew: no group of entries is empty."""
-
-_BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -70,6 +65,11 @@ class _GeminiPiece(NamedTuple):
     blocks: list[Any]
     attrs: dict[str, str] | None = None
     whole: bool = True
+
+    @property
+    def may_be_sent(self) -> bool:
+        """Whether the API takes it as it came."""
+        return self.whole and not self.is_empty
 
     @property
     def is_raw(self) -> bool:
@@ -113,7 +113,7 @@ def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
         if isinstance(part, ToolCall | ToolResult):
             raise BadInput("a call or a result in the system text", place=place, hint="give text")
         pieces.append(_GeminiPiece(Role.SYSTEM, "system", (part,), [block]))
-    return _make_segments(pieces, system, count=len(pieces))
+    return _make_segments(pieces, system)
 
 
 def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, ...]:
@@ -170,17 +170,14 @@ class _GeminiReader:
         if role is Role.ASSISTANT and not joins:
             self.calls.begin_content()
         pieces = [self._make_piece(parsed, role) for parsed in parsed_parts]
-        count = _COUNT_OF_NO_GROUP
-        may_be_kept = all(piece.whole and not piece.is_empty for piece in pieces)
+        is_mended = joins or unit.role == "function" or not all(piece.may_be_sent for piece in pieces)
         if not pieces:
-            may_be_kept = False
+            is_mended = True
             pieces = [self._make_piece(_ParsedGeminiPart(Text(""), ""), role)]
         pieces = _drop_blank_pieces(pieces)
         if role is Role.ASSISTANT:
             pieces = _merge_raw_runs(pieces)
-        if may_be_kept and not joins and unit.role != "function":
-            count = len(pieces)
-        segments = tuple(_make_segments(pieces, unit.message, count=count, joins=joins))
+        segments = tuple(_make_segments(pieces, unit.message, is_mended=is_mended, joins=joins))
         self._remember(segments)
         return segments
 
@@ -307,7 +304,7 @@ def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:
 
 
 def _make_segments(
-    pieces: Sequence[_GeminiPiece], message: Any, *, count: int, joins: bool = False
+    pieces: Sequence[_GeminiPiece], message: Any, *, is_mended: bool = False, joins: bool = False
 ) -> list[Segment]:
     """The pieces of a content as segments. The last also counts what the content has besides its pieces."""
     segments = []
@@ -319,6 +316,14 @@ def _make_segments(
         if len(piece.blocks) == 1:
             block = to_dict_or_empty(piece.blocks[0])
             beside += collect_from_part(NAME, piece.parts[0], block, read_signature(block))
+        origin = WireOrigin(
+            dialect=NAME,
+            message=message,
+            block=piece.blocks,
+            is_first=is_first,
+            count=len(pieces),
+            is_mended=is_mended,
+        )
         segment = Segment(
             role=piece.role,
             kind=piece.kind,
@@ -326,7 +331,7 @@ def _make_segments(
             attrs=piece.attrs or {},
             joins=joins or not is_first,
             origin=NAME,
-            meta=record_origin(_BLANK, NAME, message, first=is_first, count=count, block=piece.blocks),
+            meta={ORIGIN: origin},
             beside=beside,
         )
         segments.append(segment)

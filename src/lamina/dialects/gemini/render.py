@@ -47,7 +47,8 @@ from lamina.dialects.origins import (
     find_other_dialect,
     find_unchanged_message,
     group_entries,
-    read_note,
+    read_origin_in,
+    read_sent_origin,
 )
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
@@ -248,7 +249,7 @@ class _GeminiWriter:
         The signature of a part was made for its old text, so it is left out if the text is new.
         """
         source = _read_source(entry)
-        if source.blocks and read_note(entry, NAME):
+        if source.blocks and read_sent_origin(entry, NAME) is not None:
             return list(source.blocks)
         if len(source.blocks) == 1 and isinstance(source.block.get("text"), str):
             block = dict(source.block)
@@ -333,10 +334,10 @@ class _Source(NamedTuple):
 
 def _read_source(entry: Entry) -> _Source:
     """What parsing noted on the entry's segment; nothing if the entry's role has changed since."""
-    note: Json = entry.segment.meta.get("wire", {})
-    if note.get("dialect") != NAME or entry.role is not entry.segment.role:
+    origin = read_origin_in(entry.segment, NAME)
+    if origin is None or entry.role is not entry.segment.role:
         return _Source()
-    return _Source(note["of"], note["block"])
+    return _Source(origin.message, origin.block or ())
 
 
 def _wrap_text(part: Any) -> Any:
