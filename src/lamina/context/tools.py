@@ -158,7 +158,7 @@ def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
     )
 
 
-def memory_tools(memory: Memory[Any], *, source: str = "") -> tuple[Offer, ...]:
+def memory_tools(memory: Memory, *, source: str = "") -> tuple[Offer, ...]:
     """Tools to remember and forget. What a model remembers is stored as its own word, not as the user's."""
     name_schema = {"type": "string", "description": "A short name; a fact of the same name is replaced."}
     fact_schema = {"type": "string", "description": "One fact, in a sentence."}
@@ -190,7 +190,7 @@ def memory_tools(memory: Memory[Any], *, source: str = "") -> tuple[Offer, ...]:
     )
 
 
-async def _check_not_by_user(memory: Memory[Any], name: str) -> None:
+async def _check_not_by_user(memory: Memory, name: str) -> None:
     """A model may change what a model said. Only the user changes what the user said."""
     plain_name = name.strip(WHITE_SPACE)
     if any(fact.name == plain_name and fact.by == "user" for fact in await memory.facts()):
