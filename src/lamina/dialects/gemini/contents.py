@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from lamina.dialects.gemini.wire import get_field, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.json_values import LIST_TYPES
 
+_CONTENT_FIELDS = frozenset(("role", "parts"))
+
 
 class LooseParts(list[Any]):
     """Parts that came without a content around them. `bare`: one part, without even a list around it.
@@ -27,7 +29,9 @@ class LooseParts(list[Any]):
         self.bare = bare
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LooseParts) and self.bare is other.bare and super().__eq__(other)
+        if not isinstance(other, LooseParts):
+            return False
+        return self.bare is other.bare and super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -67,18 +71,25 @@ def split_units(contents: Any) -> list[Unit]:
 
 
 def holds_parts(item: Any) -> bool:
-    """Whether a value is a content, and not a part of one."""
-    if isinstance(item, dict):
-        return not item or "parts" in item or "role" in item
-    return not isinstance(item, str) and hasattr(item, "parts")
+    """Whether a value is a content, and not a part of one.
+
+    `{"role": "user"}` and `{}` are contents without parts; `{"text": "Hi"}` and `"Hi"` are parts.
+    """
+    if isinstance(item, str):
+        return False
+    if not isinstance(item, dict):
+        return hasattr(item, "parts")
+    return not item or not _CONTENT_FIELDS.isdisjoint(item)
 
 
 def read_extra_fields(message: Any) -> dict[str, Any]:
     """The fields of a content besides its role and its parts."""
     if isinstance(message, LIST_TYPES):
         return {}
-    content = to_dict_or_empty(message)
-    return {name: value for name, value in content.items() if name not in ("role", "parts")}
+    fields = dict(to_dict_or_empty(message))
+    for name in _CONTENT_FIELDS:
+        fields.pop(name, None)
+    return fields
 
 
 def _split_list(contents: Sequence[Any]) -> Iterator[Unit]:

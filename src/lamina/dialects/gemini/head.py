@@ -24,7 +24,7 @@ from lamina.dialects.gemini.wire import (
     to_dicts,
     to_snake_case,
 )
-from lamina.dialects.json_values import LIST_TYPES, Json, name_value
+from lamina.dialects.json_values import LIST_TYPES, Json, drop_nulls, name_value
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
 
@@ -76,32 +76,38 @@ def read_head(request: Request) -> ParsedGeminiHead:
 def write_request(head: Head, contents: Any, system: Any) -> Json:
     """The request: its fields in the shape, order and spelling in which they came.
 
-    The contents come after the model, where a reader looks for them. Places of system text and tools that
-    stay empty are removed.
+    The contents come after the model, where a reader looks for them.
     """
     parameters = dict(head.parameters)
-    has_config = uses_config(parameters)
-    fields = parameters
-    if has_config:
-        fields = _read_config(parameters.get("config") or {})
+    request: Json = {}
+    if "model" in parameters:
+        request["model"] = parameters["model"]
+    request["contents"] = contents
+    if not uses_config(parameters):
+        _put_system_and_tools(parameters, head, system)
+        return request | parameters
+    config = _read_config(parameters.get("config") or {})
+    _put_system_and_tools(config, head, system)
+    if config or "config" in parameters:
+        parameters["config"] = config
+    return request | parameters
+
+
+def _put_system_and_tools(fields: Json, head: Head, system: Any) -> None:
+    """Puts system text and tools into their places. A place that stays empty is removed.
+
+    The field of the system text is spelled as the request had it, else like its other fields.
+    """
     if system is not None:
+        spell = choose_spelling(head.parameters)
         spellings = [name for name in _SYSTEM_SPELLINGS if name in fields]
-        spell = choose_spelling(parameters)
-        system_field = spellings[0] if spellings else spell(_SYSTEM_FIELD)
+        system_field = (*spellings, spell(_SYSTEM_FIELD))[0]
         fields[system_field] = system
     if head.tools:
         fields["tools"] = list(head.tools)
     for name in (*_SYSTEM_SPELLINGS, "tools"):
         if name in fields and fields[name] is None:
             del fields[name]
-    request: Json = {}
-    if "model" in parameters:
-        request["model"] = parameters["model"]
-    request["contents"] = contents
-    request |= parameters
-    if has_config and (fields or "config" in parameters):
-        request["config"] = fields
-    return request
 
 
 def uses_config(parameters: Mapping[str, Any]) -> bool:
@@ -172,12 +178,16 @@ def _get_holder(request: Mapping[str, Any]) -> Json:
 
 
 def _read_config(config: Any) -> Json:
-    """A config as a dict, one level deep: the values in it stay the objects that they are."""
+    """A config as a dict, one level deep: the values in it stay the objects that they are.
+
+    The config of the SDK is a pydantic model, which gives its fields one by one.
+    """
     if isinstance(config, Mapping):
         return dict(config)
-    if callable(getattr(config, "model_dump", None)) and not isinstance(config, type):
-        return {name: value for name, value in config if value is not None}
-    raise BadInput(f"config is {name_value(config)}", place="config", hint="give an object")
+    is_model = callable(getattr(config, "model_dump", None)) and not isinstance(config, type)
+    if not is_model:
+        raise BadInput(f"config is {name_value(config)}", place="config", hint="give an object")
+    return drop_nulls(dict(config))
 
 
 def _is_blank_system(system: Any) -> bool:

@@ -41,12 +41,9 @@ def read_inline_data(block: Json) -> Image | Document | None:
     """The media that a part holds as base64; None if it holds none."""
     blob = get_object(block, "inlineData")
     data = encode_base64(blob.get("data"))
-    media_type = get_text(blob, "mimeType")
     if not data:
         return None
-    if media_type.startswith("image/"):
-        return Image(data=data, media_type=media_type)
-    return Document(data=data, media_type=media_type, name=get_text(blob, "displayName"))
+    return _make_media(blob, data=data)
 
 
 def read_file_data(block: Json) -> Image | Document | None:
@@ -57,13 +54,18 @@ def read_file_data(block: Json) -> Image | Document | None:
 def read_file(file: Json) -> Image | Document | None:
     """A file by its address. An uploaded file, as the SDK returned it, has the address in `uri`."""
     url = get_text(file, "fileUri") or get_text(file, "uri")
-    media_type = get_text(file, "mimeType")
     if not url:
         return None
+    return _make_media(file, url=url)
+
+
+def _make_media(holder: Json, *, data: str = "", url: str = "") -> Image | Document:
+    """A picture, or a document with its name; a file without a name has the last step of its address."""
+    media_type = get_text(holder, "mimeType")
     if media_type.startswith("image/"):
-        return Image(url=url, media_type=media_type)
-    name = get_text(file, "displayName") or url.rsplit("/", 1)[-1]
-    return Document(url=url, media_type=media_type, name=name)
+        return Image(data=data, url=url, media_type=media_type)
+    name = get_text(holder, "displayName") or url.rsplit("/", 1)[-1]
+    return Document(data=data, url=url, media_type=media_type, name=name)
 
 
 def can_carry_media(part: Part) -> bool:

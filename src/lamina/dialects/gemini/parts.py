@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import msgspec
 
@@ -104,7 +104,10 @@ def find_data_fields(block: Mapping[str, Any]) -> list[str]:
 
 
 def has_unknown_data(part: Json) -> bool:
-    """Whether a part has data in a field that is not in the tables of this module."""
+    """Whether a part has data in a field that is not in the tables of this module.
+
+    The API grows: such a part is taken for valid, and sent as it came.
+    """
     return any(value is not None and name not in _FIELDS_IN_ANY_SPELLING for name, value in part.items())
 
 
@@ -119,20 +122,27 @@ def write_block(part: Part, spell: Spelling) -> Json | None:
     another provider's, and is left out.
     """
     match part:
-        case Text(text):
-            return None if is_blank(text) else {"text": text}
+        case Text(text) if not is_blank(text):
+            return {"text": text}
         case Image() | Document():
             return write_media(part, spell)
-        case Raw(dialect=dialect, data=data):
-            block: Json = data
-            return block if dialect == NAME else {"text": text_of((part,))}
+        case Raw(dialect="gemini", data=block):
+            return cast("Json", block)
+        case Raw():
+            return {"text": text_of((part,))}
         case Thinking(text=text, signature=signature):
-            thought: Json = {"text": text, "thought": True}
-            if BASE64.fullmatch(signature):
-                thought[spell("thoughtSignature")] = signature
-                return thought
-            return thought if text else None
+            return _write_thought(text, signature, spell)
     return None
+
+
+def _write_thought(text: str, signature: str, spell: Spelling) -> Json | None:
+    """A thought with its signature; None if neither is left."""
+    block: Json = {"text": text, "thought": True}
+    if BASE64.fullmatch(signature):
+        block[spell("thoughtSignature")] = signature
+    elif not text:
+        return None
+    return block
 
 
 def write_arguments(call: ToolCall) -> Json:
@@ -147,12 +157,19 @@ def write_arguments(call: ToolCall) -> Json:
 
 
 def write_response(result: ToolResult, old_response: Mapping[str, Any]) -> Json:
-    """What a result says, in the field in which it said so before."""
+    """What a result says, in the field in which it said so before: `{"result": "ok"}` stays `result`.
+
+    A new response says `output`, or `error` if the tool failed.
+    """
     text = text_of(part for part in result.content if not stands_beside_result(part))
-    name, _ = _read_response(old_response)
-    if not old_response or not name:
-        name = "error" if result.error else "output"
-    return {name: text}
+    name = ""
+    if old_response:
+        name, _ = _read_response(old_response)
+    if name:
+        return {name: text}
+    if result.error:
+        return {"error": text}
+    return {"output": text}
 
 
 def stands_beside_result(part: Part) -> TypeGuard[Image | Document]:
