@@ -168,14 +168,15 @@ def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> It
     uncut = past.uncut_block
     if uncut is not None and not head <= uncut < end:
         uncut = None
-    if uncut is not None and (rules.match == "tail" or past.cut):
+    follows_cut = uncut is not None and past.cut
+    if uncut is not None and (rules.match == "tail" or follows_cut):
         # whatever a cut left in the cache ends there, or somewhere before it
         yield MarkerPlace(uncut, LAST_CUT_END)
     if rules.match == "tail":
         return
     openings = [index for index in range(head, len(blocks)) if blocks[index].opens]
     second = [opening - 1 for opening in openings[1:][-1:]]  # nothing if there is only one message
-    if uncut is None or not past.cut:
+    if not follows_cut:
         place = _end_of_last_request(stream, rules, past)
         if 0 <= place.block < end and not _is_reached(blocks, rules, place.block, [end, *second]):
             yield place
@@ -215,7 +216,10 @@ def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, ma
 
 
 def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> Iterator[MarkerPlace]:
-    """The end of the tools and the end of what the last cut left; each comes first at every other answer."""
+    """The end of the tools and the end of what the last cut left; each comes first at every other answer.
+
+    If there is room for one of them only, both are written and read in turns, and both stay alive.
+    """
     places = []
     tools = sum(block.sort == "tool" for block in blocks[:head])
     if 0 < tools < head:
@@ -229,7 +233,11 @@ def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> 
 
 
 def _space_by_look_back(blocks: Sequence[StreamBlock], head: int, rules: CacheRules) -> Iterator[MarkerPlace]:
-    """Places behind the head, from the end backwards, each where the search from the next one stops."""
+    """Places behind the head, from the end backwards, each where the search from the next one stops.
+
+    With a look-back of 20 these are the positions 19, 38, 57 and so on before the end. A block that cannot be
+    marked passes the marker on to the one before it.
+    """
     if rules.look_back < 2:
         return
     furthest = rules.look_back - 1
@@ -258,7 +266,10 @@ def _marks_end_by_itself(stream: Stream, rules: CacheRules) -> bool:
 
 
 def _make_falling(words: Sequence[str], rules: CacheRules) -> list[str]:
-    """The lifetimes, each raised to the longest that follows it: an API refuses longer ones after shorter."""
+    """The lifetimes, each raised to the longest that follows it: an API refuses longer ones after shorter.
+
+    `["5m", "1h", "5m"]` becomes `["1h", "1h", "5m"]`.
+    """
     longest = ""
     raised: list[str] = []
     for word in reversed(words):
