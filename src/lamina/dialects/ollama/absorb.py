@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Segment
+from lamina.dialects.json_values import text_or_empty
 from lamina.dialects.ollama.fields import to_dict
 from lamina.dialects.ollama.parse import OllamaCalls, read_message
 from lamina.dialects.port import Absorbed
@@ -76,9 +77,9 @@ def _make_absorbed(message: dict[str, Any], answer: Mapping[str, Any]) -> Absorb
     segments: tuple[Segment, ...] = ()
     if any(message.get(name) for name in _FIELDS_THAT_SAY_SOMETHING):
         segments = read_message({"role": "assistant", **message}, OllamaCalls())
-    stop = answer.get("done_reason")
-    if not isinstance(stop, str):
-        stop = ""
+    stop = text_or_empty(answer.get("done_reason"))
+    if answer.get("done") is True and not stop:
+        stop = "stop"  # older servers give no reason
     if answer.get("error"):
         stop = "error"
     return Absorbed(segments=segments, usage=read_usage(answer), stop=stop)
