@@ -15,11 +15,12 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
-from lamina.dialects.anthropic.blocks import refuse, to_mapping, to_mapping_or_empty
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import read_cleared
+from lamina.dialects.json_values import to_dict_or_empty, to_dict_or_none
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import Cleared, read_usage
+from lamina.errors import BadInput
 
 BROKEN = "error"
 """The stop reason of an error, and of a stream that ended too early."""
@@ -27,14 +28,16 @@ BROKEN = "error"
 
 def absorb(response: Any) -> Absorbed:
     """Reads a whole response: a dict, or an object of the SDK."""
-    message = to_mapping(response)
+    message = to_dict_or_none(response)
     if message is None or not isinstance(message.get("type", "message"), str):
-        refuse("not a message", "response", "give what the Messages API answered")
+        raise BadInput("not a message", place="response", hint="give what the Messages API answered")
     if message.get("type") == "error":
         return Absorbed(segments=(), stop=BROKEN)
     content = message.get("content")
     if not isinstance(content, list):
-        refuse("no list of blocks", "response.content", "give what the Messages API answered")
+        raise BadInput(
+            "no list of blocks", place="response.content", hint="give what the Messages API answered"
+        )
     return _absorb_content(content, message.get("usage"), message.get("stop_reason"), read_cleared(message))
 
 
@@ -42,10 +45,10 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     """Reads all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped."""
     stream = _StreamedMessage()
     for event in events:
-        mapping = to_mapping(event)
+        mapping = to_dict_or_none(event)
         if mapping is None:
             problem = f"an event is a value of type {type(event).__name__}"
-            refuse(problem, "stream", "give the events as they came")
+            raise BadInput(problem, place="stream", hint="give the events as they came")
         stream.take(mapping)
     return stream.finish()
 
@@ -73,17 +76,17 @@ class _StreamedMessage:
     def take(self, event: Mapping[str, Any]) -> None:
         match event:
             case {"type": "message_start", "message": message}:
-                self._add_usage(to_mapping_or_empty(message))
+                self._add_usage(to_dict_or_empty(message))
             case {"type": "content_block_start", "index": int() as index, "content_block": block}:
-                self.blocks[index] = _StreamedBlock(to_mapping_or_empty(block))
+                self.blocks[index] = _StreamedBlock(to_dict_or_empty(block))
             case {"type": "content_block_delta", "index": int() as index, "delta": delta} if (
                 index in self.blocks
             ):
-                self.blocks[index].add(to_mapping_or_empty(delta))
+                self.blocks[index].add(to_dict_or_empty(delta))
             case {"type": "content_block_stop", "index": int() as index} if index in self.blocks:
                 self.blocks[index].has_ended = True
             case {"type": "message_delta", "delta": delta}:
-                self._take_message_delta(event, to_mapping_or_empty(delta))
+                self._take_message_delta(event, to_dict_or_empty(delta))
             case {"type": "message_stop"}:
                 self.has_ended = True
             case {"type": "error"}:
@@ -109,7 +112,7 @@ class _StreamedMessage:
 
     def _add_usage(self, holder: Mapping[str, Any]) -> None:
         """Later counts are for the whole message. A count that is absent or null stays as it was."""
-        for name, count in to_mapping_or_empty(holder.get("usage")).items():
+        for name, count in to_dict_or_empty(holder.get("usage")).items():
             if count is not None:
                 self.usage[name] = count
 

@@ -2,7 +2,7 @@
 
 A block of an unknown type becomes a `Raw` part that holds the block unchanged. This module does not know
 where in a request a block stands. The places in its errors are relative to the block, and callers put their
-own place in front of them (`refuse_inside`).
+own place in front of them (`add_outer_place`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -18,15 +18,18 @@ from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.model import NAME
-from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    add_outer_place,
+    name_value,
+    text_or_empty,
+    to_dict_or_none,
+)
 from lamina.errors import BadInput
 
 Block = Mapping[str, Any]
 ContentPart = Text | Image | Document | Raw
 """A part that may stand in a message and inside a tool result."""
-
-LIST_TYPES = (list, tuple)
-"""Types that are accepted where JSON has a list. A tuple: `list | tuple` would be rebuilt on each use."""
 
 NAME_LIMIT = 128
 """Characters that a tool's name may have."""
@@ -39,64 +42,26 @@ _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def to_mapping(value: Any) -> Block | None:
-    """A mapping for a dict, another mapping or an object of the SDK; None for anything else."""
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, Mapping):
-        return dict(value)
-    dump = getattr(value, "model_dump", None)
-    if not callable(dump):
-        return None
-    dumped = dump(mode="json", exclude_unset=True)
-    if isinstance(dumped, dict):
-        return dumped
-    return None
-
-
-def to_mapping_or_empty(value: Any) -> Block:
-    """Like `to_mapping`, with an empty mapping for values that are not objects."""
-    if isinstance(value, dict):  # nearly always: this saves a call for every block of a long request
-        return value
-    mapping = to_mapping(value)
-    if mapping is None:
-        return {}
-    return mapping
-
-
-def refuse(problem: str, place: str, hint: str) -> NoReturn:
-    """Raises BadInput. `place` is relative to the block."""
-    raise BadInput(problem, place=place, hint=hint)
-
-
-def refuse_inside(outer_place: str, error: BadInput) -> NoReturn:
-    """Raises the error of an inner block again, with the place of what holds it put in front."""
-    refuse(error.problem, f"{outer_place}{error.place}", error.hint)
-
-
-def describe_value(value: Any) -> str:
-    """A short description for an error. It never walks into the value, which may be huge."""
-    if isinstance(value, str):
-        return repr(value[:40])
-    return f"a value of type {type(value).__name__}"
-
-
 def read_text_field(block: Block, name: str) -> str:
     value = block.get(name)
     if isinstance(value, str):
         return value
-    refuse(f"{name!r} is {describe_value(value)}", f".{name}", "give a string")
+    raise BadInput(f"{name!r} is {name_value(value)}", place=f".{name}", hint="give a string")
 
 
 def parse_call(block: Block) -> ToolCall:
     """Reads a tool_use block."""
     tool_input = block.get("input")
     if tool_input is not None and not isinstance(tool_input, dict):
-        refuse(f"'input' is {describe_value(tool_input)}", ".input", "give an object")
+        raise BadInput(f"'input' is {name_value(tool_input)}", place=".input", hint="give an object")
     try:
         arguments = _ENCODER.encode(tool_input or {}).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        refuse(f"not a JSON value: {error}", ".input", "use str, int, float, bool, None, list and dict")
+        raise BadInput(
+            f"not a JSON value: {error}",
+            place=".input",
+            hint="use str, int, float, bool, None, list and dict",
+        ) from None
     call_id = text_or_empty(block.get("id"))
     return ToolCall(id=call_id, name=read_text_field(block, "name"), arguments=arguments)
 
@@ -124,7 +89,11 @@ def parse_result(block: Block, call_id: str, tool_name: str) -> tuple[ToolResult
     if content is None:
         content = ()
     if not isinstance(content, LIST_TYPES):
-        refuse(f"'content' is {describe_value(content)}", ".content", "give a string or a list of blocks")
+        raise BadInput(
+            f"'content' is {name_value(content)}",
+            place=".content",
+            hint="give a string or a list of blocks",
+        )
 
     all_parts = _parse_result_parts(content)
     filled_parts: list[ContentPart] = []
@@ -146,20 +115,20 @@ def _parse_result_parts(pieces: Sequence[Any]) -> list[ContentPart]:
         try:
             parts.append(parse_content_block(piece))
         except BadInput as error:
-            refuse_inside(f".content[{position}]", error)
+            raise add_outer_place(f".content[{position}]", error) from None
     return parts
 
 
 def parse_content_block(piece: Any) -> ContentPart:
     """Reads a block that may stand in a message or in a tool result."""
-    block = to_mapping(piece)
+    block = to_dict_or_none(piece)
     if block is None:
-        refuse(f"a block is {describe_value(piece)}", "", 'give an object with a "type"')
+        raise BadInput(f"a block is {name_value(piece)}", hint='give an object with a "type"')
     block_type = block.get("type")
     if block_type == "text":
         return Text(read_text_field(block, "text"))
     if not isinstance(block_type, str):
-        refuse(f"'type' is {describe_value(block_type)}", ".type", "say what the block is")
+        raise BadInput(f"'type' is {name_value(block_type)}", place=".type", hint="say what the block is")
     if block_type == "image":
         return _parse_image(block)
     if block_type == "document":

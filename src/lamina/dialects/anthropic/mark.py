@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lamina.dialects.anthropic.blocks import LIST_TYPES, to_mapping
 from lamina.dialects.anthropic.markers import DEFAULT_LIFETIME, FIELD, MARKER_LIMIT, read_lifetime
+from lamina.dialects.json_values import LIST_TYPES, to_dict_or_none
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.same_objects import keep_list, keep_source, set_field
 from lamina.errors import BadInput
@@ -78,7 +78,7 @@ def _mark_text(text: str, place: str, places: Places) -> Any:
 
 
 def _mark_message(message: Any, place: str, places: Places) -> Any:
-    mapping = to_mapping(message)
+    mapping = to_dict_or_none(message)
     if mapping is None:
         return message
     marked = _mark_field(mapping, "content", f"{place}.content", places, _mark_block)
@@ -87,7 +87,7 @@ def _mark_message(message: Any, place: str, places: Places) -> Any:
 
 def _mark_block(block: Any, place: str, places: Places) -> Any:
     """A block, and the blocks inside it if it is a result: they may carry markers too."""
-    mapping = to_mapping(block)
+    mapping = to_dict_or_none(block)
     if mapping is None:
         return block
     marked = _set_marker(mapping, places.pop(place, None))
@@ -97,7 +97,7 @@ def _mark_block(block: Any, place: str, places: Places) -> Any:
 
 
 def _mark_inner_block(block: Any, place: str, places: Places) -> Any:
-    mapping = to_mapping(block)
+    mapping = to_dict_or_none(block)
     if mapping is None:
         return block
     return keep_source(block, mapping, _set_marker(mapping, places.pop(place, None)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lamina.dialects.anthropic.blocks import to_mapping, to_mapping_or_empty
-from lamina.dialects.json_values import list_or_empty
+from lamina.dialects.json_values import list_or_empty, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.port import Request
 
 MARKER_LIMIT = 4
@@ -36,7 +35,7 @@ def find_markers(request: Request) -> Iterator[PlacedMarker]:
     """The markers of a request in the order in which the API reads it, that of the whole request last."""
     yield from find_markers_before_messages(request)
     for message_index, message in enumerate(list_or_empty(request.get("messages"))):
-        content = to_mapping_or_empty(message).get("content")
+        content = to_dict_or_empty(message).get("content")
         for block_index, block in enumerate(list_or_empty(content)):
             yield from find_markers_on_block(block, f"messages[{message_index}].content[{block_index}]")
     yield from find_request_marker(request)
@@ -58,7 +57,7 @@ def find_request_marker(request: Request) -> Iterator[PlacedMarker]:
 
 def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
     """The markers inside a tool result, then the block's own."""
-    mapping = to_mapping(block)
+    mapping = to_dict_or_none(block)
     if mapping is None:
         return
     block_type = mapping.get("type")
@@ -75,7 +74,7 @@ def read_lifetime(holder: Mapping[str, Any]) -> str | None:
     marker = holder.get(FIELD)
     if marker is None:
         return None
-    lifetime = to_mapping_or_empty(marker).get("ttl")
+    lifetime = to_dict_or_empty(marker).get("ttl")
     if isinstance(lifetime, str):
         return lifetime
     return DEFAULT_LIFETIME

@@ -6,13 +6,14 @@ Each docstring begins with the rule's number.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from lamina.core.text.characters import is_blank
-from lamina.dialects.anthropic.blocks import Block, to_mapping_or_empty
+from lamina.dialects.anthropic.blocks import Block
 from lamina.dialects.anthropic.messages import begins_with_compaction, ends_with_server_result
 from lamina.dialects.anthropic.model import read_model, refuses_system_messages, rejects_prefill
 from lamina.dialects.anthropic.readings import Breaches, MessageReading, MessagesReading
-from lamina.dialects.json_values import list_or_empty
+from lamina.dialects.json_values import list_or_empty, to_dict_or_empty
 from lamina.dialects.port import Request
 
 
@@ -69,8 +70,8 @@ def nothing_is_empty(reading: MessagesReading) -> Breaches:
             yield f"system[{position}]{inner_place}", "system: text content blocks must be non-empty"
 
 
-def _read_system_blocks(request: Request) -> list[Block]:
-    return [to_mapping_or_empty(block) for block in list_or_empty(request.get("system"))]
+def _read_system_blocks(request: Request) -> list[dict[str, Any]]:
+    return [to_dict_or_empty(block) for block in list_or_empty(request.get("system"))]
 
 
 def _find_blank_texts(block: Block) -> Iterator[str]:
@@ -81,7 +82,7 @@ def _find_blank_texts(block: Block) -> Iterator[str]:
     if block_type != "tool_result":
         return
     for position, piece in enumerate(list_or_empty(block.get("content"))):
-        inner = to_mapping_or_empty(piece)
+        inner = to_dict_or_empty(piece)
         if inner.get("type") == "text" and is_blank(str(inner.get("text"))):
             yield f".content[{position}]"
 

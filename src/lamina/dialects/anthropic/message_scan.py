@@ -14,18 +14,13 @@ from typing import Any
 
 from lamina.core.values import Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.anthropic.blocks import (
-    LIST_TYPES,
     Block,
-    describe_value,
     is_safe_name,
     parse_call,
     parse_content_block,
     parse_result,
     parse_thinking,
     read_text_field,
-    refuse,
-    refuse_inside,
-    to_mapping,
 )
 from lamina.dialects.anthropic.model import NAME
 from lamina.dialects.anthropic.pieces import (
@@ -36,6 +31,7 @@ from lamina.dialects.anthropic.pieces import (
     join_api_blocks,
     put_results_first,
 )
+from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value, to_dict_or_none
 from lamina.errors import BadInput
 
 ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -77,12 +73,16 @@ class MessageScan:
 
     def parse(self, message: Any) -> tuple[Segment, ...]:
         """The segments of the next message."""
-        mapping = to_mapping(message)
+        mapping = to_dict_or_none(message)
         if mapping is None:
-            refuse(f"a message is {describe_value(message)}", "", "give an object")
+            raise BadInput(f"a message is {name_value(message)}", hint="give an object")
         role = mapping.get("role")
         if not isinstance(role, str) or role not in ROLES:
-            refuse(f"the role is {describe_value(role)}", ".role", 'use "user", "assistant" or "system"')
+            raise BadInput(
+                f"the role is {name_value(role)}",
+                place=".role",
+                hint='use "user", "assistant" or "system"',
+            )
         pieces = self._read_pieces(mapping, role)
         has_tools = any(piece.kind in _TOOL_KINDS for piece in pieces)
 
@@ -169,8 +169,10 @@ class MessageScan:
         elif isinstance(content, LIST_TYPES):
             pieces = self._read_blocks(content, message, role)
         else:
-            refuse(
-                f"the content is {describe_value(content)}", ".content", "give a string or a list of blocks"
+            raise BadInput(
+                f"the content is {name_value(content)}",
+                place=".content",
+                hint="give a string or a list of blocks",
             )
         if role == "system" and self.demotes_system and self.conversation_began:
             return [piece._replace(was_mended=True) for piece in pieces]
@@ -184,7 +186,7 @@ class MessageScan:
             try:
                 pieces.append(self._read_block(block, role))
             except BadInput as error:
-                refuse_inside(f".content[{position}]", error)
+                raise add_outer_place(f".content[{position}]", error) from None
         if not pieces:
             return [MessagePiece(ROLES[role], role, (self._read_empty_content(message, role),), [])]
         if role == "assistant":
@@ -199,7 +201,7 @@ class MessageScan:
         return Raw(dialect=NAME, data=_select_extra_fields(message))
 
     def _read_block(self, block: Any, role: str) -> MessagePiece:
-        mapping = to_mapping(block)
+        mapping = to_dict_or_none(block)
         block_type = None
         if mapping is not None:
             block_type = mapping.get("type")
@@ -209,7 +211,7 @@ class MessageScan:
         owner = _ROLE_OF_BLOCK[block_type]
         if owner != role:
             hint = f"a {block_type} block belongs to the {owner}"
-            refuse(f"a {block_type} block in a message of the {role}", "", hint)
+            raise BadInput(f"a {block_type} block in a message of the {role}", hint=hint)
         if block_type == "tool_use":
             call = parse_call(mapping)
             has_unsafe_name = not is_safe_name(call.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.dialects.anthropic.blocks import LIST_TYPES, to_mapping_or_empty
+from lamina.dialects.json_values import LIST_TYPES, to_dict_or_empty
 from lamina.dialects.words import OPENING
 
 Message = Any
@@ -12,12 +12,12 @@ Message = Any
 
 
 def read_role(message: Message) -> str:
-    return str(to_mapping_or_empty(message).get("role"))
+    return str(to_dict_or_empty(message).get("role"))
 
 
 def read_blocks(message: Message) -> list[Any]:
     """The blocks of a message. A string counts as one text block."""
-    content = to_mapping_or_empty(message).get("content")
+    content = to_dict_or_empty(message).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if isinstance(content, LIST_TYPES):
@@ -32,7 +32,7 @@ def make_opening_message() -> Message:
 
 def is_directive(message: Message) -> bool:
     """Whether this is a system message without words, which only sets something: `"content": []`."""
-    mapping = to_mapping_or_empty(message)
+    mapping = to_dict_or_empty(message)
     if mapping.get("role") != "system":
         return False
     content = mapping.get("content")
@@ -57,4 +57,4 @@ def is_server_result(block: Any) -> bool:
 
 
 def _read_type(block: Any) -> str:
-    return str(to_mapping_or_empty(block).get("type"))
+    return str(to_dict_or_empty(block).get("type"))

@@ -20,15 +20,11 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Head, Part, Role, Segment, Text
-from lamina.dialects.anthropic.blocks import (
-    LIST_TYPES,
-    parse_content_block,
-    refuse,
-    refuse_inside,
-)
+from lamina.dialects.anthropic.blocks import parse_content_block
 from lamina.dialects.anthropic.message_scan import MessageScan
 from lamina.dialects.anthropic.model import read_model, refuses_system_messages
 from lamina.dialects.anthropic.pieces import MessagePiece, build_segment
+from lamina.dialects.json_values import LIST_TYPES, add_outer_place
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
@@ -40,10 +36,12 @@ ParsedMessage = tuple[Any, tuple[Segment, ...]]
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """Parses a request. Raises BadInput, with a path into the request, if it cannot be read."""
     if not isinstance(request, Mapping):
-        refuse(f"a request is a value of type {type(request).__name__}", "request", "give an object")
+        raise BadInput(
+            f"a request is a value of type {type(request).__name__}", place="request", hint="give an object"
+        )
     messages = request.get("messages")
     if not isinstance(messages, LIST_TYPES):
-        refuse("no list of messages", "messages", 'give "messages" as a list')
+        raise BadInput("no list of messages", place="messages", hint='give "messages" as a list')
     system = _parse_system(request.get("system"))
     demotes_system = refuses_system_messages(read_model(request))
 
@@ -79,7 +77,7 @@ def _parse_messages(
         try:
             new.append(scan.parse(messages[position]))
         except BadInput as error:
-            refuse_inside(f"messages[{position}]", error)
+            raise add_outer_place(f"messages[{position}]", error) from None
     return new
 
 
@@ -116,7 +114,7 @@ def _parse_head(request: Request, *, has_system: bool) -> Head:
     """Everything that is not a message. An empty `system` or `tools` field stays among the parameters."""
     tools = request.get("tools") or ()
     if not isinstance(tools, LIST_TYPES) or not all(isinstance(tool, dict) for tool in tools):
-        refuse("not a list of objects", "tools", 'give "tools" as a list of definitions')
+        raise BadInput("not a list of objects", place="tools", hint='give "tools" as a list of definitions')
     taken = {"messages"}
     if has_system:
         taken.add("system")
@@ -134,7 +132,11 @@ def _parse_system(system: Any) -> list[Segment]:
         piece = MessagePiece(Role.SYSTEM, "system", (Text(system),))
         return [build_segment(piece, system, is_first=True, count=1, joins=False)]
     if not isinstance(system, LIST_TYPES):
-        refuse(f"a value of type {type(system).__name__}", "system", "give a string or a list of text blocks")
+        raise BadInput(
+            f"a value of type {type(system).__name__}",
+            place="system",
+            hint="give a string or a list of text blocks",
+        )
     segments: list[Segment] = []
     for position, block in enumerate(system):
         piece = MessagePiece(Role.SYSTEM, "system", (_parse_system_block(block, position),), [block])
@@ -148,4 +150,4 @@ def _parse_system_block(block: Any, position: int) -> Part:
     try:
         return parse_content_block(block)
     except BadInput as error:
-        refuse_inside(f"system[{position}]", error)
+        raise add_outer_place(f"system[{position}]", error) from None

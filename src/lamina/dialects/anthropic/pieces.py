@@ -10,9 +10,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from lamina.core.values import Part, Raw, Role, Segment
-from lamina.dialects.anthropic.blocks import to_mapping, to_mapping_or_empty
 from lamina.dialects.anthropic.extra_fields import collect_from_block, collect_from_message
 from lamina.dialects.anthropic.model import NAME
+from lamina.dialects.json_values import to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import record_origin
 
 PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
@@ -64,7 +64,7 @@ def build_segment(
     if is_last:
         beside = collect_from_message(extra_fields)
     if piece.blocks and len(piece.blocks) == 1:
-        beside += collect_from_block(piece.parts[0], to_mapping(piece.blocks[0]))
+        beside += collect_from_block(piece.parts[0], to_dict_or_none(piece.blocks[0]))
     return Segment(
         role=piece.role,
         kind=piece.kind,
@@ -127,7 +127,7 @@ def _join_run(run: list[MessagePiece]) -> MessagePiece:
 def find_subject(call_segment: Segment) -> dict[str, str]:
     """The attributes of a result that its call decides: the file that the call names, if it names one."""
     call_block = call_segment.meta["wire"]["block"][0]
-    arguments = to_mapping_or_empty(call_block).get("input")
+    arguments = to_dict_or_empty(call_block).get("input")
     if not isinstance(arguments, dict):
         return {}
     for name in PATH_ARGUMENTS:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lamina.core.values import Ledger
-from lamina.dialects.anthropic.blocks import Block, to_mapping_or_empty
+from lamina.dialects.anthropic.blocks import Block
 from lamina.dialects.anthropic.markers import (
     FIELD,
     THINKING_TYPES,
@@ -14,6 +14,7 @@ from lamina.dialects.anthropic.markers import (
     find_markers_on_block,
 )
 from lamina.dialects.anthropic.messages import is_directive, read_blocks
+from lamina.dialects.json_values import to_dict_or_empty
 from lamina.dialects.port import Request
 
 PlacedBlock = tuple[int, Block]
@@ -29,11 +30,11 @@ class MessageReading:
     __slots__ = ("blocks", "calls", "markers", "message", "position", "results", "role", "thoughts")
 
     def __init__(self, message: Any, position: int) -> None:
-        mapping = to_mapping_or_empty(message)
+        mapping = to_dict_or_empty(message)
         self.position = position
         self.message = message
         self.role = str(mapping.get("role"))
-        self.blocks = [to_mapping_or_empty(block) for block in read_blocks(mapping)]
+        self.blocks = [to_dict_or_empty(block) for block in read_blocks(mapping)]
         self.calls: list[PlacedBlock] = []
         self.results: list[PlacedBlock] = []
         self.thoughts: list[PlacedBlock] = []

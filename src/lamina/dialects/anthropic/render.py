@@ -30,8 +30,6 @@ from lamina.dialects.anthropic.blocks import (
     make_safe_name,
     render_part,
     render_result_content,
-    to_mapping,
-    to_mapping_or_empty,
 )
 from lamina.dialects.anthropic.markers import FIELD
 from lamina.dialects.anthropic.messages import (
@@ -47,6 +45,7 @@ from lamina.dialects.anthropic.system_messages import (
     note_of,
     place_system_messages,
 )
+from lamina.dialects.json_values import to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import find_unchanged_message, group_sent_entries, read_note
 
 
@@ -76,7 +75,7 @@ def _render_system(entries: list[Entry]) -> Any:
     cannot be sent as they came.
     """
     unchanged = find_unchanged_message(entries, NAME)
-    if unchanged is not None and to_mapping(unchanged) is None:
+    if unchanged is not None and to_dict_or_none(unchanged) is None:
         return unchanged
     return _render_entries(entries)
 
@@ -137,7 +136,7 @@ def _read_extra_fields(entry: Entry) -> dict[str, Any]:
     note = note_of(entry)
     if "of" in note and read_role(note["of"]) != find_side(entry.role):
         return {}
-    message = to_mapping(note.get("message")) or note.get("fields", {})
+    message = to_dict_or_none(note.get("message")) or note.get("fields", {})
     return {name: value for name, value in message.items() if name not in ("role", "content")}
 
 
@@ -174,7 +173,7 @@ def _render_entry(entry: Entry) -> list[Any]:
 
 def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Block | None:
     """The block of one part: an updated copy of the block that it came as, or a new one with its marker."""
-    sources = [to_mapping_or_empty(block) for block in source_blocks]
+    sources = [to_dict_or_empty(block) for block in source_blocks]
     if sources and isinstance(part, ToolCall):
         return _update_call(part, sources[0], entry.segment.parts[0])
     if sources and isinstance(part, ToolResult):

@@ -13,13 +13,14 @@ from typing import Any
 
 from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.core.text.characters import is_blank
-from lamina.dialects.anthropic.blocks import LIST_TYPES, Block, describe_value, refuse, to_mapping
+from lamina.dialects.anthropic.blocks import Block
 from lamina.dialects.anthropic.markers import DEFAULT_LIFETIME, FIELD, THINKING_TYPES
 from lamina.dialects.anthropic.model import NAME, read_model
 from lamina.dialects.anthropic.stream_settings import read_settings
-from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.json_values import LIST_TYPES, name_value, text_or_empty, to_dict_or_none
 from lamina.dialects.port import Request
 from lamina.dialects.stream_data import encode_data, read_marker
+from lamina.errors import BadInput
 
 _SORTS: dict[str, Sort] = {
     "text": "text",
@@ -39,7 +40,7 @@ _TOOL_DEFAULTS = {"type": "custom", "defer_loading": False}
 def stream(request: Request) -> Stream:
     """The blocks of a request with their markers, and the parameters that a cache may see."""
     if not isinstance(request, Mapping):
-        refuse(f"a request is {describe_value(request)}", "request", "give an object")
+        raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
     blocks: list[StreamBlock] = []
     for position, tool in enumerate(_read_list(request.get("tools"), "tools")):
         blocks.append(_stream_tool(tool, f"tools[{position}]"))
@@ -200,12 +201,12 @@ def _read_list(value: Any, place: str) -> Sequence[Any]:
     if value is None:
         return ()
     if not isinstance(value, LIST_TYPES):
-        refuse(f"{place} is {describe_value(value)}", place, "give a list")
+        raise BadInput(f"{place} is {name_value(value)}", place=place, hint="give a list")
     return value
 
 
 def _read_object(value: Any, place: str) -> Block:
-    mapping = to_mapping(value)
+    mapping = to_dict_or_none(value)
     if mapping is None:
-        refuse(f"{describe_value(value)} is not an object", place, "give a JSON object")
+        raise BadInput(f"{name_value(value)} is not an object", place=place, hint="give a JSON object")
     return mapping
