@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Segment
+from lamina.dialects.origins import ORIGIN, WireOrigin, dump_origin
 from lamina.errors import BadInput
 
 VERSION = 1
@@ -80,11 +81,13 @@ def _check_version(fields: Any, place: str) -> None:
 
 def _meta_to_json(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Meta as JSON values. Objects of an SDK become what they hold, and no message is stored twice."""
-    wire_note = meta.get("wire")
-    if isinstance(wire_note, dict):
-        own_fields = dict(wire_note)
+    origin = meta.get(ORIGIN)
+    if isinstance(origin, WireOrigin):
+        meta = {**meta, ORIGIN: dump_origin(origin)}
+    elif isinstance(origin, dict):
+        own_fields = dict(origin)
         own_fields.pop("of", None)
-        meta = {**meta, "wire": own_fields}
+        meta = {**meta, ORIGIN: own_fields}
     fields: dict[str, Any] = msgspec.to_builtins(meta, enc_hook=_dump_model, str_keys=True)
     return fields
 

@@ -31,9 +31,8 @@ from lamina.dialects.anthropic.tool_rules import (
     results_come_once,
     results_have_their_call,
 )
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.memos import CheckMemo, recheck
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rechecking import recheck
 from lamina.errors import BadInput
 
 RULES: dict[str, Rule] = {

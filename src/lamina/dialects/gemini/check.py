@@ -34,9 +34,8 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_snake_case,
 )
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.memos import CheckMemo, NoPast, recheck
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
 
 Faults = Iterator[tuple[str, str]]

@@ -28,11 +28,10 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_empty,
 )
 from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import ParseMemo, copy_message
 from lamina.dialects.named_files import find_path
 from lamina.dialects.origins import record_origin
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.snapshots import copy_message
 from lamina.errors import BadInput
 
 _ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}

@@ -13,7 +13,7 @@ from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger, ToolCall
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.memos import CheckMemo, NoPast, recheck
 from lamina.dialects.ollama.fields import (
     ROLES,
     is_base64,
@@ -25,7 +25,6 @@ from lamina.dialects.ollama.fields import (
 from lamina.dialects.ollama.parse import TEXT_FIELDS
 from lamina.dialects.pairing import CallStep, make_call_id
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rechecking import NoPast, recheck
 
 Faults = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""

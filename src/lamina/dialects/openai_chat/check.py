@@ -11,13 +11,12 @@ from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.memos import CheckMemo, NoPast, recheck
 from lamina.dialects.openai_chat.calls import SAFE_NAME
 from lamina.dialects.openai_chat.mark import MARKABLE_TYPES
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER, to_dict, word_or_empty
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
 
 Faults = Iterator[tuple[str, str]]

@@ -16,7 +16,7 @@ import msgspec
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import ParseMemo, copy_message, count_unchanged
 from lamina.dialects.named_files import find_path
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import (
@@ -32,7 +32,6 @@ from lamina.dialects.openai_chat.parts import (
 )
 from lamina.dialects.origins import record_origin
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.snapshots import copy_message, count_unchanged
 from lamina.errors import BadInput
 
 REASONING = ("reasoning_content", "reasoning")

@@ -12,7 +12,7 @@ from typing import Any
 
 from lamina.core.values import Ledger, Role
 from lamina.dialects.json_values import list_or_empty
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.memos import CheckMemo, recheck
 from lamina.dialects.openai_responses.call_rules import (
     call_ids_are_unique,
     call_ids_fit,
@@ -48,7 +48,6 @@ from lamina.dialects.openai_responses.request_rules import (
     truncation_is_known,
 )
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rechecking import recheck
 
 RULES: dict[str, Rule] = {
     rule.__name__: rule

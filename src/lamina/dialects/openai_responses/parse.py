@@ -12,12 +12,11 @@ from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Role, Segment, Text
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import ParseMemo, copy_message, count_unchanged
 from lamina.dialects.openai_responses.item_scan import ItemPiece, ItemScan, build_segment
 from lamina.dialects.openai_responses.items import read_type
 from lamina.dialects.openai_responses.json_objects import describe_value
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.snapshots import copy_message, count_unchanged
 from lamina.errors import BadInput
 
 CONTINUATION_FIELDS = ("previous_response_id", "conversation", "prompt")
