@@ -8,8 +8,8 @@ import pytest
 
 from lamina.core.values import Budget, Ledger, Role
 from lamina.dialects.anthropic import DIALECT
-from lamina.dialects.anthropic.allowed_markers import remove_refused_markers
-from lamina.dialects.anthropic.markers import find_markers
+from lamina.dialects.anthropic.check import find_markers
+from lamina.dialects.anthropic.markers import remove_refused_markers
 from lamina.dialects.sending import MOVED
 from lamina.errors import InvalidRequest
 from lamina.fitting.request import Fitted, fit_request

@@ -3,7 +3,7 @@
     parse ──▶ log, head          render ──▶ request          check ──▶ what the API would refuse
     absorb, absorb_stream ──▶ an answer as segments          find_binding ──▶ whether thinking is bound
 
-Read `parse` first, then `render`; `blocks` has the shapes, `model` what a model's name says.
+Read `parse` first, then `render`; `model` has what the API allows, and what a model's name says.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from lamina.core.values import Segment, Thinking
 from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.head import own_head, plain_head
-from lamina.dialects.anthropic.mark import mark
+from lamina.dialects.anthropic.markers import mark
 from lamina.dialects.anthropic.model import NAME, find_binding, read_model
-from lamina.dialects.anthropic.parse import parse
-from lamina.dialects.anthropic.render import render
+from lamina.dialects.anthropic.parse import lasting, parse
+from lamina.dialects.anthropic.render import order, render
 from lamina.dialects.anthropic.stream import stream
-from lamina.dialects.anthropic.system_messages import lasting, order
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Dialect, Request

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.anthropic.blocks import make_safe_name
-from lamina.dialects.anthropic.model import refuses_forced_tool, refuses_sampling
+from lamina.dialects.anthropic.model import make_safe_name, refuses_forced_tool, refuses_sampling
 from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
 from lamina.dialects.json_values import drop_nulls, mapping_or_empty, number_or_none, read_texts
 from lamina.dialects.port import OwnHead, PlainHead, Tool

@@ -1,7 +1,7 @@
-"""Which rules a Claude model follows, by its name: dated data, and lookups.
+"""What the Messages API allows, for all models and by a model's name: dated data, and lookups.
 
-Names come in many forms (with a date, with a cloud's prefix, with dots), so only family and version are read.
-A name without them gets the rules of the models that have the fewest. Read 2026-09-26.
+Names of models come in many forms (with a date, with a cloud's prefix, with dots), so only family and version
+are read. A name without them gets the rules of the models that have the fewest. Read 2026-09-26.
 """
 
 from __future__ import annotations
@@ -16,6 +16,29 @@ from lamina.dialects.json_values import text_or_empty
 
 NAME = "anthropic"
 """The name of this dialect."""
+
+MARKER = "cache_control"
+"""The field of a block, or of a request, that ends a cached prefix."""
+
+MARKER_LIMIT = 4
+"""Markers that the API takes in one request, the one for the whole request included."""
+
+DEFAULT_LIFETIME = "5m"
+"""The lifetime of a marker that names none."""
+
+LONG_LIFETIME = "1h"
+"""The lifetime that must come before all shorter ones."""
+
+THINKING_TYPES = ("thinking", "redacted_thinking")
+"""Blocks that take no marker."""
+
+NAME_LIMIT = 128
+"""Characters that a tool's name may have."""
+
+_SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+"""A tool's name, or a call's id, that the API accepts: "read_file", but not "fs.read"."""
+
+_UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 Since = Mapping[str, tuple[int, int]]
 """Families of models, each with the version from which something holds."""
@@ -99,6 +122,16 @@ def refuses_forced_tool(model: str) -> bool:
 
 def rejects_prefill(model: str) -> bool:
     return read_version(model)[1] >= NO_PREFILL
+
+
+def is_safe_name(name: str) -> bool:
+    """Whether the API accepts a tool's name."""
+    return _SAFE_NAME.fullmatch(name) is not None
+
+
+def make_safe_name(name: str) -> str:
+    """The tool's name with every character that the API refuses replaced: "fs.read" becomes "fs_read"."""
+    return _UNSAFE_CHARACTER.sub("_", name)[:NAME_LIMIT] or "tool"
 
 
 def read_model(request: Mapping[str, Any]) -> str:
