@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import Any
 
@@ -180,7 +179,8 @@ JSON = st.recursive(
 def test_any_stream_is_absorbed_or_bad_input(deltas: list[Any]) -> None:
     with suppress(BadInput):
         absorbed = DIALECT.absorb_stream([{"choices": [{"delta": delta}]} for delta in deltas])
-        json.dumps([encode(segment) for segment in absorbed.segments])
+        for segment in absorbed.segments:
+            assert encode(segment)
     for value in deltas:
         with suppress(BadInput):
             DIALECT.absorb({"choices": [{"message": value}], "usage": value})

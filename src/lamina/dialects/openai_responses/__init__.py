@@ -37,12 +37,13 @@ def recognises(request: Request) -> bool:
     A completion request has a "prompt" too, but as text; here it names a template. An embedding request has
     an input too, but of texts or numbers.
     """
-    if not _FIELDS_OF_OTHERS.isdisjoint(mapping_or_empty(request)):
+    fields = mapping_or_empty(request)
+    if not _FIELDS_OF_OTHERS.isdisjoint(fields):
         return False
-    match mapping_or_empty(request).get("input"):
+    match fields.get("input"):
         case None:
-            has_template = isinstance(request.get("prompt"), Mapping)
-            return has_template or bool(request.get("previous_response_id") or request.get("conversation"))
+            has_template = isinstance(fields.get("prompt"), Mapping)
+            return has_template or bool(fields.get("previous_response_id") or fields.get("conversation"))
         case str():
             return True
         case list() | tuple() as items:
