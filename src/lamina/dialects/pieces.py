@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lamina.core.values import Part, Role, Segment
+from lamina.core.values import Document, Image, Part, Role, Segment, ToolResult
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value
 from lamina.dialects.memos import ParsedMessage, ParseMemo, copy_message, count_unchanged
 from lamina.dialects.origins import ORIGIN, WireOrigin
@@ -92,6 +92,24 @@ def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) ->
         problem = f"the role is {describe_value(role)}"
         raise BadInput(problem, place="role", hint=f"use one of {', '.join(readers)}")
     return readers[role]
+
+
+def explain_refused_part(segment: Segment, dialect: str, refuse_part: Callable[[Part, Segment], str]) -> str:
+    """Why a segment that another dialect parsed cannot be sent in this one; "" if it can.
+
+    `refuse_part` says why a part cannot. Of a result it judges media that came with their data: those at an
+    address can be sent, since the words of the result name it.
+    """
+    if segment.origin == dialect:
+        return ""
+    reasons: list[str] = []
+    for part in segment.parts:
+        if not isinstance(part, ToolResult):
+            reasons.append(refuse_part(part, segment))
+            continue
+        media = [inner for inner in part.content if isinstance(inner, Image | Document)]
+        reasons += [refuse_part(inner, segment) for inner in media if inner.data]
+    return next(filter(None, reasons), "")
 
 
 def make_segments(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Segment
-from lamina.dialects.json_values import Json, drop_nulls, list_or_empty, text_or_empty
+from lamina.dialects.json_values import LIST_TYPES, Json, drop_nulls, list_or_empty, text_or_empty
 from lamina.dialects.ollama.fields import to_fields
 from lamina.dialects.ollama.parse import OllamaCalls, read_message
 from lamina.dialects.port import Absorbed
@@ -78,8 +78,8 @@ def _to_plain_value(value: Any, level: int) -> Any:
     """A value in which the SDK's objects are dicts."""
     if level > _DEEPEST_LEVEL:
         raise BadInput("a response is nested too deeply", place="response", hint="give plain JSON")
-    if isinstance(value, list | tuple):
+    if isinstance(value, LIST_TYPES):
         return [_to_plain_value(inner, level + 1) for inner in value]
-    if isinstance(value, dict) or hasattr(value, "model_fields_set"):
-        return {name: _to_plain_value(inner, level + 1) for name, inner in to_fields(value).items()}
-    return value
+    if not isinstance(value, dict) and not hasattr(value, "model_fields_set"):
+        return value
+    return {name: _to_plain_value(inner, level + 1) for name, inner in to_fields(value).items()}

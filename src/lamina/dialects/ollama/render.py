@@ -8,7 +8,8 @@ for lack of room, and no window is set: `check` says what the server may cut off
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -34,17 +35,20 @@ from lamina.dialects.ollama.fields import (
     NAME,
     TEXT_FIELDS,
     encode_picture,
+    fields_or_empty,
     name_or_unnamed,
     to_fields,
     write_arguments,
 )
 from lamina.dialects.origins import (
+    WireOrigin,
     find_unchanged_message,
     group_sent_entries,
     read_origin_in,
     read_sent_origin,
 )
 from lamina.dialects.pairing import PairedResult, find_reading_order
+from lamina.dialects.pieces import explain_refused_part
 from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
@@ -68,21 +72,8 @@ def render(envelope: Envelope) -> Json:
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment that another dialect parsed cannot be sent here; "" if it can.
-
-    Media at an address can be sent in a result: the words of the result name it.
-    """
-    if segment.origin == NAME:
-        return ""
-    parts: list[Part] = []
-    for part in segment.parts:
-        if isinstance(part, ToolResult):
-            media = [inner for inner in part.content if isinstance(inner, Image | Document)]
-            parts += [inner for inner in media if inner.data]
-        else:
-            parts.append(part)
-    reasons = [_refuse_part(part, segment) for part in parts]
-    return next(filter(None, reasons), "")
+    """Why a segment that another dialect parsed cannot be sent here; "" if it can."""
+    return explain_refused_part(segment, NAME, _refuse_part)
 
 
 def _refuse_part(part: Part, segment: Segment) -> str:
@@ -162,7 +153,7 @@ def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
     A message that came without any text is sent again, since the API takes it.
     """
     content = _write_content(group)
-    parts = [part for entry in group for part in entry.parts]
+    parts = chain.from_iterable(entry.parts for entry in group)
     came_empty = any(isinstance(part, Raw) and part.dialect == NAME for part in parts)
     if content == {"content": ""} and not came_empty:
         return None
@@ -199,74 +190,79 @@ def _write_assistant(group: Sequence[Entry]) -> Json | None:
 
 
 def _write_content(group: Sequence[Entry]) -> Json:
-    """All text of a message in one string, and its pictures: as they came, or as base64."""
+    """All text of a message in one string, and its pictures: as they came, or as base64.
+
+    A `Raw` part of this dialect is a message without text.
+    """
     texts: list[str] = []
     images: list[Any] = []
     for entry in group:
         for part in entry.parts:
             match part:
                 case Image():
-                    origin = read_sent_origin(entry, NAME)
-                    block = origin.block if origin is not None else None
-                    images.append(_choose_image(block, part))
-                case Raw(dialect=dialect, data=data) if dialect == NAME or not data:
-                    pass  # a message without text
+                    images.append(_choose_image(_find_sent_block(entry), part))
+                case Raw() if part.dialect == NAME or not part.data:
+                    continue
                 case Text() | Document() | Raw():
                     texts.append(text_of((part,)))
     content: Json = {"content": "\n".join(text for text in texts if not is_blank(text))}
-    images = [image for image in images if image]
-    if images:
-        content["images"] = images
-    return content
+    return content | _make_images_field(images)
+
+
+def _make_images_field(images: Iterable[Any]) -> Json:
+    """The field that holds pictures; none if there are none. An empty text is a picture without its data."""
+    sendable_images = list(filter(None, images))
+    if not sendable_images:
+        return {}
+    return {"images": sendable_images}
 
 
 def _choose_image(block: Any, picture: Image) -> Any:
     """The picture as it came, unless it is text that the API may not take, or did not come as a block."""
-    if block is None or (isinstance(block, str) and picture.data):
+    is_text = isinstance(block, str) and bool(picture.data)
+    if block is None or is_text:
         return encode_picture(picture)
     return block
 
 
+def _find_sent_block(entry: Entry) -> Any:
+    """The block that an entry came as, if it is sent as it came; else None."""
+    origin = read_sent_origin(entry, NAME)
+    if origin is None:
+        return None
+    return origin.block
+
+
 def _write_result(entry: Entry, result: ToolResult) -> Json:
     """A result as a message: with the text and the pictures that it came with, if they did not change."""
-    name = result.name
+    name = name_or_unnamed(result.name)
     if entry.asked is not None:
-        name = entry.asked.name
-    other_fields = _copy_other_fields(entry)
-    other_fields.pop("tool_name", None)
-    message = {"role": "tool", **other_fields}
+        name = name_or_unnamed(entry.asked.name)
+    message = {"role": "tool", **_copy_other_fields(entry)}
+    message.pop("tool_name", None)
+    pictures = [part for part in result.content if isinstance(part, Image)]
     old_message = _find_message(entry)
     old_result = entry.segment.parts[0]
     is_same = isinstance(old_result, ToolResult) and old_result.content == result.content
-    pictures = [part for part in result.content if isinstance(part, Image)]
     if old_message and is_same:
         message["content"] = old_message.get("content") or ""
-        old_images = old_message.get("images") or ()
-        images = [_choose_image(*pair) for pair in zip(old_images, pictures, strict=True)]
-        if images:
-            message["images"] = images
-        return {**message, "tool_name": name_or_unnamed(name)}
+        message |= _make_images_field(map(_choose_image, old_message.get("images") or (), pictures))
+        return message | {"tool_name": name}
     sendable_pictures = [picture for picture in pictures if encode_picture(picture)]
     text = write_as_text(part for part in result.content if part not in sendable_pictures)
-    message |= {"content": text, "tool_name": name_or_unnamed(name)}
-    if sendable_pictures:
-        message["images"] = [encode_picture(picture) for picture in sendable_pictures]
-    return message
+    return message | {"content": text, "tool_name": name} | _make_images_field(map(encode_picture, pictures))
 
 
 def _write_call(entry: Entry, call: ToolCall) -> Any:
     """A call as its block, which stays the same object if the API takes it and nothing in it changed."""
-    origin = read_origin_in(entry.segment, NAME)
-    block = origin.block if origin is not None else None
-    wire_call: Json = {}
-    if block is not None:
-        wire_call = to_fields(block)
-    function = to_fields(wire_call.get("function") or {})
+    origin = read_origin_in(entry.segment, NAME) or WireOrigin(dialect=NAME)
+    wire_call = fields_or_empty(origin.block)
+    function = fields_or_empty(wire_call.get("function"))
     has_object_arguments = not isinstance(function.get("arguments"), str | None)
     old_call = entry.segment.parts[0]
     is_same = isinstance(old_call, ToolCall) and old_call == msgspec.structs.replace(call, id=old_call.id)
     if is_same and call.name and has_object_arguments:
-        return block
+        return origin.block
     function = {**function, "name": name_or_unnamed(call.name), "arguments": write_arguments(call)}
     return {**wire_call, "function": function}
 

@@ -7,6 +7,7 @@ values whose shape another rule reports.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
@@ -135,12 +136,12 @@ def roles_are_known(view: ChatMessageView) -> Faults:
 def calls_are_answered(reading: ChatReading) -> Faults:
     """C1: tool messages for each id follow tool_calls directly; a function message follows function_call."""
     for view, results in find_steps(reading.views):
-        answered_ids = {result.answered_id for result in results}
-        answering_roles = {result.role for result in results}
+        answered_ids = {None, *(result.answered_id for result in results)}
         for call in view.calls:
-            if call.id is not None and call.id not in answered_ids:
+            if call.id not in answered_ids:
                 yield f"{view.place}.tool_calls", f"no tool message follows for {call.id!r}"
-        if view.legacy_call is not None and "function" not in answering_roles:
+        roles = [result.role for result in results]
+        if view.legacy_call is not None and "function" not in roles:
             yield f"{view.place}.function_call", "no function message follows"
 
 
@@ -246,11 +247,12 @@ def names_fit_the_pattern(reading: ChatReading) -> Faults:
 def markers_stand_on_parts(reading: ChatReading) -> Faults:
     """C6: a prompt_cache_breakpoint stands on a part that may have one, nowhere else."""
     for position, tool in enumerate(_to_objects(reading.request.get("tools"))):
-        if MARKER in tool or MARKER in to_dict_or_empty(tool.get("function")):
+        function = to_dict_or_empty(tool.get("function"))
+        if MARKER in {**tool, **function}:
             yield f"tools[{position}]", f"has a {MARKER}"
     for view in reading.views:
         holders = [view.wire, *(call.wire for call in view.calls)]
-        if any(MARKER in holder for holder in holders):
+        if MARKER in chain.from_iterable(holders):
             yield view.place, f"has a {MARKER} that belongs on a part of its content"
         for position, part in enumerate(view.parts):
             if MARKER in part and part.get("type") not in MARKABLE_TYPES:

@@ -325,19 +325,18 @@ class _ItemWriter:
         if origin is None or "field" in origin.notes:
             self.items += self._write_from_parts(group)
             return
-        key = _item_key(group[0])
         item = to_item(origin.message)
         item_type = read_type(item)
         part = group[0].parts[0]
-        becomes_function = False
-        if isinstance(part, ToolCall | ToolResult):
-            becomes_function = part.id in self._as_functions
+        becomes_function = getattr(part, "id", None) in self._as_functions
         if isinstance(part, ToolCall):
             self._call_types[part.id] = item_type
         # An item loses its id if its reasoning is not sent, if the API did not give it, or if it was written
         # before. A compaction belongs to no reasoning: it replaces what came before it.
-        is_spent = "anonymous" in origin.notes or key in self._written_keys
-        loses_id = is_spent or (lost_id and item_type != "compaction")
+        key = _item_key(group[0])
+        loses_id = "anonymous" in origin.notes or key in self._written_keys
+        if lost_id and item_type != "compaction":
+            loses_id = True
         self._written_keys.add(key)
 
         unchanged = find_unchanged_message(group, NAME)
@@ -468,16 +467,14 @@ def _rewrite_message(group: Sequence[Entry], item: Json) -> list[Any]:
     role = str(item["role"])
     blocks: list[Any] = []
     for entry in group:
-        block = _rewrite_block(entry, role)
-        if block is not None:
-            blocks.append(block)
+        blocks += _rewrite_block(entry, role)
     if not blocks:
         return []
     return [{**item, "content": blocks}]
 
 
-def _rewrite_block(entry: Entry, role: str) -> Any:
-    """The block that the entry came as, else a copy of it with new text; None if it cannot be sent.
+def _rewrite_block(entry: Entry, role: str) -> list[Any]:
+    """The block that the entry came as, else a copy of it with new text; none if it cannot be sent.
 
     Only the user's side may send pictures and files.
     """
@@ -488,21 +485,21 @@ def _rewrite_block(entry: Entry, role: str) -> Any:
     source_type = source.get("type")
     if read_sent_origin(entry, NAME) is not None:
         if source and may_be_sent_by(role, source):
-            return origin.block
+            return [origin.block]
         if source_type not in TEXT_FIELDS:
-            return None
+            return []
     text = text_of(entry.parts)
     text_fields: Json = {}
     if source_type in TEXT_FIELDS:
         text_fields = source
     if role == "assistant":
-        return _rewrite_assistant_text(text_fields, text)
+        return [_rewrite_assistant_text(text_fields, text)]
     if source_type == "refusal":
         text_fields = {}
     rewritten = {**text_fields, "type": "input_text", "text": text}
     if source_type in MARKABLE_TYPES and source.get(MARKER_FIELD):
         rewritten[MARKER_FIELD] = source[MARKER_FIELD]
-    return rewritten
+    return [rewritten]
 
 
 def _rewrite_assistant_text(fields: Json, text: str) -> Json:

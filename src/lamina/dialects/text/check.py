@@ -6,7 +6,7 @@ They hold for completion endpoints of all kinds. What a prompt says is not judge
 from __future__ import annotations
 
 from lamina.core.values import Ledger
-from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.json_values import LIST_TYPES, text_or_empty
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, apply_rules, name_rules
 
@@ -66,9 +66,10 @@ def numbers_are_possible(request: Request) -> Faults:
 def stops_are_texts(request: Request) -> Faults:
     """T6: stop is a string or a list of strings."""
     stop = request.get("stop")
-    if stop is None or isinstance(stop, str):
-        return
-    if not isinstance(stop, list | tuple) or not all(isinstance(text, str) for text in stop):
+    texts = [stop]
+    if isinstance(stop, LIST_TYPES):
+        texts = [*stop]
+    if stop is not None and not all(isinstance(text, str) for text in texts):
         yield "stop", "neither a string nor a list of strings"
 
 

@@ -23,6 +23,7 @@ from lamina.core.values import (
 )
 from lamina.dialects.origins import group_sent_entries, read_origin
 from lamina.dialects.pairing import PairedResult, find_reading_order
+from lamina.dialects.pieces import explain_refused_part
 from lamina.dialects.text.layout import TextTurn, Voice, join_turns, make_label_name
 from lamina.dialects.text.parse import NAME
 from lamina.dialects.words import write_as_text
@@ -49,21 +50,8 @@ def render_prompt(envelope: Envelope, *, cue: bool = True) -> str:
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment that another dialect parsed cannot stand in a flat prompt; "" if it can.
-
-    Media at an address can be sent in a result: the words of the result name it.
-    """
-    if segment.origin == NAME:
-        return ""
-    parts: list[Part] = []
-    for part in segment.parts:
-        if isinstance(part, ToolResult):
-            media = [inner for inner in part.content if isinstance(inner, Image | Document)]
-            parts += [inner for inner in media if inner.data]
-        else:
-            parts.append(part)
-    reasons = [_refuse_part(part, segment) for part in parts]
-    return next(filter(None, reasons), "")
+    """Why a segment that another dialect parsed cannot stand in a flat prompt; "" if it can."""
+    return explain_refused_part(segment, NAME, _refuse_part)
 
 
 def _refuse_part(part: Part, segment: Segment) -> str:
