@@ -7,7 +7,6 @@ values whose shape another rule reports.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
@@ -72,7 +71,9 @@ class ChatMessageView:
         if self.role not in ROLES:
             self.role = ""
         self.parts = _to_objects(self.wire.get("content"))
-        self.answered_id = _string_or_none(self.wire.get("tool_call_id"))
+        self.answered_id: str | None = None
+        if self.role == "tool":
+            self.answered_id = _string_or_none(self.wire.get("tool_call_id"))
         self.calls: list[ChatCallView] = []
         self.legacy_call: ChatCallView | None = None
         if self.role != "assistant":
@@ -251,8 +252,7 @@ def markers_stand_on_parts(reading: ChatReading) -> Faults:
         if MARKER in {**tool, **function}:
             yield f"tools[{position}]", f"has a {MARKER}"
     for view in reading.views:
-        holders = [view.wire, *(call.wire for call in view.calls)]
-        if MARKER in chain.from_iterable(holders):
+        if MARKER in view.wire or any(MARKER in call.wire for call in view.calls):
             yield view.place, f"has a {MARKER} that belongs on a part of its content"
         for position, part in enumerate(view.parts):
             if MARKER in part and part.get("type") not in MARKABLE_TYPES:

@@ -159,7 +159,7 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
     The server has calls of its own if the request continues a response, or refers to an item by its id.
     """
     waiting_ids: set[str] = set()
-    answered_ids = set(reading.past.answered_ids)
+    answered_ids: set[str] = set()
     has_unseen_calls = reading.past.has_unseen_calls or continues_server_state(reading.request)
     for view in reading.views:
         call_id = view.call_id
@@ -169,8 +169,9 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
             waiting_ids.add(call_id)
             answered_ids.discard(call_id)
         elif view.is_output and call_id:
-            may_answer = call_id in waiting_ids or has_unseen_calls
-            if call_id in answered_ids or not may_answer:
+            is_waiting = call_id in waiting_ids
+            was_answered = call_id in answered_ids or call_id in reading.past.answered_ids
+            if not is_waiting and (was_answered or not has_unseen_calls):
                 yield view.place, f"answers no call that waits: {call_id!r}"
             waiting_ids.discard(call_id)
             answered_ids.add(call_id)
@@ -268,21 +269,23 @@ def call_ids_fit(view: ItemReading) -> Faults:
 
 def call_ids_are_unique(reading: ResponsesReading) -> Faults:
     """No two calls share the id by which they are answered."""
-    seen_ids = set(reading.past.call_ids)
+    seen_ids: set[str] = set()
     for view in reading.views:
         if not view.is_call or not view.call_id:
             continue
-        if view.call_id in seen_ids:
+        if view.call_id in seen_ids or view.call_id in reading.past.call_ids:
             yield view.place, f"a call before it has {view.call_id!r} too"
         seen_ids.add(view.call_id)
 
 
 def item_ids_are_unique(reading: ResponsesReading) -> Faults:
     """No item is sent twice: "Duplicate item found with id"."""
-    seen_ids = set(reading.past.item_ids)
+    seen_ids: set[str] = set()
     for view in reading.views:
         item_id = read_item_id(view.item)
-        if item_id and item_id in seen_ids:
+        if not item_id:
+            continue
+        if item_id in seen_ids or item_id in reading.past.item_ids:
             yield f"{view.place}.id", f"an item before it has {item_id!r} too"
         seen_ids.add(item_id)
 

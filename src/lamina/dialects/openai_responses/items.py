@@ -98,8 +98,10 @@ def to_item(value: Any) -> Json:
 def read_type(item: Item) -> str:
     """The type of an item, also if the item leaves it out; "" for what is not an item."""
     item_type = item.get("type")
+    if isinstance(item_type, str):
+        return item_type
     if item_type is not None:
-        return text_or_empty(item_type)
+        return ""
     if "role" in item:
         return "message"
     if "id" in item:
