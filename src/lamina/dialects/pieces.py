@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lamina.core.values import Document, Image, Part, Role, Segment, ToolResult
+from lamina.core.values import Document, Entry, Image, Part, Role, Segment, ToolResult
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value
 from lamina.dialects.memos import ParsedMessage, ParseMemo, copy_message, count_unchanged
-from lamina.dialects.origins import ORIGIN, WireOrigin
+from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin_in
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
+
+NO_ORIGIN = WireOrigin(dialect="", message={})
+"""The origin of an entry that did not come from the wire."""
 
 AnyReader = TypeVar("AnyReader")
 AnyCalls = TypeVar("AnyCalls")
@@ -92,6 +95,17 @@ def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) ->
         problem = f"the role is {describe_value(role)}"
         raise BadInput(problem, place="role", hint=f"use one of {', '.join(readers)}")
     return readers[role]
+
+
+def find_origin(entry: Entry, dialect: str) -> WireOrigin:
+    """What this dialect parsed an entry from.
+
+    `NO_ORIGIN` if another dialect parsed it, if lamina made it, or if it has another role by now.
+    """
+    origin = read_origin_in(entry.segment, dialect)
+    if origin is None or entry.role is not entry.segment.role:
+        return NO_ORIGIN
+    return origin
 
 
 def explain_refused_part(segment: Segment, dialect: str, refuse_part: Callable[[Part, Segment], str]) -> str:

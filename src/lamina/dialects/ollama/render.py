@@ -41,14 +41,12 @@ from lamina.dialects.ollama.fields import (
     write_arguments,
 )
 from lamina.dialects.origins import (
-    WireOrigin,
     find_unchanged_message,
     group_sent_entries,
-    read_origin_in,
     read_sent_origin,
 )
 from lamina.dialects.pairing import PairedResult, find_reading_order
-from lamina.dialects.pieces import explain_refused_part
+from lamina.dialects.pieces import explain_refused_part, find_origin
 from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
@@ -241,7 +239,7 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
     message = {"role": "tool", **_copy_other_fields(entry)}
     message.pop("tool_name", None)
     pictures = [part for part in result.content if isinstance(part, Image)]
-    old_message = _find_message(entry)
+    old_message = to_fields(find_origin(entry, NAME).message)
     old_result = entry.segment.parts[0]
     is_same = isinstance(old_result, ToolResult) and old_result.content == result.content
     if old_message and is_same:
@@ -255,7 +253,7 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
 
 def _write_call(entry: Entry, call: ToolCall) -> Any:
     """A call as its block, which stays the same object if the API takes it and nothing in it changed."""
-    origin = read_origin_in(entry.segment, NAME) or WireOrigin(dialect=NAME)
+    origin = find_origin(entry, NAME)
     wire_call = fields_or_empty(origin.block)
     function = fields_or_empty(wire_call.get("function"))
     has_object_arguments = not isinstance(function.get("arguments"), str | None)
@@ -270,16 +268,8 @@ def _write_call(entry: Entry, call: ToolCall) -> Any:
 def _copy_other_fields(entry: Entry) -> Json:
     """The fields of an entry's message that this module does not write, without texts that are no text."""
     fields: Json = {}
-    for name, value in _find_message(entry).items():
+    for name, value in to_fields(find_origin(entry, NAME).message).items():
         is_wrong_type = name in TEXT_FIELDS and not isinstance(value, str)
         if name not in _WRITTEN_FIELDS and not is_wrong_type:
             fields[name] = value
     return fields
-
-
-def _find_message(entry: Entry) -> Json:
-    """The message that an entry was parsed from; empty if its role has changed since."""
-    origin = read_origin_in(entry.segment, NAME)
-    if origin is None or entry.role is not entry.segment.role:
-        return {}
-    return to_fields(origin.message)

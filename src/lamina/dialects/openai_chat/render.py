@@ -22,10 +22,10 @@ from lamina.dialects.openai_chat.parts import MARKER, NAME, write_blocks
 from lamina.dialects.origins import (
     find_unchanged_message,
     group_sent_entries,
-    read_origin_in,
     read_sent_origin,
     write_failed_text,
 )
+from lamina.dialects.pieces import find_origin
 from lamina.errors import BadInput
 
 
@@ -148,7 +148,7 @@ class _ChatWriter:
             call = entry.parts[0]
             if not isinstance(call, ToolCall):
                 continue
-            block = _find_block(entry)
+            block = find_origin(entry, NAME).block
             old_call: Json = {"id": "", "type": "function"}
             if block is not None:
                 old_call = to_dict(block)
@@ -231,21 +231,10 @@ def _copy_message(entry: Entry) -> Json:
 
     An empty list of calls, which providers refuse, is left out of it.
     """
-    origin = read_origin_in(entry.segment, NAME)
-    if origin is None or entry.role is not entry.segment.role:
-        return {}
-    message = dict(to_dict(origin.message))
+    message = dict(to_dict(find_origin(entry, NAME).message))
     if not message.get("tool_calls"):
         message.pop("tool_calls", None)
     return message
-
-
-def _find_block(entry: Entry) -> Any:
-    """The block that an entry was parsed from; None if it was not parsed by this dialect."""
-    origin = read_origin_in(entry.segment, NAME)
-    if origin is None:
-        return None
-    return origin.block
 
 
 def _is_legacy_call(entry: Entry) -> bool:
@@ -253,7 +242,7 @@ def _is_legacy_call(entry: Entry) -> bool:
     call = entry.segment.parts[0]
     if not isinstance(call, ToolCall) or not call.id.startswith(LEGACY):
         return False
-    block = _find_block(entry)
+    block = find_origin(entry, NAME).block
     return block is not None and to_dict(block).keys().isdisjoint(("function", "custom"))
 
 
@@ -291,8 +280,8 @@ def _write_entry(entry: Entry) -> list[Any]:
     """
     if isinstance(entry.parts[0], ToolCall):
         return []
-    block = _find_block(entry)
-    if block is None or entry.role is not entry.segment.role:
+    block = find_origin(entry, NAME).block
+    if block is None:
         blocks: list[Any] = []
         for part in entry.parts:
             blocks += write_blocks(part)

@@ -37,7 +37,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import text_of
-from lamina.dialects.json_values import Json, list_or_empty, mapping_or_empty, to_dict
+from lamina.dialects.json_values import Json, list_or_empty, mapping_or_empty, to_dict_or_empty
 from lamina.dialects.openai_chat.calls import make_safe_name, read_free_text
 from lamina.dialects.openai_responses.items import (
     CALL_TYPES_THAT_NEED_AN_ID,
@@ -64,12 +64,11 @@ from lamina.dialects.openai_responses.parts import (
 )
 from lamina.dialects.origins import (
     ON_THE_WIRE,
-    WireOrigin,
     find_unchanged_message,
-    read_origin_in,
     read_sent_origin,
     write_failed_text,
 )
+from lamina.dialects.pieces import NO_ORIGIN, find_origin
 from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
 
@@ -119,25 +118,16 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
     lines: dict[Ref, str] = {}
     for position in sorted(plan.without_id):
         entry = envelope.entries[position]
-        origin = _origin_of(entry)
-        if entry.form is Form.OMITTED or origin is None:
-            continue
-        if "id" in to_item(origin.message):
+        item = to_item(find_origin(entry, NAME).message)
+        if entry.form is not Form.OMITTED and "id" in item:
             lines[Ref(f"{stem_of(entry.ref)}{ON_THE_WIRE}")] = WITHOUT_ID
     return lines
 
 
-def _origin_of(entry: Entry) -> WireOrigin | None:
-    """The item that this dialect parsed an entry from; None if the entry has another role by now."""
-    if entry.role is not entry.segment.role:
-        return None
-    return read_origin_in(entry.segment, NAME)
-
-
 def _item_key(entry: Entry) -> ItemKey | None:
     """The item that an entry is part of; None if it did not come as an item."""
-    origin = _origin_of(entry)
-    if origin is None:
+    origin = find_origin(entry, NAME)
+    if origin is NO_ORIGIN:
         return None
     return id(origin.message), origin.notes.get("at", 0)
 
@@ -149,8 +139,8 @@ def _find_instructions(sent: PlacedEntries) -> list[Entry]:
     """
     instructions: list[Entry] = []
     for _, entry in sent:
-        origin = _origin_of(entry)
-        came_as_item = origin is not None and "field" not in origin.notes
+        origin = find_origin(entry, NAME)
+        came_as_item = origin is not NO_ORIGIN and "field" not in origin.notes
         if entry.layer is not Layer.SYSTEM or came_as_item:
             break
         if not all(isinstance(part, Text) for part in entry.parts):
@@ -212,12 +202,10 @@ def _restore_order(groups: Iterable[PlacedEntries]) -> list[PlacedEntries]:
 
 def _came_after(output: Entry, other: Entry) -> bool:
     """Whether an output stood in the input after another item that the log has behind it."""
-    output_origin = _origin_of(output)
-    other_origin = _origin_of(other)
-    if output.role is not Role.TOOL or output_origin is None or other_origin is None:
+    if output.role is not Role.TOOL:
         return False
-    output_position = output_origin.notes.get("at", -1)
-    other_position = other_origin.notes.get("at", output_position)
+    output_position = find_origin(output, NAME).notes.get("at", -1)
+    other_position = find_origin(other, NAME).notes.get("at", output_position)
     return bool(output_position > other_position)
 
 
@@ -239,7 +227,7 @@ def plan_reasoning(entries: Sequence[Entry], repairs: Container[str]) -> Reasoni
             continue
         if entry.segment.role is not Role.ASSISTANT:
             planner.end_answer()
-        elif entry.segment.kind == "thinking" and _origin_of(entry) is not None:
+        elif entry.segment.kind == "thinking" and find_origin(entry, NAME) is not NO_ORIGIN:
             planner.take_reasoning(position, entry)
         else:
             planner.take_item(position, entry)
@@ -277,10 +265,9 @@ class _Planner:
 
     def take_reasoning(self, position: int, entry: Entry) -> None:
         """Reasoning. It is sent as it came, or not at all."""
-        is_readable = entry.form is not Form.OMITTED and isinstance(entry.parts[0], Thinking)
-        origin = _origin_of(entry)
-        is_loose = origin is not None and "loose" in origin.notes
-        is_sent = is_readable and not is_loose
+        is_sent = entry.form is not Form.OMITTED and isinstance(entry.parts[0], Thinking)
+        if "loose" in find_origin(entry, NAME).notes:
+            is_sent = False
         was_lost = self.is_lost and self.after_reasoning
         self.is_lost = was_lost or not is_sent
         self.after_reasoning = True
@@ -321,8 +308,8 @@ class _ItemWriter:
 
     def write(self, group: Sequence[Entry], *, lost_id: bool) -> None:
         """Writes the entries of one item, or of one message that did not come as items."""
-        origin = _origin_of(group[0])
-        if origin is None or "field" in origin.notes:
+        origin = find_origin(group[0], NAME)
+        if origin is NO_ORIGIN or "field" in origin.notes:
             self.items += self._write_from_parts(group)
             return
         item = to_item(origin.message)
@@ -430,19 +417,20 @@ def _find_unwritable_calls(sent: PlacedEntries, without_id: frozenset[int]) -> I
     entries = [entry for _, entry in sent]
     for call_index, result_index in pair_calls(entries):
         entry = entries[call_index]
-        origin = _origin_of(entry)
+        origin = find_origin(entry, NAME)
         call = entry.parts[0]
         parsed_call = entry.segment.parts[0]
-        if origin is None or not isinstance(call, ToolCall) or not isinstance(parsed_call, ToolCall):
-            continue
         call_type = read_type(to_item(origin.message))
-        if call_type in DEFINED_CALL_TYPES:
+        if call_type not in OUTPUT_TYPE_OF_CALL or call_type in DEFINED_CALL_TYPES:
+            continue
+        if not isinstance(call, ToolCall) or not isinstance(parsed_call, ToolCall):
             continue
         lost_id = sent[call_index][0] in without_id or "anonymous" in origin.notes
         misses_id = lost_id and call_type in CALL_TYPES_THAT_NEED_AN_ID
         is_changed = parsed_call.arguments != call.arguments
         result_entry = entries[result_index]
-        is_same_output = _origin_of(result_entry) is not None and _has_same_content(result_entry)
+        came_as_item = find_origin(result_entry, NAME) is not NO_ORIGIN
+        is_same_output = came_as_item and _has_same_content(result_entry)
         can_write_output = is_same_output or can_hold_text(OUTPUT_TYPE_OF_CALL[call_type])
         if misses_id or is_changed or not can_write_output:
             yield call.id
@@ -478,14 +466,12 @@ def _rewrite_block(entry: Entry, role: str) -> list[Any]:
 
     Only the user's side may send pictures and files.
     """
-    origin = _origin_of(entry) or WireOrigin(dialect=NAME)
-    source: Json = {}
-    if origin.block is not None:
-        source = to_dict(origin.block)
+    block = find_origin(entry, NAME).block
+    source = to_dict_or_empty(block)
     source_type = source.get("type")
     if read_sent_origin(entry, NAME) is not None:
         if source and may_be_sent_by(role, source):
-            return [origin.block]
+            return [block]
         if source_type not in TEXT_FIELDS:
             return []
     text = text_of(entry.parts)
