@@ -117,7 +117,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         memo.known = reused + list(zip(copies, new, strict=True))
 
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
-    return ParsedRequest(log=log, head=_parse_head(request, has_system=bool(system)))
+    return ParsedRequest(log=log, head=_parse_head(request))
 
 
 def parse_message(message: Any) -> tuple[Segment, ...]:
@@ -138,7 +138,7 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
     return demoted
 
 
-def _parse_head(request: Request, *, has_system: bool) -> Head:
+def _parse_head(request: Request) -> Head:
     """Everything that is not a message. An empty `system` or `tools` field stays among the parameters."""
     tools = request.get("tools") or ()
     if not isinstance(tools, LIST_TYPES) or not all(isinstance(tool, dict) for tool in tools):
@@ -146,10 +146,9 @@ def _parse_head(request: Request, *, has_system: bool) -> Head:
         raise BadInput("not a list of objects", place="tools", hint=hint)
     parameters = dict(request)
     del parameters["messages"]
-    if has_system:
-        del parameters["system"]
-    if tools:
-        del parameters["tools"]
+    for name in ("system", "tools"):
+        if request.get(name):
+            del parameters[name]
     return Head(tools=tuple(tools), parameters=parameters)
 
 
