@@ -54,6 +54,7 @@ from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_re
 from lamina.dialects.json_values import Json, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import (
     ON_THE_WIRE,
+    WireOrigin,
     find_other_dialect,
     find_unchanged_message,
     group_entries,
@@ -106,13 +107,22 @@ class VoiceChooser:
         self.repairs = repairs
 
     def choose(self, entry: Entry) -> str:
+        """The role for an entry: "user", "assistant" or "system"."""
         if entry.role is not Role.SYSTEM:
             return find_side(entry.role)
         if self.refuses_system or f"{entry.ref}{ON_THE_WIRE}" in self.repairs:
             return "user"
-        if self.takes_system or read_origin_in(entry.segment, NAME) is not None:
+        if self.takes_system or _find_origin(entry).dialect == NAME:
             return "system"
         return "user"
+
+
+_NO_ORIGIN = WireOrigin(dialect="")
+
+
+def _find_origin(entry: Entry) -> WireOrigin:
+    """Where an entry came from, whether or not it is sent as it came; an empty origin if from elsewhere."""
+    return read_origin_in(entry.segment, NAME) or _NO_ORIGIN
 
 
 def _render_system(entries: list[Entry]) -> Any:
@@ -128,6 +138,7 @@ def _render_system(entries: list[Entry]) -> Any:
 
 
 def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[Message]:
+    """The messages, of which those in one voice that stand in a row may be joined."""
     messages: list[Message] = []
     placed = _place_system_messages(message_groups, voices)
     for voice, groups_in_a_row in groupby(placed, key=lambda group: voices.choose(group[0])):
@@ -188,8 +199,7 @@ def _holds_server_result(entry: Entry) -> bool:
 
 def _is_directive(entry: Entry) -> bool:
     """Whether a system message has no words: it came with an empty list of blocks and only sets something."""
-    origin = read_origin_in(entry.segment, NAME)
-    return origin is not None and origin.block == [] and isinstance(entry.parts[0], Raw)
+    return _find_origin(entry).block == [] and isinstance(entry.parts[0], Raw)
 
 
 def _join_system_messages(run: list[list[Entry]]) -> list[list[Entry]]:
@@ -239,8 +249,8 @@ def _render_message(group: list[Entry], voice: str) -> Message | None:
 
 def _read_extra_fields(entry: Entry) -> Json:
     """What the entry's message had besides role and content, if it was sent in the voice of its role."""
-    origin = read_origin_in(entry.segment, NAME)
-    if origin is None or read_role(origin.message) != find_side(entry.role):
+    origin = _find_origin(entry)
+    if read_role(origin.message) != find_side(entry.role):
         return {}
     fields: Json = origin.notes.get("fields", {})
     if origin.is_first:
@@ -251,9 +261,8 @@ def _read_extra_fields(entry: Entry) -> Json:
 def _is_one_string(group: Sequence[Entry]) -> bool:
     """Whether a message is a single text that did not come as a block."""
     match group:
-        case [Entry(parts=(Text(),), segment=segment)]:
-            origin = read_origin_in(segment, NAME)
-            return origin is None or origin.block is None
+        case [Entry(parts=(Text(),)) as entry]:
+            return _find_origin(entry).block is None
     return False
 
 
@@ -261,10 +270,7 @@ def _render_entries(entries: Iterable[Entry]) -> list[Any]:
     """The blocks of some entries: as they came where nothing changed, else written anew."""
     blocks: list[Any] = []
     for entry in entries:
-        origin = read_origin_in(entry.segment, NAME)
-        source_blocks: list[Any] = []
-        if origin is not None:
-            source_blocks = origin.block or []
+        source_blocks = _find_origin(entry).block or []
         if source_blocks and _is_sent_as_it_came(entry):
             blocks += source_blocks
             continue
@@ -358,6 +364,7 @@ def _render_result(result: ToolResult) -> Json:
 
 
 def _render_source(part: Image | Document, default_media_type: str) -> Json:
+    """Where a picture or a document comes from: its text, its base64, or an address that the API fetches."""
     if isinstance(part, Document) and part.text:
         return {"type": "text", "media_type": "text/plain", "data": part.text}
     if part.data:
