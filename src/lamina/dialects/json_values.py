@@ -153,6 +153,14 @@ def drop_nulls(holder: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in holder.items() if value is not None}
 
 
+def drop_empty(holder: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are neither null nor an empty text, list or object. Zero and False stay."""
+    return {name: value for name, value in holder.items() if value not in _EMPTY_VALUES}
+
+
+_EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
+
+
 def drop_default(value: Any, default: Any) -> Any:
     """None if the value is the documented default, which means the same as an absent field."""
     if value == default:

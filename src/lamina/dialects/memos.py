@@ -92,12 +92,14 @@ def copy_message(message: Any) -> Any:
 
 
 def _copy_value(value: Any) -> Any:
-    if isinstance(value, str | bytes):
-        return value
-    if type(value) is dict:
-        return {name: _copy_value(inner) for name, inner in value.items()}
-    if type(value) is list:
-        return [_copy_value(inner) for inner in value]
+    """A copy of a value. Only plain dicts and lists are walked: an object of an SDK copies itself."""
+    match value:
+        case str() | bytes():
+            return value
+        case dict() if type(value) is dict:
+            return {name: _copy_value(inner) for name, inner in value.items()}
+        case list() if type(value) is list:
+            return [_copy_value(inner) for inner in value]
     return deepcopy(value)
 
 

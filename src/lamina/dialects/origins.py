@@ -132,7 +132,7 @@ def read_note(entry: Entry, dialect: str) -> dict[str, Any]:
 def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:
     """The message that this group of entries was parsed from, if nothing of it changed; else None."""
     first = read_sent_origin(group[0], dialect)
-    if first is None or not first.is_first or first.is_mended or first.count != len(group):
+    if first is None or first.is_mended or first.count != len(group):
         return None
     for entry in group[1:]:
         origin = read_sent_origin(entry, dialect)

@@ -1,6 +1,6 @@
 """Checks a request against the rules of the Messages API that can be verified without calling it.
 
-Each rule is a function from a `MessagesReading` to its breaches, and one row of `RULES`. The docstring of a
+Each rule is a function from a `RequestReading` to its breaches, and one row of `RULES`. The docstring of a
 rule begins with its number, by which documents and tests cite it. A request that cannot be parsed breaks
 `readable` (or `roles`), and no other rule is tried. Sizes, prices and what a tool's schema allows are not
 checked.
@@ -12,6 +12,7 @@ cache markers, with the functions that find the markers of a request.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 from lamina.core.bound_thinking import is_thinking
@@ -69,11 +70,17 @@ def check_again(
     def apply_rules(
         past: EarlierMessages, past_count: int, messages: list[MessageReading]
     ) -> list[Violation]:
-        markers = [*find_markers_before_messages(request), *past.markers]
-        for message in messages:
-            markers += message.markers
-        markers += find_request_marker(request)
-        reading = MessagesReading(request, messages, markers, past, past_count > 0, ledger)
+        message_markers = chain(past.markers, *(message.markers for message in messages))
+        reading = RequestReading(
+            request=request,
+            messages=messages,
+            calls=list(chain.from_iterable(message.calls for message in messages)),
+            thoughts=list(chain.from_iterable(message.thoughts for message in messages)),
+            markers=find_markers(request, message_markers),
+            past=past,
+            has_earlier_messages=past_count > 0,
+            ledger=ledger,
+        )
         violations: list[Violation] = []
         for name, rule in RULES.items():
             for place, problem in rule(reading):
@@ -94,15 +101,27 @@ def check_again(
     )
 
 
-PlacedBlock = tuple[int, Json]
-"""A block with its position in its message."""
+class BlockReading(NamedTuple):
+    """A block of a message, with the positions of both.
+
+    `call_id` is the id of a call, or of the call that a result answers; None if it is not a text.
+    """
+
+    message_index: int
+    block_index: int
+    block: Json
+    call_id: str | None = None
+
+    @property
+    def place(self) -> str:
+        return f"messages[{self.message_index}].content[{self.block_index}]"
 
 
 class MessageReading:
     """A message as the rules look at it: its blocks, and apart from them its calls, results and thoughts.
 
-    `block_place` turns the position of a block into a path into the request. `is_directive` says that it is a
-    system message without words, which only sets something: its content is an empty list.
+    `is_directive` says that it is a system message without words, which only sets something: its content is
+    an empty list.
     """
 
     __slots__ = (
@@ -111,7 +130,7 @@ class MessageReading:
         "is_directive",
         "markers",
         "message",
-        "position",
+        "place",
         "results",
         "role",
         "thoughts",
@@ -119,95 +138,83 @@ class MessageReading:
 
     def __init__(self, message: Any, position: int) -> None:
         mapping = to_dict_or_empty(message)
-        self.position = position
+        self.place = f"messages[{position}]"
         self.message = message
         self.role = str(mapping.get("role"))
         self.blocks = read_blocks(mapping)
-        self.is_directive = (
-            self.role == "system" and not self.blocks and isinstance(mapping.get("content"), LIST_TYPES)
-        )
-        self.calls: list[PlacedBlock] = []
-        self.results: list[PlacedBlock] = []
-        self.thoughts: list[PlacedBlock] = []
+        has_no_words = not self.blocks and isinstance(mapping.get("content"), LIST_TYPES)
+        self.is_directive = has_no_words and self.role == "system"
+        self.calls: list[BlockReading] = []
+        self.results: list[BlockReading] = []
+        self.thoughts: list[BlockReading] = []
         self.markers: list[PlacedMarker] = []
-        for block_index, block in enumerate(self.blocks):
+        for index, block in enumerate(self.blocks):
             block_type = block.get("type")
+            may_hold_markers = False
             if block_type == "tool_use":
-                self.calls.append((block_index, block))
+                self.calls.append(BlockReading(position, index, block, _read_id(block, "id")))
             elif block_type == "tool_result":
-                self.results.append((block_index, block))
+                self.results.append(BlockReading(position, index, block, _read_id(block, "tool_use_id")))
+                may_hold_markers = not isinstance(block.get("content"), str)
             elif block_type in THINKING_TYPES:
-                self.thoughts.append((block_index, block))
+                self.thoughts.append(BlockReading(position, index, block))
             # Most blocks have no marker, and long requests have many blocks: look only where one can be.
-            may_hold_markers = block_type == "tool_result" and not isinstance(block.get("content"), str)
-            if MARKER in block or may_hold_markers:
-                self.markers += find_markers_on_block(block, self.block_place(block_index))
+            if may_hold_markers or MARKER in block:
+                self.markers += find_markers_on_block(block, f"{self.place}.content[{index}]")
 
-    @property
-    def place(self) -> str:
-        return f"messages[{self.position}]"
 
-    def block_place(self, block_index: int) -> str:
-        return f"messages[{self.position}].content[{block_index}]"
+def _read_id(block: Json, field: str) -> str | None:
+    """The id in a field; None if there is none, or something else. That may be a list, which no set takes."""
+    block_id = block.get(field)
+    if isinstance(block_id, str):
+        return block_id
+    return None
 
 
 class EarlierMessages:
     """What the rules need to know of messages that were checked before: the ids of calls, and the markers."""
 
     def __init__(self) -> None:
-        self.call_ids: set[str] = set()
+        self.call_ids: set[str | None] = set()
         self.markers: list[PlacedMarker] = []
 
     def add(self, message: MessageReading) -> None:
-        self.call_ids |= _collect_ids(message.calls, "id")
+        self.call_ids.update(call.call_id for call in message.calls)
         self.markers += message.markers
 
 
-LocatedBlock = tuple[MessageReading, int, Json]
-"""A block with its message and its position in that."""
-
-
-class MessagesReading(NamedTuple):
+class RequestReading(NamedTuple):
     """A request as the rules look at it, read once for all of them.
 
-    `messages` are those to look at, `markers` those of the whole request. `has_earlier_messages` says that
-    other messages come before those to look at; `past` is what is known of them.
+    `messages` are those to look at, with their `calls` and `thoughts`; `markers` are those of the whole
+    request. `has_earlier_messages` says that other messages come before those to look at; `past` is what is
+    known of them.
     """
 
     request: Request
     messages: Sequence[MessageReading]
+    calls: Sequence[BlockReading]
+    thoughts: Sequence[BlockReading]
     markers: Sequence[PlacedMarker]
     past: EarlierMessages
     has_earlier_messages: bool
-    ledger: Ledger | None = None
-
-    def calls(self) -> Iterator[LocatedBlock]:
-        """The calls of all messages to look at."""
-        for message in self.messages:
-            for block_index, block in message.calls:
-                yield message, block_index, block
-
-    def thoughts(self) -> Iterator[LocatedBlock]:
-        """The thinking blocks of all messages to look at."""
-        for message in self.messages:
-            for block_index, block in message.thoughts:
-                yield message, block_index, block
+    ledger: Ledger | None
 
 
 Breaches = Iterator[tuple[str, str]]
 """Places, each with what is wrong there."""
 
-Rule = Callable[[MessagesReading], Breaches]
+Rule = Callable[[RequestReading], Breaches]
 
 
-def has_limit(reading: MessagesReading) -> Breaches:
+def has_limit(reading: RequestReading) -> Breaches:
     """A request says how long the answer may be."""
     limit = reading.request.get("max_tokens")
     if not isinstance(limit, int) or limit < 0:
         yield "max_tokens", "max_tokens: field required, as a number"
 
 
-def begins_with_user(reading: MessagesReading) -> Breaches:
+def begins_with_user(reading: RequestReading) -> Breaches:
     """A1: the first message is the user's, or a compaction.
 
     A compaction replaces what the user said before it. A system message may come first too, as far as this
@@ -223,7 +230,7 @@ def begins_with_user(reading: MessagesReading) -> Breaches:
         yield "messages[0].role", "the first message must use the user role"
 
 
-def ends_with_user(reading: MessagesReading) -> Breaches:
+def ends_with_user(reading: RequestReading) -> Breaches:
     """A2: models from 4.6 on take no assistant prefill.
 
     A prefill is an assistant message at the end, which the model would have continued.
@@ -235,7 +242,7 @@ def ends_with_user(reading: MessagesReading) -> Breaches:
         yield last.place, "this model does not support assistant message prefill; end with a user message"
 
 
-def nothing_is_empty(reading: MessagesReading) -> Breaches:
+def nothing_is_empty(reading: RequestReading) -> Breaches:
     """A8: no blank text, and no message without content.
 
     Texts are looked for in messages, inside tool results, and in the system text. A directive, which is a
@@ -244,9 +251,9 @@ def nothing_is_empty(reading: MessagesReading) -> Breaches:
     for message in reading.messages:
         if not message.blocks and not message.is_directive:
             yield message.place, "messages must have non-empty content"
-        for block_index, block in enumerate(message.blocks):
+        for index, block in enumerate(message.blocks):
             for inner_place in _find_blank_texts(block):
-                place = f"{message.block_place(block_index)}{inner_place}"
+                place = f"{message.place}.content[{index}]{inner_place}"
                 yield place, "text content blocks must be non-empty"
     for position, system_block in enumerate(list_or_empty(reading.request.get("system"))):
         for inner_place in _find_blank_texts(to_dict_or_empty(system_block)):
@@ -266,7 +273,7 @@ def _find_blank_texts(block: Json) -> Iterator[str]:
                 yield f".content[{position}]"
 
 
-def system_messages_stand_right(reading: MessagesReading) -> Breaches:
+def system_messages_stand_right(reading: RequestReading) -> Breaches:
     """A11: after the user, or a server tool's result; last, or before the assistant.
 
     A directive (a system message without words) may stand before the user too. So the neighbours of a system
@@ -290,6 +297,7 @@ def system_messages_stand_right(reading: MessagesReading) -> Breaches:
 
 
 def _may_follow(previous: MessageReading | None, system_message: MessageReading) -> bool:
+    """Whether a system message may stand here. A directive may also stand after another system message."""
     if previous is None:
         return False
     if previous.role == "assistant":
@@ -297,7 +305,7 @@ def _may_follow(previous: MessageReading | None, system_message: MessageReading)
     return previous.role == "user" or system_message.is_directive
 
 
-def system_messages_are_taken(reading: MessagesReading) -> Breaches:
+def system_messages_are_taken(reading: RequestReading) -> Breaches:
     """A11: models before 4.8 have no system messages, only `system`."""
     if not refuses_system_messages(read_model(reading.request)):
         return
@@ -306,122 +314,107 @@ def system_messages_are_taken(reading: MessagesReading) -> Breaches:
             yield message.place, 'this model takes no messages with the role "system"'
 
 
-def calls_are_answered(reading: MessagesReading) -> Breaches:
+def calls_are_answered(reading: RequestReading) -> Breaches:
     """A3: every tool_use has its tool_result in the next message.
 
     Broken if the user interrupted a call and the client sent only "go on" after it.
     """
-    for position, message in enumerate(reading.messages):
+    for message, next_message in zip_longest(reading.messages, reading.messages[1:]):
         if not message.calls:
             continue
-        results: Sequence[PlacedBlock] = ()
-        if position + 1 < len(reading.messages):
-            results = reading.messages[position + 1].results
-        answered_ids = _collect_ids(results, "tool_use_id")
-        for block_index, call in message.calls:
-            call_id = call.get("id")
-            if call_id not in answered_ids:
-                problem = f"`tool_use` id {call_id!r} without a `tool_result` immediately after"
-                yield message.block_place(block_index), problem
+        answered_ids: set[str | None] = set()
+        if next_message is not None:
+            answered_ids = {result.call_id for result in next_message.results}
+        for call in message.calls:
+            if call.call_id not in answered_ids:
+                yield call.place, f"`tool_use` id {call.call_id!r} without a `tool_result` immediately after"
 
 
-def results_have_their_call(reading: MessagesReading) -> Breaches:
+def results_have_their_call(reading: RequestReading) -> Breaches:
     """A4: every tool_result answers a tool_use of the message before it.
 
     Broken if a client cut off the front of its history between a call and its result.
     """
-    calls_before: Sequence[PlacedBlock] = ()
+    calls_before: Sequence[BlockReading] = ()
     for message in reading.messages:
         if message.results:
-            call_ids = _collect_ids(calls_before, "id")
-            for block_index, result in message.results:
-                call_id = result.get("tool_use_id")
-                if call_id not in call_ids:
-                    problem = f"unexpected `tool_use_id` {call_id!r}: no such call just before"
-                    yield message.block_place(block_index), problem
+            call_ids = {call.call_id for call in calls_before}
+            for result in message.results:
+                if result.call_id not in call_ids:
+                    yield (
+                        result.place,
+                        f"unexpected `tool_use_id` {result.call_id!r}: no such call just before",
+                    )
         calls_before = message.calls
 
 
-def _collect_ids(blocks: Sequence[PlacedBlock], field: str) -> set[str]:
-    """The ids that some blocks have in this field."""
-    ids: set[str] = set()
-    for _, block in blocks:
-        block_id = block.get(field)
-        if isinstance(block_id, str):
-            ids.add(block_id)
-    return ids
-
-
-def results_come_once(reading: MessagesReading) -> Breaches:
+def results_come_once(reading: RequestReading) -> Breaches:
     """A4: a call has one result."""
     for message in reading.messages:
-        if len(message.results) < 2:
-            continue
-        results = [(message, block_index, block) for block_index, block in message.results]
-        yield from _find_repeated_ids(results, "tool_use_id", "a second result for")
+        if len(message.results) > 1:
+            yield from _find_repeated_ids(message.results, "a second result for", earlier_ids=())
 
 
-def call_ids_are_unique(reading: MessagesReading) -> Breaches:
+def call_ids_are_unique(reading: RequestReading) -> Breaches:
     """A5: no two tool_use blocks share an id, in the whole conversation.
 
     Broken by clients that count calls from 1 in each turn.
     """
     problem = "`tool_use` ids must be unique:"
-    yield from _find_repeated_ids(reading.calls(), "id", problem, earlier_ids=reading.past.call_ids)
+    yield from _find_repeated_ids(reading.calls, problem, earlier_ids=reading.past.call_ids)
 
 
 def _find_repeated_ids(
-    blocks: Iterable[LocatedBlock], field: str, problem: str, *, earlier_ids: Collection[str] = ()
+    blocks: Iterable[BlockReading], problem: str, *, earlier_ids: Collection[str | None]
 ) -> Breaches:
     """Reports blocks whose id an earlier one has, among these blocks or before them."""
     seen_ids: set[str] = set()
-    for message, block_index, block in blocks:
-        block_id = block.get(field)
-        if not isinstance(block_id, str):
+    for block in blocks:
+        if block.call_id is None:
             continue
-        if block_id in seen_ids or block_id in earlier_ids:
-            yield message.block_place(block_index), f"{problem} {block_id!r}"
-        seen_ids.add(block_id)
+        if block.call_id in seen_ids or block.call_id in earlier_ids:
+            yield block.place, f"{problem} {block.call_id!r}"
+        seen_ids.add(block.call_id)
 
 
-def results_come_first(reading: MessagesReading) -> Breaches:
+def results_come_first(reading: RequestReading) -> Breaches:
     """A6: in a user message, results come before everything else.
 
     The results of one message are numbered 0, 1, 2 …; if each stands at the position of its number, nothing
     else comes before it.
     """
     for message in reading.messages:
-        for rank, (block_index, _) in enumerate(message.results):
-            if block_index != rank:
-                place = message.block_place(block_index)
-                yield place, "`tool_result` blocks must come before other content"
+        for rank, result in enumerate(message.results):
+            if result.block_index != rank:
+                yield result.place, "`tool_result` blocks must come before other content"
 
 
-def names_are_allowed(reading: MessagesReading) -> Breaches:
+def names_are_allowed(reading: RequestReading) -> Breaches:
     """A16: names of tools and ids of calls have letters, digits, `_` and `-`, at most 128."""
     for position, tool in enumerate(reading.request.get("tools") or ()):
         if "name" in tool and not is_safe_name(text_or_empty(tool["name"])):
             yield f"tools[{position}].name", "tool names should match '^[a-zA-Z0-9_-]{1,128}$'"
-    for message, block_index, call in reading.calls():
+    for call in reading.calls:
         for field in ("name", "id"):
-            if not is_safe_name(text_or_empty(call.get(field))):
+            if not is_safe_name(text_or_empty(call.block.get(field))):
                 problem = f"tool_use.{field} should match '^[a-zA-Z0-9_-]{{1,128}}$'"
-                yield f"{message.block_place(block_index)}.{field}", problem
+                yield f"{call.place}.{field}", problem
 
 
-def thinking_is_whole(reading: MessagesReading) -> Breaches:
+_FIELD_OF_THOUGHT = {"thinking": "signature", "redacted_thinking": "data"}
+"""The field without which the API does not take a thought back."""
+
+
+def thinking_is_whole(reading: RequestReading) -> Breaches:
     """A9, by shape: thinking has its signature, redacted thinking its data."""
-    for message, block_index, block in reading.thoughts():
-        block_type = block["type"]
-        field = "data"
-        if block_type == "thinking":
-            field = "signature"
-        if not text_or_empty(block.get(field)):
-            problem = f"`{block_type}` blocks cannot be modified: {field} is missing"
-            yield message.block_place(block_index), problem
+    for thought in reading.thoughts:
+        block_type = thought.block["type"]
+        field = _FIELD_OF_THOUGHT[block_type]
+        if not text_or_empty(thought.block.get(field)):
+            yield thought.place, f"`{block_type}` blocks cannot be modified: {field} is missing"
 
 
-def thinking_is_bound(reading: MessagesReading) -> Breaches:
+def thinking_is_bound(reading: RequestReading) -> Breaches:
     """A10: what comes before bound thinking is what came before it when it was first sent.
 
     The request is hashed again and compared with the ledger. `render` may have put a user message first, so
@@ -439,9 +432,11 @@ def thinking_is_bound(reading: MessagesReading) -> Breaches:
     if unbound and reading.messages and reading.messages[0].message == OPENING_MESSAGE:
         rest = _drop_message(parsed.log, reading.messages[0].message)
         unbound &= _find_unbound_thoughts(rest, parsed.head, ledger)
-    places = [message.block_place(block_index) for message, block_index, _ in reading.thoughts()]
     for number in sorted(unbound):
-        yield places[number], "invalid `signature` in `thinking` block: bound to a different conversation"
+        yield (
+            reading.thoughts[number].place,
+            "invalid `signature` in `thinking` block: bound to a different conversation",
+        )
 
 
 def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
@@ -474,7 +469,7 @@ def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -
     return unbound
 
 
-def marks_are_few(reading: MessagesReading) -> Breaches:
+def marks_are_few(reading: RequestReading) -> Breaches:
     """A12: at most four cache markers, the one for the whole request included."""
     count = len(reading.markers)
     if count > MARKER_LIMIT:
@@ -482,7 +477,7 @@ def marks_are_few(reading: MessagesReading) -> Breaches:
         yield first_too_many.place, f"at most {MARKER_LIMIT} blocks may have cache_control; found {count}"
 
 
-def long_marks_come_first(reading: MessagesReading) -> Breaches:
+def long_marks_come_first(reading: RequestReading) -> Breaches:
     """A12: markers with ttl 1h come before those with 5m.
 
     5m, 1h breaks the rule; 1h, 5m and 1h, 1h do not.
@@ -495,7 +490,7 @@ def long_marks_come_first(reading: MessagesReading) -> Breaches:
             yield marker.place, "a ttl='1h' cache_control block must not come after a ttl='5m' one"
 
 
-def marks_are_allowed(reading: MessagesReading) -> Breaches:
+def marks_are_allowed(reading: RequestReading) -> Breaches:
     """A12: no marker on thinking."""
     for marker in reading.markers:
         if marker.is_refused:
@@ -510,28 +505,20 @@ class PlacedMarker(NamedTuple):
     is_refused: bool = False
 
 
-def find_markers(request: Request) -> Iterator[PlacedMarker]:
-    """The markers of a request in the order in which the API reads it, that of the whole request last."""
-    yield from find_markers_before_messages(request)
-    for message_index, message in enumerate(list_or_empty(request.get("messages"))):
-        content = to_dict_or_empty(message).get("content")
-        for block_index, block in enumerate(list_or_empty(content)):
-            yield from find_markers_on_block(block, f"messages[{message_index}].content[{block_index}]")
-    yield from find_request_marker(request)
+def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> list[PlacedMarker]:
+    """The markers of a request in the order in which the API reads it, with these on its messages.
 
-
-def find_markers_before_messages(request: Request) -> Iterator[PlacedMarker]:
-    """The markers on tools and on the system text."""
+    Those on tools and on the system text come first, that of the whole request last.
+    """
+    markers: list[PlacedMarker] = []
     for name in ("tools", "system"):
         for position, block in enumerate(list_or_empty(request.get(name))):
-            yield from find_markers_on_block(block, f"{name}[{position}]")
-
-
-def find_request_marker(request: Request) -> Iterator[PlacedMarker]:
-    """The marker for the whole request."""
+            markers += find_markers_on_block(block, f"{name}[{position}]")
+    markers += message_markers
     lifetime = read_lifetime(request)
     if lifetime is not None:
-        yield PlacedMarker(MARKER, lifetime)
+        markers.append(PlacedMarker(MARKER, lifetime))
+    return markers
 
 
 def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:

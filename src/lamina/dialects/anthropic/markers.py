@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.anthropic.check import PlacedMarker, find_markers, read_lifetime
+from lamina.dialects.anthropic.check import MessageReading, PlacedMarker, find_markers, read_lifetime
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, LONG_LIFETIME, MARKER, MARKER_LIMIT
-from lamina.dialects.json_values import LIST_TYPES, to_dict_or_none
+from lamina.dialects.json_values import LIST_TYPES, list_or_empty, to_dict_or_none
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.same_objects import keep_list, keep_source, set_field
 from lamina.errors import BadInput
@@ -120,7 +120,7 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
 
     As few markers as possible are changed. None gets a longer lifetime, which would cost the client money.
     """
-    markers = list(find_markers(request))
+    markers = find_all_markers(request)
     candidates = [marker for marker in markers if not marker.is_refused]
     allowed = _put_long_first(_choose_few(candidates))
     if allowed == markers:
@@ -128,6 +128,14 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
     places = {marker.place: marker.lifetime for marker in allowed}
     automatic = places.pop(MARKER, "")
     return mark(request, Marking(places=places, automatic=automatic))
+
+
+def find_all_markers(request: Request) -> list[PlacedMarker]:
+    """All markers of a request, in the order in which the API reads it."""
+    message_markers: list[PlacedMarker] = []
+    for position, message in enumerate(list_or_empty(request.get("messages"))):
+        message_markers += MessageReading(message, position).markers
+    return find_markers(request, message_markers)
 
 
 def _choose_few(markers: list[PlacedMarker]) -> list[PlacedMarker]:

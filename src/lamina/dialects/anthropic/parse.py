@@ -117,7 +117,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         memo.known = reused + list(zip(copies, new, strict=True))
 
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
-    return ParsedRequest(log=log, head=_parse_head(request, has_system=bool(system)))
+    return ParsedRequest(log=log, head=_parse_head(request))
 
 
 def parse_message(message: Any) -> tuple[Segment, ...]:
@@ -138,7 +138,7 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
     return demoted
 
 
-def _parse_head(request: Request, *, has_system: bool) -> Head:
+def _parse_head(request: Request) -> Head:
     """Everything that is not a message. An empty `system` or `tools` field stays among the parameters."""
     tools = request.get("tools") or ()
     if not isinstance(tools, LIST_TYPES) or not all(isinstance(tool, dict) for tool in tools):
@@ -146,10 +146,9 @@ def _parse_head(request: Request, *, has_system: bool) -> Head:
         raise BadInput("not a list of objects", place="tools", hint=hint)
     parameters = dict(request)
     del parameters["messages"]
-    if has_system:
-        del parameters["system"]
-    if tools:
-        del parameters["tools"]
+    for name in ("system", "tools"):
+        if request.get(name):
+            del parameters[name]
     return Head(tools=tuple(tools), parameters=parameters)
 
 
@@ -283,6 +282,7 @@ class MessageScan:
         return has_tools or role == "assistant"
 
     def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
+        """Remembers what the next message has to know of this one. Its calls are now the open ones."""
         self.last_role = role
         self.last_has_tools = has_tools
         if role != "system":
@@ -320,6 +320,7 @@ class MessageScan:
         return self.older_calls.get(call_id)
 
     def _read_pieces(self, message: Json, role: str) -> list[MessagePiece]:
+        """One piece for each block, or one for a string. A message without blocks has an empty piece."""
         content = message.get("content")
         if isinstance(content, str):
             return [MessagePiece(ROLES[role], role, (Text(content),))]
@@ -343,6 +344,7 @@ class MessageScan:
         return pieces
 
     def _read_block(self, block: Any, role: str) -> MessagePiece:
+        """The piece for one block. A compaction stands for all that came before it, so it is pinned."""
         mapping = to_dict_or_empty(block)
         block_type = text_or_empty(mapping.get("type"))
         owner = _ROLE_OF_BLOCK.get(block_type)
@@ -366,6 +368,7 @@ class MessageScan:
         return MessagePiece(Role.ASSISTANT, "thinking", (thinking,), [block])
 
     def _read_result(self, block: Any, mapping: Json) -> MessagePiece:
+        """The piece for a result. The call that it answers tells the name of the tool, and the file."""
         call_id = _read_text(mapping, "tool_use_id")
         call_segment = self._take_call(call_id)
         tool_name = ""
@@ -536,6 +539,7 @@ def _parse_document(block: Json, source: Any) -> Document | None:
 
 
 def _parse_call(block: Json) -> ToolCall:
+    """Reads a tool_use block. Its input becomes JSON text, as other APIs have it."""
     tool_input = block.get("input")
     if tool_input is not None and not isinstance(tool_input, dict):
         raise BadInput(f"'input' is {name_value(tool_input)}", place=".input", hint="give an object")
@@ -584,6 +588,7 @@ def _parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult
 
 
 def _read_text(block: Json, name: str) -> str:
+    """The text in a field that a block must have."""
     value = block.get(name)
     if isinstance(value, str):
         return value

@@ -54,6 +54,7 @@ from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_re
 from lamina.dialects.json_values import Json, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import (
     ON_THE_WIRE,
+    WireOrigin,
     find_other_dialect,
     find_unchanged_message,
     group_entries,
@@ -106,13 +107,22 @@ class VoiceChooser:
         self.repairs = repairs
 
     def choose(self, entry: Entry) -> str:
+        """The role for an entry: "user", "assistant" or "system"."""
         if entry.role is not Role.SYSTEM:
             return find_side(entry.role)
         if self.refuses_system or f"{entry.ref}{ON_THE_WIRE}" in self.repairs:
             return "user"
-        if self.takes_system or read_origin_in(entry.segment, NAME) is not None:
+        if self.takes_system or _find_origin(entry).dialect == NAME:
             return "system"
         return "user"
+
+
+_NO_ORIGIN = WireOrigin(dialect="")
+
+
+def _find_origin(entry: Entry) -> WireOrigin:
+    """Where an entry came from, whether or not it is sent as it came; an empty origin if from elsewhere."""
+    return read_origin_in(entry.segment, NAME) or _NO_ORIGIN
 
 
 def _render_system(entries: list[Entry]) -> Any:
@@ -128,6 +138,7 @@ def _render_system(entries: list[Entry]) -> Any:
 
 
 def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[Message]:
+    """The messages, of which those in one voice that stand in a row may be joined."""
     messages: list[Message] = []
     placed = _place_system_messages(message_groups, voices)
     for voice, groups_in_a_row in groupby(placed, key=lambda group: voices.choose(group[0])):
@@ -140,11 +151,16 @@ def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) ->
             message = _render_message(group, voice)
             if message is not None:
                 messages.append(message)
+    if _begins_with_assistant(messages):
+        messages.insert(0, dict(OPENING_MESSAGE))
+    return messages
+
+
+def _begins_with_assistant(messages: list[Message]) -> bool:
+    """Whether the assistant speaks first. A compaction may come first: it replaces what the user said."""
     if not messages or read_role(messages[0]) != "assistant":
-        return messages
-    if begins_with_compaction(read_blocks(messages[0])):  # it replaces what the user said
-        return messages
-    return [dict(OPENING_MESSAGE), *messages]
+        return False
+    return not begins_with_compaction(read_blocks(messages[0]))
 
 
 def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[list[Entry]]:
@@ -169,20 +185,21 @@ def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChoos
             placed += waiting
             waiting = []
         placed.append(group)
-        last_part = group[-1].parts[-1]
-        ends_with_server_result = (
-            isinstance(last_part, Raw) and last_part.dialect == NAME and is_server_result(last_part.data)
-        )
-        may_follow = voice == "user" or ends_with_server_result
+        may_follow = voice == "user" or _holds_server_result(group[-1])
     return placed + waiting
+
+
+def _holds_server_result(entry: Entry) -> bool:
+    """Whether the last block of an entry is the result of a tool that ran on the API's side."""
+    match entry.parts[-1]:
+        case Raw(dialect=dialect, data=block) if dialect == NAME:
+            return is_server_result(block)
+    return False
 
 
 def _is_directive(entry: Entry) -> bool:
     """Whether a system message has no words: it came with an empty list of blocks and only sets something."""
-    if not isinstance(entry.parts[0], Raw):
-        return False
-    origin = read_origin_in(entry.segment, NAME)
-    return origin is not None and origin.block == []
+    return _find_origin(entry).block == [] and isinstance(entry.parts[0], Raw)
 
 
 def _join_system_messages(run: list[list[Entry]]) -> list[list[Entry]]:
@@ -232,8 +249,8 @@ def _render_message(group: list[Entry], voice: str) -> Message | None:
 
 def _read_extra_fields(entry: Entry) -> Json:
     """What the entry's message had besides role and content, if it was sent in the voice of its role."""
-    origin = read_origin_in(entry.segment, NAME)
-    if origin is None or read_role(origin.message) != find_side(entry.role):
+    origin = _find_origin(entry)
+    if read_role(origin.message) != find_side(entry.role):
         return {}
     fields: Json = origin.notes.get("fields", {})
     if origin.is_first:
@@ -243,26 +260,18 @@ def _read_extra_fields(entry: Entry) -> Json:
 
 def _is_one_string(group: Sequence[Entry]) -> bool:
     """Whether a message is a single text that did not come as a block."""
-    if len(group) != 1:
-        return False
-    parts = group[0].parts
-    if len(parts) != 1 or not isinstance(parts[0], Text):
-        return False
-    origin = read_origin_in(group[0].segment, NAME)
-    return origin is None or origin.block is None
+    match group:
+        case [Entry(parts=(Text(),)) as entry]:
+            return _find_origin(entry).block is None
+    return False
 
 
 def _render_entries(entries: Iterable[Entry]) -> list[Any]:
     """The blocks of some entries: as they came where nothing changed, else written anew."""
     blocks: list[Any] = []
     for entry in entries:
-        origin = read_origin_in(entry.segment, NAME)
-        source_blocks: list[Any] = []
-        if origin is not None:
-            source_blocks = origin.block or []
-        first_part = entry.parts[0]
-        has_unsafe_name = isinstance(first_part, ToolCall) and not is_safe_name(first_part.name)
-        if source_blocks and not has_unsafe_name and read_sent_origin(entry, NAME) is not None:
+        source_blocks = _find_origin(entry).block or []
+        if source_blocks and _is_sent_as_it_came(entry):
             blocks += source_blocks
             continue
         for part in entry.parts:
@@ -272,27 +281,24 @@ def _render_entries(entries: Iterable[Entry]) -> list[Any]:
     return blocks
 
 
+def _is_sent_as_it_came(entry: Entry) -> bool:
+    """Whether nothing of an entry changed, and the API takes the name of the tool that it calls."""
+    match entry.parts[0]:
+        case ToolCall(name=name) if not is_safe_name(name):
+            return False
+    return read_sent_origin(entry, NAME) is not None
+
+
 def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | None:
     """The block of one part; None if it cannot be sent.
 
-    A call and a result are updated copies of the block that they came as: only what changed is written anew,
-    so that markers and unknown fields stay. Another part gets a new block, with the marker of its old one.
-    Another provider's own block is sent as text, except in the assistant's voice: the model did not say that.
+    A call and a result are updated copies of the block that they came as. Another part gets a new block, with
+    the marker of its old one. Another provider's own block is sent as text, except in the assistant's voice:
+    the model did not say that.
     """
     sources = [to_dict_or_empty(block) for block in source_blocks]
-    parsed_part = entry.segment.parts[0]
-    if sources and isinstance(part, ToolCall):
-        if isinstance(parsed_part, ToolCall) and parsed_part.arguments == part.arguments:
-            tool_input = sources[0].get("input", {})
-        else:
-            tool_input = _decode_arguments(part)
-        return {**sources[0], "id": part.id, "name": make_safe_name(part.name), "input": tool_input}
-    if sources and isinstance(part, ToolResult):
-        updated = {**sources[0], "tool_use_id": part.id}
-        if isinstance(parsed_part, ToolResult) and parsed_part.content == part.content:
-            return updated
-        return {**updated, "content": _render_result_content(part)}
-
+    if sources and isinstance(part, ToolCall | ToolResult):
+        return _update_block(sources[0], part, entry.segment.parts[0])
     is_foreign = find_other_dialect(entry.segment, NAME) != ""
     block = render_part(part, can_be_signed=not is_foreign)
     if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
@@ -303,6 +309,19 @@ def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | 
         marker = source.get(MARKER)
         if marker:
             return {**block, MARKER: marker}
+    return block
+
+
+def _update_block(source: Json, part: ToolCall | ToolResult, parsed_part: Part) -> Json:
+    """The block of a call or a result, with only what changed written anew: markers and other fields stay."""
+    if isinstance(part, ToolResult):
+        block = {**source, "tool_use_id": part.id}
+        if not isinstance(parsed_part, ToolResult) or parsed_part.content != part.content:
+            block["content"] = _render_result_content(part)
+        return block
+    block = {**source, "id": part.id, "name": make_safe_name(part.name), "input": source.get("input", {})}
+    if not isinstance(parsed_part, ToolCall) or parsed_part.arguments != part.arguments:
+        block["input"] = _decode_arguments(part)
     return block
 
 
@@ -345,6 +364,7 @@ def _render_result(result: ToolResult) -> Json:
 
 
 def _render_source(part: Image | Document, default_media_type: str) -> Json:
+    """Where a picture or a document comes from: its text, its base64, or an address that the API fetches."""
     if isinstance(part, Document) and part.text:
         return {"type": "text", "media_type": "text/plain", "data": part.text}
     if part.data:

@@ -213,9 +213,7 @@ def _name_block(block: Json, block_type: str, tool_names: dict[str, str]) -> str
 
 def _drop_marker_and_nulls(block: Json) -> Json:
     """The block without its marker, and without nulls: they mean the same as an absent field."""
-    if MARKER not in block and None not in block.values():
-        return block
-    return {field: value for field, value in block.items() if value is not None and field != MARKER}
+    return drop_nulls(drop_field(block, MARKER))
 
 
 def _read_pieces(content: Any, place: str) -> Sequence[Any]:
