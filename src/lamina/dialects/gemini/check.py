@@ -35,10 +35,8 @@ from lamina.dialects.gemini.wire import (
 from lamina.dialects.json_values import LIST_TYPES, Json
 from lamina.dialects.memos import CheckMemo, NoPast, recheck
 from lamina.dialects.port import Request, Violation
+from lamina.dialects.rules import Faults, apply_rules, name_rules
 from lamina.errors import BadInput
-
-Faults = Iterator[tuple[str, str]]
-"""Where a rule is broken, and how."""
 
 _NAME_FAULT = "not a name that functions may have"
 
@@ -166,14 +164,9 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
     def answers_user(previous_view: ContentView, view: ContentView) -> bool:
         return view.role == "model" and previous_view.role == "user"
 
-    def apply_rules(_: NoPast, past_count: int, views: list[ContentView]) -> list[Violation]:
+    def check_views(_: NoPast, past_count: int, views: list[ContentView]) -> list[Violation]:
         previous_role = "user" if past_count else ""
-        reading = GeminiReading(views, settings, model, prefix, previous_role)
-        violations = []
-        for name, rule in RULES.items():
-            for place, message in rule(reading):
-                violations.append(Violation(rule=name, place=place, message=message))
-        return violations
+        return apply_rules(RULES, GeminiReading(views, settings, model, prefix, previous_role))
 
     return recheck(
         split_units(request.get("contents")),
@@ -182,7 +175,7 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         past=NoPast,
         view=ContentView,
         seam=answers_user,
-        rules=apply_rules,
+        rules=check_views,
     )
 
 
@@ -209,18 +202,25 @@ def roles_are_known(reading: GeminiReading) -> Faults:
 
 
 def parts_say_one_thing(reading: GeminiReading) -> Faults:
-    """G5: a part has exactly one field with data, and text is not empty unless a signature stands with it."""
+    """G5: a part has exactly one field with data, and text is not empty unless a signature stands with it.
+
+    A part whose only data is in a field that nobody here knows is taken for valid.
+    """
     for part in reading.list_parts():
         data_fields = find_data_fields(part.fields)
         if len(data_fields) > 1:
             yield part.place, f"has {' and '.join(data_fields)}"
+        elif data_fields == ["text"] and not _is_valid_text(part.fields):
+            yield f"{part.place}.text", "empty or not a string"
         elif not data_fields and not has_unknown_data(part.fields):
             yield part.place, "has no data"
-        elif data_fields == ["text"]:
-            text = part.fields["text"]
-            is_signed = bool(get_field(part.fields, "thoughtSignature"))
-            if not isinstance(text, str) or (text == "" and not is_signed):
-                yield f"{part.place}.text", "empty or not a string"
+
+
+def _is_valid_text(part: Json) -> bool:
+    """Whether the text of a part is a string that says something, or has a signature beside it."""
+    text = part["text"]
+    is_signed = bool(get_field(part, "thoughtSignature"))
+    return isinstance(text, str) and (text != "" or is_signed)
 
 
 def parts_stand_on_their_side(reading: GeminiReading) -> Faults:
@@ -346,14 +346,14 @@ _VALUE_FIELDS = {"functionCall": "args", "functionResponse": "response"}
 def media_are_whole(reading: GeminiReading) -> Faults:
     """Data has its type beside it, a file its address."""
     for part in reading.list_parts():
-        if get_field(part.fields, "inlineData") is not None:
-            blob = get_object(part.fields, "inlineData")
-            if not blob.get("data") or not get_text(blob, "mimeType"):
-                yield part.place, "inline data without its bytes or its MIME type"
-        if get_field(part.fields, "fileData") is not None:
-            file = get_object(part.fields, "fileData")
-            if not get_text(file, "fileUri"):
-                yield part.place, "file data without its address"
+        blob = get_object(part.fields, "inlineData")
+        is_whole_blob = bool(blob.get("data")) and get_text(blob, "mimeType") != ""
+        if get_field(part.fields, "inlineData") is not None and not is_whole_blob:
+            yield part.place, "inline data without its bytes or its MIME type"
+        file = get_object(part.fields, "fileData")
+        has_address = get_text(file, "fileUri") != ""
+        if get_field(part.fields, "fileData") is not None and not has_address:
+            yield part.place, "file data without its address"
 
 
 def names_fit_the_pattern(reading: GeminiReading) -> Faults:
@@ -404,25 +404,22 @@ def cached_content_stands_alone(reading: GeminiReading) -> Faults:
             yield place, "stands beside cached_content, which has it already"
 
 
-RULES: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (
-        contents_are_given,
-        roles_are_known,
-        parts_say_one_thing,
-        parts_stand_on_their_side,
-        calls_follow_the_user,
-        calls_are_answered,
-        results_have_calls,
-        results_match_their_calls,
-        ids_are_unique,
-        calls_are_signed,
-        ends_with_the_user,
-        values_are_objects,
-        media_are_whole,
-        names_fit_the_pattern,
-        functions_are_declared_once,
-        system_text_is_text,
-        cached_content_stands_alone,
-    )
-}
+RULES: dict[str, Rule] = name_rules(
+    contents_are_given,
+    roles_are_known,
+    parts_say_one_thing,
+    parts_stand_on_their_side,
+    calls_follow_the_user,
+    calls_are_answered,
+    results_have_calls,
+    results_match_their_calls,
+    ids_are_unique,
+    calls_are_signed,
+    ends_with_the_user,
+    values_are_objects,
+    media_are_whole,
+    names_fit_the_pattern,
+    functions_are_declared_once,
+    system_text_is_text,
+    cached_content_stands_alone,
+)

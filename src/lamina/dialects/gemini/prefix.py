@@ -29,7 +29,7 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_snake_case,
 )
-from lamina.dialects.json_values import Json, list_or_empty, name_value, text_or_empty
+from lamina.dialects.json_values import Json, drop_nulls, list_or_empty, name_value, text_or_empty
 from lamina.dialects.port import Marking, Request
 from lamina.errors import BadInput
 
@@ -162,10 +162,14 @@ def _read_part(value: Any) -> _CachedPart:
 
 
 def _use_rest_names(block: Json) -> Json:
-    """An object whose fields have their names in a REST body, without fields that are null."""
-    if _REST_NAMES.keys().isdisjoint(block) and None not in block.values():
+    """An object whose fields have their names in a REST body, without fields that are null.
+
+    Most objects have neither, and are returned as they are.
+    """
+    is_spelled_so = _REST_NAMES.keys().isdisjoint(block)
+    if is_spelled_so and None not in block.values():
         return block
-    return {_REST_NAMES.get(name, name): value for name, value in block.items() if value is not None}
+    return {_REST_NAMES.get(name, name): value for name, value in drop_nulls(block).items()}
 
 
 def _read_cache_settings(settings: Json) -> Iterator[tuple[str, bytes]]:

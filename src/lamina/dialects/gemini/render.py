@@ -214,7 +214,8 @@ class _GeminiWriter:
         If all of the group came from one content, the other fields of that content are sent too.
         """
         content = find_unchanged_message(group, NAME)
-        if content is not None and not any(map(self._is_signed_here, group)):
+        is_signed_here = any(map(self._is_signed_here, group))
+        if content is not None and not is_signed_here:
             return content
         parts = [_wrap_text(part) for part in self._write_parts(group)]
         if not parts:
@@ -269,10 +270,10 @@ class _GeminiWriter:
         if _has_wire_id(call.id):
             function_call["id"] = call.id
         function_call["name"] = self._allowed_name(call.name)
-        if not source.blocks or _is_changed(entry, "arguments"):
+        comes_from_elsewhere = not source.blocks
+        if comes_from_elsewhere or _is_changed(entry, "arguments"):
             function_call["args"] = write_arguments(call)
         block = {**source.block, field: function_call}
-        comes_from_elsewhere = not source.blocks
         if self._is_signed_here(entry) or (needs_signature and comes_from_elsewhere):
             block[self.spell("thoughtSignature")] = FOREIGN_SIGNATURE
         return source.keep_equal(block)
@@ -294,10 +295,15 @@ class _GeminiWriter:
         return source.keep_equal({**source.block, field: function_response})
 
     def _write_result_media(self, entry: Entry, result: ToolResult) -> list[Json]:
-        """Media of a result that is written anew, which stand beside it."""
-        if _read_source(entry).blocks and not _is_changed(entry, "content"):
+        """Media of a result that is written anew, which stand beside it.
+
+        A result that came from this API holds its media itself, as long as nothing of it changed.
+        """
+        came_from_here = len(_read_source(entry).blocks) > 0
+        if came_from_here and not _is_changed(entry, "content"):
             return []
-        return [write_media(part, self.spell) for part in result.content if stands_beside_result(part)]
+        media = filter(stands_beside_result, result.content)
+        return [write_media(part, self.spell) for part in media]
 
     def _allowed_name(self, name: str) -> str:
         """A name that the API takes. A name that the request itself defines stays as it is."""
