@@ -167,4 +167,5 @@ def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[Blo
 
 
 def _join_run(blocks: Blocks, run: range) -> str:
+    """What the blocks of a run say together; "" if one of them is not text."""
     return join_texts([blocks[index].data for index in run])

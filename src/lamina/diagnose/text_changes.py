@@ -96,6 +96,7 @@ def quote_difference(one: bytes, other: bytes) -> str:
 
 
 def _quote(data: bytes, at: int) -> str:
+    """A few words around an offset."""
     start = max(at - 12, 0)
     return data[start : at + 28].decode("utf-8", "ignore")
 

@@ -196,6 +196,7 @@ class _TimedConnection:
         encrypted.do_handshake()
 
     def _shut_down(self) -> None:
+        """Ends the connection. Whoever reads from it gets an error, and learns that the time is over."""
         with self._lock, contextlib.suppress(OSError):
             self._is_over = True
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
