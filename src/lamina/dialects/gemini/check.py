@@ -24,7 +24,6 @@ from lamina.dialects.gemini.parts import find_data_fields, has_unknown_data
 from lamina.dialects.gemini.wire import (
     find_spelling,
     get_field,
-    get_object,
     get_text,
     is_safe_name,
     requires_signatures,
@@ -346,14 +345,16 @@ _VALUE_FIELDS = {"functionCall": "args", "functionResponse": "response"}
 def media_are_whole(reading: GeminiReading) -> Faults:
     """Data has its type beside it, a file its address."""
     for part in reading.list_parts():
-        blob = get_object(part.fields, "inlineData")
-        is_whole_blob = bool(blob.get("data")) and get_text(blob, "mimeType") != ""
-        if get_field(part.fields, "inlineData") is not None and not is_whole_blob:
-            yield part.place, "inline data without its bytes or its MIME type"
-        file = get_object(part.fields, "fileData")
-        has_address = get_text(file, "fileUri") != ""
-        if get_field(part.fields, "fileData") is not None and not has_address:
-            yield part.place, "file data without its address"
+        inline_data = get_field(part.fields, "inlineData")
+        if inline_data is not None:
+            blob = to_dict_or_empty(inline_data)
+            if not blob.get("data") or not get_text(blob, "mimeType"):
+                yield part.place, "inline data without its bytes or its MIME type"
+        file_data = get_field(part.fields, "fileData")
+        if file_data is not None:
+            file = to_dict_or_empty(file_data)
+            if not get_text(file, "fileUri"):
+                yield part.place, "file data without its address"
 
 
 def names_fit_the_pattern(reading: GeminiReading) -> Faults:

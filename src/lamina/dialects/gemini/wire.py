@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from lamina.core.text.characters import lower_ascii
@@ -33,14 +33,19 @@ _CAPITAL = re.compile(r"[A-Z]")
 _UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-def to_dict_or_none(value: Any) -> Json | None:
-    """A dict, whether the value came as one or as an object of the SDK; None if it is neither."""
-    return json_values.to_dict_or_none(value, _dump_model)
+def _dump_model(value: Any) -> Any:
+    """What an object of the SDK holds. It sets many fields to None by itself; those are left out."""
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump) or isinstance(value, type):
+        return None
+    return dump(mode="json", exclude_none=True)
 
 
-def to_dict_or_empty(value: Any) -> Json:
-    """The same, with an empty dict for a value that is no object."""
-    return json_values.to_dict_or_empty(value, _dump_model)
+to_dict_or_none = partial(json_values.to_dict_or_none, dump=_dump_model)
+"""A dict, whether the value came as one or as an object of the SDK; None if it is neither."""
+
+to_dict_or_empty = partial(json_values.to_dict_or_empty, dump=_dump_model)
+"""The same, with an empty dict for a value that is no object."""
 
 
 def to_dict(value: Any, subject: str, *, place: str = "", hint: str = "give an object") -> Json:
@@ -54,14 +59,6 @@ def to_dict(value: Any, subject: str, *, place: str = "", hint: str = "give an o
 def to_dicts(value: Any) -> Sequence[Json]:
     """The items of a list as dicts, which are empty for items that are no objects."""
     return [to_dict_or_empty(item) for item in list_or_empty(value)]
-
-
-def _dump_model(value: Any) -> Any:
-    """What an object of the SDK holds. It sets many fields to None by itself; those are left out."""
-    dump = getattr(value, "model_dump", None)
-    if not callable(dump) or isinstance(value, type):
-        return None
-    return dump(mode="json", exclude_none=True)
 
 
 def get_field(block: Mapping[str, Any], name: str) -> Any:
