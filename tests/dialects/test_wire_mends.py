@@ -13,8 +13,8 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.gemini.render import SIGNED
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
+from lamina.dialects.memos import TAIL, recheck
 from lamina.dialects.port import Dialect
-from lamina.dialects.rechecking import TAIL, recheck
 from lamina.dialects.sending import render_request
 from lamina.dialects.words import OPENING
 from lamina.errors import InvalidRequest

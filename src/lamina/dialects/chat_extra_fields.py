@@ -17,6 +17,7 @@ from lamina.dialects.extra_fields import (
     list_counted_fields,
     to_mapping,
 )
+from lamina.dialects.origins import read_origin
 
 _MESSAGE_FIELDS = list_counted_fields("content thinking images tool_calls function_call tool_call_id")
 _BLOCK_FIELDS = list_counted_fields("text refusal image_url input_audio file function custom name arguments")
@@ -31,9 +32,9 @@ def add_extra_fields(
     The fields of the message itself are counted with its last segment, which is the last to be left out.
     """
     for position, segment in enumerate(segments):
-        block = segment.meta["wire"].get("block")
-        if block is not None:
-            extra = _collect_from_block(dialect, segment.parts[0], block)
+        origin = read_origin(segment)
+        if origin is not None and origin.block is not None:
+            extra = _collect_from_block(dialect, segment.parts[0], origin.block)
             if extra:
                 segments[position] = msgspec.structs.replace(segment, beside=extra)
     last = segments[-1]

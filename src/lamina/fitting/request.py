@@ -35,7 +35,7 @@ from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.anthropic.server import asks_to_clear
-from lamina.dialects.memos import CheckMemo, ParseMemo
+from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
 from lamina.dialects.sending import (
     describe_mends,
@@ -44,7 +44,6 @@ from lamina.dialects.sending import (
     make_refusal,
     settle_repairs,
 )
-from lamina.dialects.snapshots import are_unchanged
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput

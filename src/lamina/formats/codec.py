@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Segment
+from lamina.dialects.origins import ORIGIN, WireOrigin, dump_origin
 from lamina.errors import BadInput
 
 VERSION = 1
@@ -57,6 +58,7 @@ _ENCODER = msgspec.json.Encoder()  # no sorting: a provider's message goes back 
 
 
 def _decode_record(record: bytes, index: int) -> Segment:
+    """A segment from its record. Raises BadInput for anything that `encode` did not write."""
     place = f"record {index}"
     try:
         fields = msgspec.json.decode(record)
@@ -67,6 +69,7 @@ def _decode_record(record: bytes, index: int) -> Segment:
 
 
 def _check_version(fields: Any, place: str) -> None:
+    """Raises BadInput for a record of another version: a newer release may mean other things by it."""
     version = None
     if isinstance(fields, dict):
         version = fields.get("v")
@@ -80,11 +83,13 @@ def _check_version(fields: Any, place: str) -> None:
 
 def _meta_to_json(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Meta as JSON values. Objects of an SDK become what they hold, and no message is stored twice."""
-    wire_note = meta.get("wire")
-    if isinstance(wire_note, dict):
-        own_fields = dict(wire_note)
+    origin = meta.get(ORIGIN)
+    if isinstance(origin, WireOrigin):
+        meta = {**meta, ORIGIN: dump_origin(origin)}
+    elif isinstance(origin, dict):
+        own_fields = dict(origin)
         own_fields.pop("of", None)
-        meta = {**meta, "wire": own_fields}
+        meta = {**meta, ORIGIN: own_fields}
     fields: dict[str, Any] = msgspec.to_builtins(meta, enc_hook=_dump_model, str_keys=True)
     return fields
 
