@@ -65,11 +65,12 @@ def read_origin_in(segment: Segment, dialect: str) -> WireOrigin | None:
 def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin | None:
     """The origin of an entry that is sent as this dialect parsed it, else None."""
     segment = entry.segment
-    if entry.form is not Form.FULL or entry.role is not segment.role:
+    origin = read_origin(segment)
+    if origin is None or origin.dialect != dialect:
         return None
-    if entry.parts != segment.parts:
+    if entry.form is not Form.FULL or entry.role is not segment.role or entry.parts != segment.parts:
         return None
-    return read_origin_in(segment, dialect)
+    return origin
 
 
 def dump_origin(origin: WireOrigin) -> dict[str, Any]:
