@@ -58,6 +58,7 @@ _ENCODER = msgspec.json.Encoder()  # no sorting: a provider's message goes back 
 
 
 def _decode_record(record: bytes, index: int) -> Segment:
+    """A segment from its record. Raises BadInput for anything that `encode` did not write."""
     place = f"record {index}"
     try:
         fields = msgspec.json.decode(record)
@@ -68,6 +69,7 @@ def _decode_record(record: bytes, index: int) -> Segment:
 
 
 def _check_version(fields: Any, place: str) -> None:
+    """Raises BadInput for a record of another version: a newer release may mean other things by it."""
     version = None
     if isinstance(fields, dict):
         version = fields.get("v")

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from lamina.caches import CacheRules, Tally, cost, rules_for
 from lamina.errors import BadInput
-from lamina.models.facts import model
-from lamina.models.table import Model
+from lamina.models.facts import Model, model
 from lamina.replay.values import RecordedUsage, Reported, Trace
 
 LOST_SHARE = 0.5

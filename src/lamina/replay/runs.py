@@ -18,7 +18,7 @@ from lamina.caches import all_rules, rules_for
 from lamina.errors import LaminaError
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
-from lamina.models.table import AS_OF
+from lamina.models.facts import AS_OF
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
