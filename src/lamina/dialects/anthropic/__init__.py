@@ -74,10 +74,12 @@ def carries(segment: Segment) -> str:
 
     Either only its own model can read it, or it is thinking without its signature.
     """
+    if segment.origin != NAME:
+        return explain_foreign_segment(segment, NAME)
     match segment.parts:
-        case (Thinking(signature=""), *_) if segment.origin == NAME:
+        case (Thinking(signature=""), *_):
             return "thinking without its signature, which the API refuses"
-    return explain_foreign_segment(segment, NAME)
+    return ""
 
 
 DIALECT = Dialect(
