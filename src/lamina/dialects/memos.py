@@ -45,8 +45,8 @@ def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMes
         for message, (message_copy, segments) in zip(messages, parsed_messages, strict=False):
             if message != message_copy:
                 break
-            source = _find_source(segments)
-            if source is not message and source != message_copy:
+            origin = read_origin(segments[0])
+            if origin is None or (origin.message is not message and origin.message != message_copy):
                 break
             count += 1
     except RecursionError:
@@ -66,21 +66,12 @@ def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage])
         same_count += 1
     try:
         for message_copy, segments in before[same_count:]:
-            if _find_source(segments) != message_copy:
+            origin = read_origin(segments[0])
+            if origin is None or origin.message != message_copy:
                 return False
     except RecursionError:
         return False
     return True
-
-
-def _find_source(segments: Sequence[Segment]) -> Any:
-    """The message that some segments were parsed from; None if that is not noted."""
-    if not segments:
-        return None
-    origin = read_origin(segments[0])
-    if origin is None or not origin.is_first:
-        return None
-    return origin.message
 
 
 def copy_message(message: Any) -> Any:

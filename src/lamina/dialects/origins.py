@@ -65,11 +65,12 @@ def read_origin_in(segment: Segment, dialect: str) -> WireOrigin | None:
 def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin | None:
     """The origin of an entry that is sent as this dialect parsed it, else None."""
     segment = entry.segment
-    if entry.form is not Form.FULL or entry.role is not segment.role:
+    origin = read_origin(segment)
+    if origin is None or origin.dialect != dialect:
         return None
-    if entry.parts != segment.parts:
+    if entry.form is not Form.FULL or entry.role is not segment.role or entry.parts != segment.parts:
         return None
-    return read_origin_in(segment, dialect)
+    return origin
 
 
 def dump_origin(origin: WireOrigin) -> dict[str, Any]:
@@ -80,7 +81,9 @@ def dump_origin(origin: WireOrigin) -> dict[str, Any]:
     fields: dict[str, Any] = {"dialect": origin.dialect}
     if origin.is_first:
         fields["message"] = origin.message
-        fields["count"] = 0 if origin.is_mended else origin.count
+        fields["count"] = origin.count
+        if origin.is_mended:
+            fields["count"] = 0
     if origin.block is not None:
         fields["block"] = origin.block
     return fields | origin.notes
@@ -91,42 +94,18 @@ def load_origin(fields: Mapping[str, Any], message: Any) -> WireOrigin | None:
     dialect = fields.get("dialect")
     if not isinstance(dialect, str):
         return None
-    count = fields.get("count")
     return WireOrigin(
         dialect=dialect,
         message=fields.get("message", message),
         block=fields.get("block"),
         is_first="message" in fields,
-        count=count if isinstance(count, int) else 0,
-        is_mended=count == 0,
+        count=fields.get("count", 0),
+        is_mended=fields.get("count") == 0,
         notes={name: value for name, value in fields.items() if name not in _STORED_FIELDS},
     )
 
 
 _STORED_FIELDS = frozenset(("dialect", "of", "message", "count", "block"))
-
-
-def record_origin(
-    segment: Segment, dialect: str, message: Any, *, first: bool, count: int, block: Any = None
-) -> dict[str, Any]:
-    """The `meta` of a segment with the note that parsing leaves.
-
-    The first segment of a message notes the message itself and the number of its segments.
-    """
-    note: dict[str, Any] = {"dialect": dialect, "of": message}
-    if first:
-        note |= {"message": message, "count": count}
-    if block is not None:
-        note["block"] = block
-    return {**segment.meta, ORIGIN: note}
-
-
-def read_note(entry: Entry, dialect: str) -> dict[str, Any]:
-    """The note of this dialect on an entry that is sent as it came, else an empty dict."""
-    if read_sent_origin(entry, dialect) is None:
-        return {}
-    note: dict[str, Any] = entry.segment.meta[ORIGIN]
-    return note
 
 
 def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:

@@ -34,7 +34,6 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
-from lamina.dialects.anthropic.server import asks_to_clear
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
 from lamina.dialects.sending import (
@@ -240,7 +239,7 @@ def _budget_for(
     if budget is None:
         budget = facts_of(str(head.parameters.get("model", ""))).budget
     budget = _reserve_output(budget, head, target)
-    if asks_to_clear(request):
+    if target.asks_to_clear(request):
         budget = extend_budget(budget, head, reported.cleared.tokens)
     return budget
 

@@ -2,10 +2,10 @@
 
     record = encode(segment)          segments = decode([record, ...])
 
-What a dialect noted on a segment (`meta["wire"]`) is stored, so that a conversation read back renders to
-the same bytes. If several segments came from one message, the message is stored once, with the segment that
-opens it. Each record says which version wrote it; a record of a newer version raises `BadInput` instead of
-being read in part. Only JSON is read, and no value in it can name a type.
+Where a dialect found a segment (its `WireOrigin`, in `meta["wire"]`) is stored, so that a conversation read
+back renders to the same bytes. If several segments came from one message, the message is stored once, with
+the segment that opens it. Each record says which version wrote it; a record of a newer version raises
+`BadInput` instead of being read in part. Only JSON is read, and no value in it can name a type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Segment
-from lamina.dialects.origins import ORIGIN, WireOrigin, dump_origin
+from lamina.dialects.origins import ORIGIN, WireOrigin, dump_origin, load_origin
 from lamina.errors import BadInput
 
 VERSION = 1
@@ -43,13 +43,13 @@ def decode(records: Iterable[bytes]) -> list[Segment]:
     message: Any = None
     for index, record in enumerate(records):
         segment = _decode_record(record, index)
-        wire_note = segment.meta.get("wire")
-        if isinstance(wire_note, dict):
-            if "message" in wire_note:
-                message = wire_note["message"]
+        stored_origin = segment.meta.get(ORIGIN)
+        if isinstance(stored_origin, dict):
+            if "message" in stored_origin:
+                message = stored_origin["message"]
             elif not segment.joins:
                 message = None
-            wire_note["of"] = message
+            segment.meta[ORIGIN] = load_origin(stored_origin, message) or stored_origin
         segments.append(segment)
     return segments
 

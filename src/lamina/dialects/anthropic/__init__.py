@@ -17,9 +17,10 @@ from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.markers import mark
-from lamina.dialects.anthropic.model import NAME, find_binding, read_model
+from lamina.dialects.anthropic.model import NAME, asks_to_clear, find_binding, read_model
 from lamina.dialects.anthropic.parse import lasting, parse
 from lamina.dialects.anthropic.render import order, render
+from lamina.dialects.anthropic.server import BETAS, BINDING_BETA, ask_to_drop_thinking
 from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.origins import explain_foreign_segment
@@ -73,10 +74,12 @@ def carries(segment: Segment) -> str:
 
     Either only its own model can read it, or it is thinking without its signature.
     """
+    if segment.origin != NAME:
+        return explain_foreign_segment(segment, NAME)
     match segment.parts:
-        case (Thinking(signature=""), *_) if segment.origin == NAME:
+        case (Thinking(signature=""), *_):
             return "thinking without its signature, which the API refuses"
-    return explain_foreign_segment(segment, NAME)
+    return ""
 
 
 DIALECT = Dialect(
@@ -93,6 +96,9 @@ DIALECT = Dialect(
     carries=carries,
     lasting=lasting,
     recheck=check_again,
+    asks_to_clear=asks_to_clear,
+    ask_to_drop_thinking=ask_to_drop_thinking,
+    help_headers={BETAS: BINDING_BETA},
     order=order,
     plain_head=plain_head,
     own_head=own_head,

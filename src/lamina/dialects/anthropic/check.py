@@ -144,23 +144,18 @@ class MessageReading:
         self.blocks = read_blocks(mapping)
         has_no_words = not self.blocks and isinstance(mapping.get("content"), LIST_TYPES)
         self.is_directive = has_no_words and self.role == "system"
+        self.markers = find_markers_on_message(self.blocks, self.place)
         self.calls: list[BlockReading] = []
         self.results: list[BlockReading] = []
         self.thoughts: list[BlockReading] = []
-        self.markers: list[PlacedMarker] = []
         for index, block in enumerate(self.blocks):
             block_type = block.get("type")
-            may_hold_markers = False
             if block_type == "tool_use":
                 self.calls.append(BlockReading(position, index, block, _read_id(block, "id")))
             elif block_type == "tool_result":
                 self.results.append(BlockReading(position, index, block, _read_id(block, "tool_use_id")))
-                may_hold_markers = not isinstance(block.get("content"), str)
             elif block_type in THINKING_TYPES:
                 self.thoughts.append(BlockReading(position, index, block))
-            # Most blocks have no marker, and long requests have many blocks: look only where one can be.
-            if may_hold_markers or MARKER in block:
-                self.markers += find_markers_on_block(block, f"{self.place}.content[{index}]")
 
 
 def _read_id(block: Json, field: str) -> str | None:
@@ -518,6 +513,19 @@ def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> l
     lifetime = read_lifetime(request)
     if lifetime is not None:
         markers.append(PlacedMarker(MARKER, lifetime))
+    return markers
+
+
+def find_markers_on_message(blocks: Iterable[Json], message_place: str) -> list[PlacedMarker]:
+    """The markers on the blocks of a message.
+
+    Most blocks have none, and long requests have many blocks: only those are looked at that may have one.
+    """
+    markers: list[PlacedMarker] = []
+    for index, block in enumerate(blocks):
+        holds_blocks = block.get("type") == "tool_result" and not isinstance(block.get("content"), str)
+        if holds_blocks or MARKER in block:
+            markers += find_markers_on_block(block, f"{message_place}.content[{index}]")
     return markers
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lamina.core.bound_thinking import Binding
-from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.json_values import mapping_or_empty, text_or_empty
 
 NAME = "anthropic"
 """The name of this dialect."""
@@ -96,6 +96,11 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
     if _is_since(read_model(request), BOUND):
         return "strict"
     return "none"
+
+
+def asks_to_clear(request: Mapping[str, Any]) -> bool:
+    """Whether the caller asked the server to leave out old content."""
+    return bool(mapping_or_empty(request.get("context_management")).get("edits"))
 
 
 def takes_system_messages(model: str) -> bool:

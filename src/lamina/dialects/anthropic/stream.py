@@ -213,7 +213,9 @@ def _name_block(block: Json, block_type: str, tool_names: dict[str, str]) -> str
 
 def _drop_marker_and_nulls(block: Json) -> Json:
     """The block without its marker, and without nulls: they mean the same as an absent field."""
-    return drop_nulls(drop_field(block, MARKER))
+    if MARKER in block or None in block.values():
+        return drop_nulls(drop_field(block, MARKER))
+    return block
 
 
 def _read_pieces(content: Any, place: str) -> Sequence[Any]:
