@@ -65,7 +65,7 @@ def test_it_is_short_and_narrow_and_says_what_left(arguments: tuple[str, ...]) -
     assert len(lines) <= 25
     assert max(map(len, lines)) <= 100
     cuts = matches(CUT, output(*arguments))
-    assert len(cuts) == min(totals(*arguments)["lamina"]["cuts"], 3) > 0
+    assert len(cuts) == min(totals(*arguments)["lamina"]["cuts"], 2) > 0
     assert all(re.match(r"\d+ (result|reply|replie|file|question)s?", cut[1]) for cut in cuts)
 
 
@@ -76,7 +76,7 @@ def test_the_cuts_are_those_of_the_account(arguments: tuple[str, ...]) -> None:
     calls = [at for at, point in enumerate(own["points"], 1) if point["cut"]]
     assert [cut["call"] for cut in facts(*arguments)["cuts"]] == calls
     shown = [number(call[1]) for call in matches(CALL, output(*arguments))]
-    assert shown == sorted({*calls[:3], own["calls"]})
+    assert shown == sorted({*calls[:2], own["calls"]})
 
 
 @pytest.mark.parametrize("arguments", [(), SMALL])

@@ -44,7 +44,7 @@ BAR = 40
 PAUSE = 0.04
 """Seconds between two calls on a terminal, so that one can follow."""
 
-MOST_CUTS = 3
+MOST_CUTS = 2
 """Cuts that are printed one by one."""
 
 SHOWN = 3
@@ -275,7 +275,7 @@ def _print_session(
         if cut is not None:
             print(f"      cut: {cut.left} left, {cut.before:,} to {cut.after:,} tokens; all can be recalled")
     if len(cuts) > MOST_CUTS:
-        print(f"      and {len(cuts) - MOST_CUTS} more cuts before this call")
+        print(f"      (cuts so far: {len(cuts)})")
 
 
 def _legend(own: ReplayOutcome) -> str:
