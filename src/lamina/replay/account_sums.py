@@ -6,8 +6,8 @@ The terminal's tables, the page and the JSON file all show these sums. Nothing h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ AS_IT_WAS = "as it was"
 
 OWN_RULES, OWN_WINDOW = "auto", 0
 """Stand for the rules and the window of each session's own model."""
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 # "idle for 7 minutes, " in "idle for 7 minutes, past the lifetime of 5 minutes": sums leave the span out.
 _IDLE_SPAN = re.compile(r"^idle for [^,]+, ")
@@ -151,32 +154,46 @@ def setting_of(outcome: ReplayOutcome) -> ReplaySetting:
 
 def sum_outcomes(outcomes: Iterable[ReplayOutcome]) -> tuple[Total, ...]:
     """Sums by cache, window and policy, in the order in which they were first seen."""
-    groups: dict[tuple[ReplaySetting, str], list[ReplayOutcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault((setting_of(outcome), outcome.policy), []).append(outcome)
+    groups = group_by(outcomes, lambda outcome: (setting_of(outcome), outcome.policy))
     totals = []
     for (setting, policy), group in groups.items():
-        dollars = [outcome.dollars for outcome in group if outcome.dollars is not None]
-        sums = {name: sum(getattr(outcome, name) for outcome in group) for name in _SUMMED_FIELDS}
+        priced = [outcome for outcome in group if outcome.dollars is not None]
         total = Total(
             policy=policy,
             window=setting.window,
             rules=setting.rules,
             sessions=len(group),
-            priced=len(dollars),
-            dollars=sum(dollars),
-            **sums,
+            priced=len(priced),
+            **_sum_fields(priced, ["dollars"]),
+            **_sum_fields(group, _SUMMED_FIELDS),
         )
         totals.append(total)
     return tuple(totals)
 
 
+def group_by(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The rows of each key, in the order in which they were first seen."""
+    groups: dict[K, list[T]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _sum_fields(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: sum(getattr(row, name) for row in rows) for name in names}
+
+
+def sum_known(amounts: Iterable[float | None]) -> float | None:
+    """The sum of the amounts that are known; None if none is."""
+    known_amounts = [amount for amount in amounts if amount is not None]
+    if not known_amounts:
+        return None
+    return sum(known_amounts)
+
+
 def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]]:
     """The totals of each cache and window."""
-    groups: dict[ReplaySetting, list[Total]] = {}
-    for total in totals:
-        groups.setdefault(ReplaySetting(total.rules, total.window), []).append(total)
-    return groups
+    return group_by(totals, lambda total: ReplaySetting(total.rules, total.window))
 
 
 def sum_recorded(reported: Iterable[Reported]) -> Total | None:
@@ -184,22 +201,16 @@ def sum_recorded(reported: Iterable[Reported]) -> Total | None:
     reports = [report for report in reported if report.calls]
     if not reports:
         return None
-    dollars = [report.dollars for report in reports if report.dollars is not None]
+    priced = [report for report in reports if report.dollars is not None]
     return Total(
         policy=AS_IT_WAS,
         window=OWN_WINDOW,
         rules=OWN_RULES,
         sessions=len(reports),
-        priced=len(dollars),
-        dollars=sum(dollars),
-        calls=sum(report.calls for report in reports),
+        priced=len(priced),
         cuts=sum(report.compactions for report in reports),
-        sent=sum(report.read + report.written + report.uncached for report in reports),
-        read=sum(report.read for report in reports),
-        written=sum(report.written for report in reports),
-        uncached=sum(report.uncached for report in reports),
-        output=sum(report.output for report in reports),
-        equivalents=sum(report.equivalents for report in reports),
+        **_sum_fields(priced, ["dollars"]),
+        **_sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"]),
     )
 
 
@@ -222,24 +233,20 @@ def find_frontier(totals: Sequence[Total]) -> list[Total]:
 
 def sum_paid(reported: Iterable[Reported]) -> tuple[PaidTotal, ...]:
     """What the records say, by model, of sessions that have usage; the most calls first."""
-    groups: dict[str, list[Reported]] = {}
-    for report in reported:
-        if report.calls:
-            groups.setdefault(report.model, []).append(report)
+    groups = group_by(reported, lambda report: report.model)
     totals = []
-    for model, reports in groups.items():
-        losses = [loss for report in reports for loss in report.lost]
-        prices = [report.dollars for report in reports if report.dollars is not None]
+    for model, group in groups.items():
+        reports = [report for report in group if report.calls]
+        if not reports:
+            continue
+        losses = list_losses(reports)
         total = PaidTotal(
             model=model,
             sessions=len(reports),
-            calls=sum(report.calls for report in reports),
-            sent=sum(report.read + report.written + report.uncached for report in reports),
-            read=sum(report.read for report in reports),
-            output=sum(report.output for report in reports),
-            dollars=sum(prices) if prices else None,
+            dollars=sum_known(report.dollars for report in reports),
             losses=len(losses),
             paid_again=sum(loss.tokens for loss in losses),
+            **_sum_fields(reports, ["calls", "sent", "read", "output"]),
         )
         totals.append(total)
     totals.sort(key=lambda total: (-total.calls, total.model))
@@ -261,15 +268,11 @@ def list_losses(reported: Iterable[Reported]) -> list[CacheLoss]:
 
 def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
     """Why caches were lost, the dearest reason first."""
-    sums: dict[str, LossSum] = {}
-    for loss in losses:
-        why = _IDLE_SPAN.sub("idle, ", loss.why)
-        earlier = sums.get(why, LossSum(why, 0, 0))
-        dollars = earlier.dollars
-        if loss.dollars is not None:
-            dollars = (dollars or 0.0) + loss.dollars
-        sums[why] = LossSum(why, earlier.times + 1, earlier.tokens + loss.tokens, dollars)
-    return sorted(sums.values(), key=lambda row: (-(row.dollars or 0.0), -row.tokens, row.why))
+    sums = []
+    for why, group in group_by(losses, lambda loss: _IDLE_SPAN.sub("idle, ", loss.why)).items():
+        tokens = sum(loss.tokens for loss in group)
+        sums.append(LossSum(why, len(group), tokens, sum_known(loss.dollars for loss in group)))
+    return sorted(sums, key=lambda row: (-(row.dollars or 0.0), -row.tokens, row.why))
 
 
 def _share(part: float, whole: float) -> float | None:

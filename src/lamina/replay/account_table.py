@@ -24,7 +24,14 @@ from lamina.replay.account_sums import (
     sum_paid,
     sum_recorded,
 )
-from lamina.replay.headline import Headline, LossReason, SessionCost, compare_sessions, summarise
+from lamina.replay.headline import (
+    Headline,
+    LossReason,
+    SessionCost,
+    compare_sessions,
+    count_noun,
+    summarise,
+)
 from lamina.replay.values import ReplayAccount, UnreadableLine
 
 MOST_LISTED = 8
@@ -41,32 +48,37 @@ class Column(NamedTuple):
 
 
 def format_whole(number: float | None) -> str:
-    return "-" if number is None else f"{number:,.0f}"
+    return _format(number, "{:,.0f}")
 
 
 def format_percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return _format(share, "{:.1f} %", scale=100)
+
+
+def format_milliseconds(seconds: float | None) -> str:
+    return _format(seconds, "{:.1f}", scale=1000)
 
 
 def format_money(dollars: float | None) -> str:
     """Two digits after the point; four for less than a dollar."""
-    if dollars is None:
+    return _format(dollars, "{:,.2f}" if abs(dollars or 0) >= 1 else "{:.4f}")
+
+
+def format_date(moment: float | None) -> str:
+    """The day, in UTC."""
+    if moment is None:
         return "-"
-    if abs(dollars) >= 1:
-        return f"{dollars:,.2f}"
-    return f"{dollars:.4f}"
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
 
 
-def format_milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1000 * seconds:.1f}"
+def _format(number: float | None, pattern: str, *, scale: int = 1) -> str:
+    if number is None:
+        return "-"
+    return pattern.format(scale * number)
 
 
 def format_model(name: str) -> str:
     return name or "(not named)"
-
-
-def format_date(moment: float | None) -> str:
-    return "-" if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
 
 
 POLICY_COLUMNS = (
@@ -156,7 +168,7 @@ def account_text(account: ReplayAccount, *, recorded: bool = True) -> str:
         lines += _model_lines(account)
     lines += _damaged_lines(account.damaged)
     if account.foreign:
-        lines.append(f"{len(account.foreign):,} files hold no session, and were passed over")
+        lines.append(f"passed over, since they hold no session: {count_noun(len(account.foreign), 'file')}")
     return "\n".join(lines).rstrip("\n")
 
 
@@ -181,13 +193,11 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
 
 
 def describe_sessions(headline: Headline) -> str:
-    noun = "session" if headline.sessions == 1 else "sessions"
-    words = f"{headline.sessions:,} {noun}, {headline.calls:,} calls"
+    words = f"{count_noun(headline.sessions, 'session')}, {count_noun(headline.calls, 'call')}"
     if headline.began is None:
         return words
-    first = format_date(headline.began)
-    last = format_date(headline.ended)
-    return f"{words}, {first}" if first == last else f"{words}, {first} to {last}"
+    days = dict.fromkeys([format_date(headline.began), format_date(headline.ended)])
+    return f"{words}, {' to '.join(days)}"
 
 
 def describe_difference(headline: Headline) -> str:
@@ -197,8 +207,7 @@ def describe_difference(headline: Headline) -> str:
     if not headline.own_cuts:
         return f"{words}; no window was full, so lamina would have changed nothing"
     if headline.dearer:
-        noun = "session" if headline.dearer == 1 else "sessions"
-        return f"{words}; dearer in {headline.dearer:,} {noun}"
+        return f"{words}; dearer in {count_noun(headline.dearer, 'session')}"
     return words
 
 
@@ -206,7 +215,7 @@ def _lost_lines(headline: Headline) -> list[str]:
     if not headline.lost_calls:
         return [f"{'lost to cache misses':<22}$         0  no call read less than half of what it could"]
     dollars = f"${format_money(headline.lost):>10}"
-    lines = [f"{'lost to cache misses':<22}{dollars}  in {headline.lost_calls:,} calls, mostly:"]
+    lines = [f"{'lost to cache misses':<22}{dollars}  in {count_noun(headline.lost_calls, 'call')}, mostly:"]
     for reason in headline.reasons:
         lines += [f"  {describe_reason(reason)}", f"      {reason.advice}"]
     return lines
@@ -235,8 +244,7 @@ def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
     for setting, totals in group_by_setting(sum_outcomes(account.outcomes)).items():
         rows = [row_of_records, *totals] if row_of_records else totals
         columns = [column for column in useful_columns(rows) if column.name in _IN_TERMINAL]
-        noun = "session" if totals[0].sessions == 1 else "sessions"
-        counts = f"{totals[0].sessions:,} {noun}, {totals[0].calls:,} calls"
+        counts = f"{count_noun(totals[0].sessions, 'session')}, {count_noun(totals[0].calls, 'call')}"
         lines.append(f"{describe_setting(setting)}: {counts}")
         lines += [*align_columns(columns, rows), ""]
     if not columns:
@@ -270,7 +278,7 @@ def describe_session(session: SessionCost) -> str:
     """A session as a reader knows it: its date, its project, its first words, and its calls."""
     words = [format_date(session.began), session.project, session.title or session.trace]
     named = "  ".join(word for word in words if word not in ("", "-"))
-    return f"{named} ({session.calls:,} calls)"
+    return f"{named} ({count_noun(session.calls, 'call')})"
 
 
 def _model_lines(account: ReplayAccount) -> list[str]:

@@ -7,11 +7,11 @@ terminal, the page and the JSON file show these figures. Nothing here writes the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from lamina.replay.account_sums import CacheLoss, LossSum, list_losses, setting_of, sum_losses
+from lamina.replay.account_sums import group_by, list_losses, setting_of, sum_known, sum_losses
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported
 
 OWN_POLICY = "lamina"
@@ -87,7 +87,13 @@ class LossReason(msgspec.Struct, frozen=True, kw_only=True):
     times: int
     tokens: int
     dollars: float | None
-    advice: str
+
+    @property
+    def advice(self) -> str:
+        for start, words in ADVICE:
+            if self.why.startswith(start):
+                return words
+        return ""
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,19 +137,17 @@ def summarise(account: ReplayAccount) -> Headline:
         own=sum(own) if own and len(own) == len(compared) else None,
         own_cuts=sum(session.cuts for session in compared),
         dearer=sum(bool(session.dearer) for session in compared),
-        lost=_sum_known(losses),
+        lost=sum_known(loss.dollars for loss in losses),
         lost_calls=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
-        reasons=tuple(_advise(loss_sum) for loss_sum in sum_losses(losses)[:MOST_REASONS]),
+        reasons=tuple(LossReason(**loss._asdict()) for loss in sum_losses(losses)[:MOST_REASONS]),
     )
 
 
 def compare_sessions(account: ReplayAccount) -> list[SessionCost]:
     """Every session of the account under the first of its settings, the dearest first."""
     outcomes = outcomes_of_first_setting(account.outcomes)
-    outcomes_by_trace: dict[str, list[ReplayOutcome]] = {}
-    for outcome in outcomes:
-        outcomes_by_trace.setdefault(outcome.trace, []).append(outcome)
+    outcomes_by_trace = group_by(outcomes, lambda outcome: outcome.trace)
     reports = {report.trace: report for report in account.reported}
     traces = dict.fromkeys([*outcomes_by_trace, *reports])
     sessions = [_compare(trace, reports.get(trace), outcomes_by_trace.get(trace, [])) for trace in traces]
@@ -201,8 +205,8 @@ def _explain_dearer(session: SessionCost, own: ReplayOutcome | None) -> str:
     if not own.cuts:
         return "the client compacted its history, and lamina had no need to cut"
     if own.recall_dollars >= session.own - session.before:
-        return f"for {own.recalls:,} recalls of what {_count(own.cuts, 'cut')} left out"
-    return f"{_count(own.cuts, 'cut')}, after each of which the request is written to the cache anew"
+        return f"for {count_noun(own.recalls, 'recall')} of what {count_noun(own.cuts, 'cut')} left out"
+    return f"{count_noun(own.cuts, 'cut')}, after each of which the request is written to the cache anew"
 
 
 def _is_comparable(session: SessionCost, *, is_recorded: bool) -> bool:
@@ -211,26 +215,8 @@ def _is_comparable(session: SessionCost, *, is_recorded: bool) -> bool:
     return session.before is not None
 
 
-def _advise(loss_sum: LossSum) -> LossReason:
-    advice = next((words for start, words in ADVICE if loss_sum.why.startswith(start)), "")
-    return LossReason(
-        why=loss_sum.why,
-        times=loss_sum.times,
-        tokens=loss_sum.tokens,
-        dollars=loss_sum.dollars,
-        advice=advice,
-    )
-
-
-def _sum_known(losses: Iterable[CacheLoss]) -> float | None:
-    """The dollars of all losses that have a price; None if none has."""
-    prices = [loss.dollars for loss in losses if loss.dollars is not None]
-    if not prices:
-        return None
-    return sum(prices)
-
-
-def _count(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
+    """A number with its noun: `1 cut`, `3 cuts`."""
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun}s"

@@ -161,6 +161,10 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     began: float | None = None
     title: str = ""
 
+    @property
+    def sent(self) -> int:
+        return self.read + self.written + self.uncached
+
 
 class ReplayAccount(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one replay found."""
