@@ -87,13 +87,7 @@ class LossReason(msgspec.Struct, frozen=True, kw_only=True):
     times: int
     tokens: int
     dollars: float | None
-
-    @property
-    def advice(self) -> str:
-        for start, words in ADVICE:
-            if self.why.startswith(start):
-                return words
-        return ""
+    advice: str
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,13 +113,17 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(account: ReplayAccount) -> Headline:
-    """The figures of all sessions."""
-    sessions = compare_sessions(account)
+    """The figures of all sessions that have calls."""
+    sessions = [session for session in compare_sessions(account) if session.calls]
     moments = [session.began for session in sessions if session.began is not None]
     is_recorded = any(session.recorded is not None for session in sessions)
     compared = [session for session in sessions if _is_comparable(session, is_recorded=is_recorded)]
     own = [session.own for session in compared if session.own is not None]
     losses = list_losses(account.reported)
+    reasons = []
+    for loss in sum_losses(losses)[:MOST_REASONS]:
+        advice = next((words for start, words in ADVICE if loss.why.startswith(start)), "")
+        reasons.append(LossReason(**loss._asdict(), advice=advice))
     return Headline(
         sessions=len(sessions),
         calls=sum(session.calls for session in sessions),
@@ -140,7 +138,7 @@ def summarise(account: ReplayAccount) -> Headline:
         lost=sum_known(loss.dollars for loss in losses),
         lost_calls=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
-        reasons=tuple(LossReason(**loss._asdict()) for loss in sum_losses(losses)[:MOST_REASONS]),
+        reasons=tuple(reasons),
     )
 
 
