@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.folds import is_digest
 from lamina.core.envelope import Envelope
+from lamina.core.folds import is_digest
 from lamina.core.hashing import handle
 from lamina.core.tokens import Basis
 from lamina.core.values import Cut, Form, Layer

@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem_of
-from lamina.core.selection import pair_calls
 from lamina.core.text.characters import is_blank
 from lamina.core.values import (
     Entry,
