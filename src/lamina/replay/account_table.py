@@ -204,7 +204,7 @@ def describe_difference(headline: Headline) -> str:
     """How lamina compares, in a sentence. Without a cut the difference is not lamina's."""
     difference = ((headline.own or 0.0) - headline.before) / (headline.before or 1.0)
     words = f"recalls included: {100 * difference:+.1f} %"
-    if headline.own == headline.before:
+    if not headline.own_cuts and abs(difference) < 1e-9:
         return f"{words}; no window was full, so lamina would have changed nothing"
     if not headline.own_cuts:
         return f"{words}; the clients compacted, where lamina had no need to cut"
