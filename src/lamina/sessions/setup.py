@@ -6,7 +6,8 @@ it goes on with the stored one. This module knows no store and no segment.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -71,12 +72,31 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         changes = {name: value for name, value in values.items() if value is not None}
         if "history" in changes:
             changes["history"] = _check_window(changes["history"])
+        if "agent" in changes:
+            changes["agent"] = dict(changes["agent"])
         head = changes.pop("head", None)
         if isinstance(head, Head):
             changes |= {"own": head, "head": PlainHead()}
         elif head is not None:
             changes |= {"own": None, "head": head}
         return msgspec.structs.replace(self, **changes)
+
+
+class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the requests of a conversation are written. It is stored with the conversation.
+
+    What is None stays as it was stored, or has its default. `dialect` is the wire format; by default it is
+    the one of the model's provider. `head` has tools and parameters, in plain words or in the dialect's.
+    `recall` says whether the model has the recall tool, `history` how much of the history is sent: the last
+    messages, or "all". `agent` is for the application's own use.
+    """
+
+    dialect: str | None = None
+    head: PlainHead | Head | None = None
+    recall: bool | None = None
+    layout: Layout | None = None
+    history: LastN | Literal["all"] | None = None
+    agent: Mapping[str, Any] | None = None
 
 
 def _check_window(history: Any) -> LastN | None:
