@@ -29,6 +29,7 @@ from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded, Conflict
+from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
 from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
@@ -40,7 +41,6 @@ from lamina.sessions.opening import (
     settings_for,
 )
 from lamina.sessions.previous_request import SentRequest
-from lamina.sessions.recalls import Recalled, recall_text
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.redaction import redact_segments
 from lamina.sessions.reports import TurnReport, report_turn

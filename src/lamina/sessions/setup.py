@@ -19,34 +19,13 @@ from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import ladder
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
+from lamina.dialects.port import Dialect, OwnHead, PlainHead
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
+from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 from lamina.workspace.superseding import ORDER
-
-RECALL = Tool(
-    name="recall",
-    description=(
-        "Brings back the full text of something that was shortened or left out above. "
-        'Give the key that stands in recall("..."). Long texts come in pieces: go on with `start`, '
-        "or give `find` to see only the places where a text occurs."
-    ),
-    schema={
-        "type": "object",
-        "properties": {
-            "key": {"type": "string", "description": "The key, such as k1f2e3d4c5b6."},
-            "start": {"type": "integer", "description": "The character to begin with; 0 if left out."},
-            "find": {"type": "string", "description": "A text to look for, whatever its case."},
-        },
-        "required": ["key"],
-    },
-)
-"""The tool with which a model reads what was lowered.
-
-It is in the list of tools from the first request on or never, since a new tool would change the prefix.
-"""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="setup"):
