@@ -26,7 +26,7 @@ from lamina.core.kinds import HIGH, LOW
 from lamina.core.layout import Cap, Layout
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
-from lamina.sessions import Session
+from lamina.sessions import Session, SetupOptions
 from lamina.workspace.workspace import Workspace
 
 PROMPT = "How many requests may a client send now? Correct what is out of date."
@@ -48,10 +48,15 @@ def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextMana
     may take 500 tokens.
     """
     return open_for(
-        agent, folder / "chats.db", "chat-17", workspace=folder.name, model=model, root=folder,
-        budget=Budget(window=16_000, reserve=200), head=PlainHead(output=200),
-        layout=Layout(attachments=Cap(tokens=500)),
-    )  # fmt: skip
+        agent,
+        folder / "chats.db",
+        "chat-17",
+        workspace=folder.name,
+        model=model,
+        root=folder,
+        budget=Budget(window=16_000, reserve=200),
+        setup=SetupOptions(head=PlainHead(output=200), layout=Layout(attachments=Cap(tokens=500))),
+    )
 
 
 async def streamed(event: TurnEvent) -> None:

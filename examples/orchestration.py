@@ -27,7 +27,7 @@ from lamina.context.search import chunks_of, open_index, search
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.segments import assistant, user
-from lamina.sessions import Session
+from lamina.sessions import Session, SetupOptions
 from lamina.stores.files import open_files
 from lamina.stores.port import Store
 from lamina.stores.sealed import Sealed, from_file, init_file
@@ -80,9 +80,14 @@ def kitchen(
 ) -> AbstractAsyncContextManager[Session]:
     """The conversation: its system text, what finds context, and how much of it the model can take."""
     return Session.open(
-        store, "kitchen", model=model, dialect=client.dialect, system=SYSTEM, sources=sources,
-        budget=BUDGET, head=PlainHead(output=100),
-    )  # fmt: skip
+        store,
+        "kitchen",
+        model=model,
+        setup=SetupOptions(dialect=client.dialect, head=PlainHead(output=100)),
+        system=SYSTEM,
+        sources=sources,
+        budget=BUDGET,
+    )
 
 
 async def main(folder: str, url: str = "", model: str = "qwen3") -> None:

@@ -14,7 +14,6 @@ a time may use a session; many sessions may share a store.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from os import PathLike
@@ -28,17 +27,13 @@ from lamina.context.port import Source
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
-from lamina.core.layout import Layout
-from lamina.core.options import Options
-from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
-from lamina.dialects.port import PlainHead
+from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded, Conflict
-from lamina.fitting.markers import Breakpoints
+from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
 from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
-from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
+from lamina.sessions.mentioned_attachments import files_mentioned
 from lamina.sessions.opening import (
     load_conversation,
     open_session_store,
@@ -46,19 +41,17 @@ from lamina.sessions.opening import (
     settings_for,
 )
 from lamina.sessions.previous_request import SentRequest
-from lamina.sessions.recalls import Recalled, recall_text
 from lamina.sessions.records import Control, Fork, pin_of
-from lamina.sessions.redaction import Redact, redact_segments
-from lamina.sessions.reports import Timer, TurnReport, report_turn
+from lamina.sessions.redaction import redact_segments
+from lamina.sessions.reports import TurnReport, report_turn
 from lamina.sessions.request_builder import (
-    Clock,
     RequestBuilder,
     RuntimeOptions,
+    SessionInputs,
     Template,
     prompt_of,
-    utc_now,
 )
-from lamina.sessions.setup import Setup
+from lamina.sessions.setup import Setup, SetupOptions
 from lamina.sessions.stored_conversation import StoredConversation, once
 from lamina.sessions.system_sections import (
     Persona,
@@ -86,12 +79,10 @@ from lamina.summaries import Condense, Terms, condense_attachments, with_summary
 class Session:
     """One open conversation. Made by `open`."""
 
-    def __init__(
-        self, stored: StoredConversation, builder: RequestBuilder, *, timer: Timer = time.perf_counter
-    ) -> None:
+    def __init__(self, stored: StoredConversation, builder: RequestBuilder) -> None:
         self._stored = stored
         self._builder = builder
-        self._writer = TurnWriter(stored, builder, timer)
+        self._writer = TurnWriter(stored, builder)
         self._lock = anyio.Lock()
 
     @staticmethod
@@ -101,29 +92,16 @@ class Session:
         conversation: str,
         *,
         workspace: str | None = None,
+        key: Any = None,
         model: str | None = None,
-        dialect: str | None = None,
         budget: Budget | None = None,
-        layout: Layout | None = None,
-        head: PlainHead | Head | None = None,
-        recall: bool | None = None,
-        history: LastN | Literal["all"] | None = None,
-        agent: Mapping[str, Any] | None = None,
         system: Words = "",
         persona: Persona | Words | UsualPersona | None = None,
-        context: Sequence[Segment] = (),
         sources: Sequence[Source] = (),
-        redact: Redact | None = None,
-        template: Template | None = None,
         root: str | PathLike[str] | None = None,
-        mentioned: Mentioned | None = None,
-        breakpoints: Breakpoints = "plan",
-        counter: Counter | None = None,
-        options: Options | None = None,
-        clock: Clock | None = utc_now,
-        timer: Timer = time.perf_counter,
+        setup: SetupOptions | None = None,
+        runtime: RuntimeOptions | None = None,
         settings: Settings | None = None,
-        key: Any = None,
     ) -> AsyncIterator[Session]:
         """Open a conversation, new or as it was left.
 
@@ -132,57 +110,45 @@ class Session:
         $LAMINA_KEY, or named by the settings. Opening a sealed store without its key raises KeyNeeded.
         Nothing in `workspace` can be seen from another workspace.
 
-        Stored with the conversation, and used again if they are not given: `model`, `dialect`, `budget`,
-        `layout`, `head` (tools and parameters, in plain words or the dialect's), `recall` (whether the model
-        has the recall tool), `history` (how much of it is sent: the last messages, or "all") and `agent`.
+        `model`, `budget` and what is in `setup` (tools, the wire format, the recall tool) are stored with
+        the conversation, and used again if they are not given.
 
-        `system`, `persona` and `context` are the sections of the system text. Without a `persona` the
-        conversation's own is used, or else that of the settings. A function in their place is called at each
-        turn. `sources` find context for each prompt. `redact` sees every text before it is stored or sent.
-        `root` is the folder that attached paths may not leave. `mentioned` finds what messages of an
-        imported page refer to, before the first request; by default it looks among the files below `root`.
+        `system` and `persona` are the sections of the system text. Without a `persona` the conversation's own
+        is used, or else that of the settings. A function in their place is called at each turn. `sources`
+        find context for each prompt. `root` is the folder that attached paths may not leave. `runtime` has
+        what is seldom needed: redaction, a template, the clock. Without `settings` the user's own are read.
         """
+        setup = setup or SetupOptions()
+        runtime_options = runtime or RuntimeOptions()
         user_settings = await settings_for(settings)
         where = Where(user_settings.workspace if workspace is None else workspace, conversation)
         environment = os.environ if settings is None else {}
-        if mentioned is None and root is not None:
-            mentioned = files_mentioned(root)
+        if runtime_options.mentioned is None and root is not None:
+            runtime_options = msgspec.structs.replace(runtime_options, mentioned=files_mentioned(root))
         async with open_session_store(store, user_settings, key=key, environment=environment) as opened_store:
             stored = await load_conversation(opened_store, where)
             chosen_persona = persona_for(stored.live.log, persona, user_settings)
 
             async def read_redacted_sections() -> tuple[Segment, ...]:
                 sections = await read_sections(
-                    system, chosen_persona, context, store=opened_store, workspace=where.workspace
+                    system,
+                    chosen_persona,
+                    runtime_options.context,
+                    store=opened_store,
+                    workspace=where.workspace,
                 )
-                return tuple(redact_segments(sections, redact))
+                return tuple(redact_segments(sections, runtime_options.redact))
 
             changes = changes_by_turn(system, chosen_persona)
-            runtime = RuntimeOptions(
+            inputs = SessionInputs(
                 sections=await read_redacted_sections(),
                 read_sections=read_redacted_sections if changes else None,
                 sources=tuple(sources),
-                redact=redact,
-                template=template,
-                clock=clock,
                 root=None if root is None else Path(root),
-                mentioned=mentioned,
-                breakpoints=breakpoints,
-                counter=counter,
-                options=options,
             )
-            setup_changes = {
-                "model": model,
-                "dialect": dialect,
-                "budget": budget,
-                "layout": layout,
-                "head": head,
-                "recall": recall,
-                "history": history,
-                "agent": None if agent is None else dict(agent),
-            }
-            builder = prepare_builder(stored, user_settings, runtime, setup_changes)
-            yield Session(stored, builder, timer=timer)
+            setup_changes = {"model": model, "budget": budget, **msgspec.structs.asdict(setup)}
+            builder = prepare_builder(stored, user_settings, runtime_options, inputs, setup_changes)
+            yield Session(stored, builder)
 
     @property
     def conversation(self) -> str:
@@ -448,8 +414,8 @@ class Session:
             state = self._stored.state.after_rewind(self.log[:index], place)
             state = state.for_fork(self._stored.live.places, ahead=len(controls))
             await fork.append(fork.group(controls, self.log[:index]), state)
-        builder = RequestBuilder(self.setup, self._builder.runtime, self.workspace)
-        return Session(fork, builder, timer=self._writer.timer)
+        builder = RequestBuilder(self.setup, self._builder.runtime, self._builder.inputs, self.workspace)
+        return Session(fork, builder)
 
     async def reload(self) -> None:
         """Read the conversation again, with what others added to it."""
@@ -460,7 +426,7 @@ class Session:
         self, attach: Iterable[Any], hints: Mapping[str, str] | None
     ) -> list[Segment]:
         """Return what the caller gave with a prompt, and note what was left out."""
-        attached = await read_attachments(attach, workspace=self.workspace, root=self._builder.runtime.root)
+        attached = await read_attachments(attach, workspace=self.workspace, root=self._builder.inputs.root)
         self._writer.note_left_out(attached.notes)
         return [*attached.segments, *make_hints(hints)]
 
