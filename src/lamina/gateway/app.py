@@ -39,11 +39,11 @@ def create_app(
             Route("/healthz", shared.health),
             Route("/readyz", shared.ready),
             Route("/metrics", shared.write_metrics),
-            Route("/{path:path}", _Everything(shared)),
         ],
         lifespan=shared.run,
     )
     app.router.redirect_slashes = False
+    app.router.default = _Everything(shared)  # a route would not match a path with a newline
     return app
 
 

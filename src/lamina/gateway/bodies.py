@@ -251,11 +251,18 @@ def _take_plain(data: bytes) -> bytes:
 
 
 def _unpack_gzip(data: bytes, most: int) -> bytes:
-    return zlib.decompressobj(wbits=31).decompress(data, most)
+    return _unpack_zlib(data, most, zlib.decompressobj(wbits=31))
 
 
 def _unpack_deflate(data: bytes, most: int) -> bytes:
-    return zlib.decompressobj().decompress(data, most)
+    return _unpack_zlib(data, most, zlib.decompressobj())
+
+
+def _unpack_zlib(data: bytes, most: int, decoder: Any) -> bytes:
+    text: bytes = decoder.decompress(data, most)
+    if not decoder.eof and len(text) < most:
+        raise zlib.error("it ends too early")
+    return text
 
 
 def _unpack_brotli(data: bytes, most: int) -> bytes:

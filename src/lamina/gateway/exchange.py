@@ -111,6 +111,10 @@ async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send:
         await _refuse(writer, refusal, dialect)
     except ClientGone:
         gateway.journal.write("client gone", path=path)
+    except Exception as error:  # noqa: BLE001 - a client always gets an answer in its own shape
+        gateway.metrics.add("lamina_failures_total", kind=type(error).__name__)
+        gateway.journal.write("failed", error=type(error).__name__, path=path)
+        await _refuse(writer, Refusal(500, "the gateway failed; its log names the error"), dialect)
 
 
 def _refuse_websocket(headers: Headers) -> None:
@@ -120,8 +124,14 @@ def _refuse_websocket(headers: Headers) -> None:
 
 
 async def _refuse(writer: AnswerWriter, refusal: Refusal, dialect: str) -> None:
-    """Write an error. In a stream that has begun it is the last event."""
+    """Write an error. In a stream that has begun it is the last event.
+
+    Any other answer that has begun cannot say that it is broken. It is left unfinished, and the connection
+    is closed, as the upstream did.
+    """
     try:
+        if writer.started and not writer.takes_events:
+            return
         if writer.started:
             await writer.write(refusal.event(dialect))
         else:

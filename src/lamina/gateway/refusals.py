@@ -27,6 +27,10 @@ _TYPES = {
 """What Anthropic and OpenAI, and what Google call each status."""
 
 
+_UNREAD = frozenset((401, 403, 408, 413, 421, 429))
+"""Statuses of refusals that come before the body was read. They end the connection."""
+
+
 class Refusal(Exception):
     """A request that the gateway answers itself, with an error. `message` holds nothing of the content."""
 
@@ -40,6 +44,8 @@ class Refusal(Exception):
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         headers = [(b"content-type", b"application/json"), (b"x-lamina-refused", b"1")]
+        if self.status in _UNREAD:
+            headers.append((b"connection", b"close"))
         if self.retry_after:
             headers.append((b"retry-after", str(self.retry_after).encode()))
         if self.status == 426:

@@ -27,16 +27,23 @@ class ClientGone(Exception):
 
 
 class AnswerWriter:
-    """Writes one answer to the client. `started` says whether a status has been sent."""
+    """Writes one answer to the client.
+
+    `started` says whether a status has been sent, and `takes_events` whether an event may still be added.
+    """
 
     def __init__(self, send: Send, deadlines: Deadlines) -> None:
         self._send = send
         self._deadlines = deadlines
         self._tail = b""
         self.started = False
+        self.takes_events = False
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.started = True
+        by_name = {name.lower(): value for name, value in headers}
+        is_stream = by_name.get(b"content-type", b"").startswith(b"text/event-stream")
+        self.takes_events = is_stream and not by_name.keys() & {b"content-length", b"content-encoding"}
         await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, piece: bytes) -> None:

@@ -30,8 +30,7 @@ class UsageReader:
     def __init__(self, content_type: str, encoding: str) -> None:
         self._unpacker = make_unpacker(encoding)
         self._is_stream = content_type.startswith(("text/event-stream", "application/x-ndjson"))
-        self._rest = b""
-        self._whole: list[bytes] = []
+        self._parts: list[bytes] = []
         self._size = 0
         self.usage = Usage()
 
@@ -47,31 +46,41 @@ class UsageReader:
         if self._is_stream:
             self._read_lines(text)
         else:
-            self._collect(text)
+            self._hold(text)
 
     def finish(self) -> Usage:
         """The usage, once the whole answer has been read."""
         if self._is_stream:
-            self._read_line(self._rest)
+            self._read_line(self._take_parts())
         else:
-            self._read_json(b"".join(self._whole))
+            self._read_json(self._take_parts())
         return self.usage
 
-    def _collect(self, text: bytes) -> None:
+    def _hold(self, text: bytes) -> None:
+        """Hold a part of a line, or of the whole answer. What is too long is forgotten."""
         self._size += len(text)
+        self._parts.append(text)
         if self._size > LONGEST:
-            self._whole.clear()
-            self._unpacker = None
-            return
-        self._whole.append(text)
+            self._parts.clear()
+
+    def _take_parts(self) -> bytes:
+        text = b"".join(self._parts)
+        if self._size > LONGEST:
+            text = b""
+        self._parts = []
+        self._size = 0
+        return text
 
     def _read_lines(self, text: bytes) -> None:
-        lines = (self._rest + text).split(b"\n")
-        self._rest = lines.pop()
-        if len(self._rest) > LONGEST:
-            self._rest = b""
+        first, newline, rest = text.partition(b"\n")
+        self._hold(first)
+        if not newline:
+            return
+        self._read_line(self._take_parts())
+        *lines, last = rest.split(b"\n")
         for line in lines:
             self._read_line(line)
+        self._hold(last)
 
     def _read_line(self, line: bytes) -> None:
         if not any(sign in line for sign in _SIGNS):
