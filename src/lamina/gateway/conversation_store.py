@@ -74,6 +74,11 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         ledger = self.ledger
         return bool(ledger.lines or ledger.folds or ledger.repairs or ledger.cuts)
 
+    @property
+    def has_ledger(self) -> bool:
+        """Whether a request of this conversation was fitted and sent in another form than it came in."""
+        return self.was_cut or self.ledger.mark is not None
+
     def digests(self) -> RequestDigests:
         """The digests of the last request, without its segments."""
         links = [self.chain[start : start + LINK] for start in range(0, len(self.chain), LINK)]

@@ -157,13 +157,9 @@ class Exchange:
         self._visitor = visitor
         self._headers: Headers = scope["headers"]
         self._began = monotonic()
-        prefixed, rest = gateway.upstreams.by_prefix(scope["path"])
-        self._prefixed = prefixed
-        raw_path = scope.get("raw_path") or scope["path"].encode()
-        self._raw_path = raw_path[len(scope["path"]) - len(rest) :] if prefixed else raw_path
-        if not self._raw_path:
-            self._raw_path = b"/"
-        self._route = match_route(scope["method"], rest)
+        self._prefixed, path = gateway.upstreams.by_prefix(scope["path"])
+        self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
+        self._route = match_route(scope["method"], path)
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""
@@ -521,6 +517,16 @@ class UpstreamAnswer:
                 200, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
             )
         await writer.comment()
+
+
+def _remove_prefix(raw_path: bytes, prefixed: Upstream | None) -> bytes:
+    """The path as the client wrote it, without the prefix that chose the upstream."""
+    if prefixed is None:
+        return raw_path
+    prefix = prefixed.settings.prefix.encode()
+    if not raw_path.startswith(prefix):
+        raise Refusal(400, "the prefix of a path must not be percent-encoded")
+    return raw_path[len(prefix) :] or b"/"
 
 
 def _as_payload(body: Any) -> Any:

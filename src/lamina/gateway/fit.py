@@ -289,7 +289,7 @@ class Fitter:
         for _ in range(TRIES):
             calibration = await self._calibrate(call, match)
             fitted = await self._fit(call, conversation, calibration=calibration)
-            if not _must_save(fitted, conversation.state):
+            if not _must_save(call, fitted, conversation.state):
                 self._note_count(call, conversation, fitted)
                 return self._pass_counted(call, match, fitted)
             if not match.certain:
@@ -327,7 +327,7 @@ class Fitter:
         counter = self._counter(incoming)
         ledger = state.ledger
         usage = state.usage
-        if not state.was_cut:
+        if not state.has_ledger:
             ledger = Ledger(calibration=calibration)
             usage = None
         began = monotonic()
@@ -493,7 +493,7 @@ class Fitter:
         conversation = match.conversation
         state = conversation.state
         counter = self._counter(call.incoming)
-        if state.was_cut or state.usage is None or not state.usage.input or counter.exact:
+        if state.has_ledger or state.usage is None or not state.usage.input or counter.exact:
             return None
         fitted = await self._fit(call, conversation, budget=UNCOUNTED)
         own_entries = [entry for entry in fitted.envelope.entries if entry.segment.origin != "lamina"]
@@ -672,10 +672,12 @@ def _next_state(call: _Call, match: ConversationMatch, ledger: Ledger, *, tokens
     )
 
 
-def _must_save(fitted: Fitted, state: ConversationState) -> bool:
-    """Whether the ledger says anything that the next request depends on."""
+def _must_save(call: _Call, fitted: Fitted, state: ConversationState) -> bool:
+    """Whether the next request depends on the ledger of this one."""
+    if state.has_ledger or fitted.request is not call.request:
+        return True
     ledger = fitted.ledger
-    return state.was_cut or bool(ledger.lines or ledger.folds or ledger.repairs or ledger.cuts)
+    return bool(ledger.lines or ledger.folds or ledger.repairs or ledger.cuts)
 
 
 def _encode_new_segments(match: ConversationMatch) -> list[bytes]:
