@@ -80,6 +80,7 @@ class _Shared:
                 saving.cancel()
                 with suppress(asyncio.CancelledError):
                     await saving
+                await self.gateway.finish_all()
                 await fitter.flush()
         await self.store.close()
 

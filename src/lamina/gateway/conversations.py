@@ -49,9 +49,9 @@ class LiveConversation:
     """A conversation that this process has seen. Everything here but the name can be had again.
 
     `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
-    last request, `text_size` its bytes. `counted` is the last request whose tokens are known, and `tokens`
-    their number. `request` is the last request as sent, `sent_at` when, and `reported` the tokens that the
-    upstream counted for it.
+    last request, `text_size` its bytes. `is_near` says that the next one may be over the trigger. `counted`
+    is the last request whose tokens are known, and `tokens` their number. `request` is the last request as
+    sent, `sent_at` when, and `reported` the tokens that the upstream counted for it.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationState) -> None:
@@ -66,6 +66,7 @@ class LiveConversation:
         self.text_size = 0
         self.tokens = 0
         self.counted: Any = None
+        self.is_near = False
         self.request: Any = None
         self.sent_at = 0.0
         self.reported = 0

@@ -9,7 +9,7 @@ everything that is done for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from io import BytesIO
 from time import monotonic
 from typing import Any
@@ -20,13 +20,14 @@ import msgspec
 from lamina.dialects import DIALECTS
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
 from lamina.dialects.overflow import read_overflow
-from lamina.gateway.bodies import RequestBody, TurnMemory, decode_body, make_unpacker, unpack
+from lamina.gateway.bodies import RequestBody, TurnMemory, Unpacker, decode_body, make_unpacker, unpack
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.fit import Fitter, IncomingRequest, OutgoingRequest
 from lamina.gateway.identity import identify_client
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import Metrics
 from lamina.gateway.misses import MissReporter
+from lamina.gateway.recorder import AnswerRecorder
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header
@@ -71,12 +72,23 @@ class Gateway:
         self.misses = MissReporter(metrics, journal)
         self._memories: dict[str, TurnMemory] = {}
         self._active: dict[str, int] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
 
     def memory(self, workspace: str) -> TurnMemory:
         """The decoded messages of a workspace. How fast one is decoded tells nothing about another's."""
         if workspace not in self._memories:
             self._memories[workspace] = TurnMemory()
         return self._memories[workspace]
+
+    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Finish something that must not end with the client's connection."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish_all(self) -> None:
+        """Wait for what is being finished."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def enter(self, workspace: str) -> None:
         """Count a request. Raises Refusal if the workspace has too many at once."""
@@ -274,13 +286,20 @@ class Exchange:
             await self._writer.start(answer.status, headers)
         unpacker = make_unpacker(encoding) if late else None
         on_silence = self._writer.comment if can_comment else None
+        recorder = AnswerRecorder(self._gateway.fitter, outgoing, reader, succeeded=answer.status < 300)
         try:
             async for piece in read_pieces(answer, self._gateway.settings.deadlines, on_silence):
-                reader.feed(piece)
-                await self._writer.write(unpacker(piece) if unpacker else piece)
+                await self._write(await recorder.take(piece), unpacker)
+            await self._write(await recorder.finish(), unpacker)
         finally:
-            await self._learn(incoming, outgoing, answer, reader)
+            self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader))
         await self._writer.finish()
+
+    async def _write(self, piece: bytes, unpacker: Unpacker | None) -> None:
+        if unpacker is not None:
+            piece = unpacker(piece)
+        if piece:
+            await self._writer.write(piece)
 
     def _count_answer(self, incoming: IncomingRequest, answer: aiohttp.ClientResponse) -> None:
         status = f"{answer.status // 100}xx"

@@ -93,6 +93,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What to send. `body` is None if the bytes that came are sent.
 
     `number` counts the requests of the conversation, so that a late report is not taken for a newer request.
+    `is_near`: the next request may be cut, so what is reported for this one must not be lost.
     """
 
     body: bytes | None = None
@@ -102,6 +103,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     fitted: Fitted | None = None
     number: int = 0
     cut: bool = False
+    is_near: bool = False
     left_out: tuple[str, ...] = ()
     previous: Mapping[str, Any] | None = None
     previous_reported: int = 0
@@ -187,16 +189,23 @@ class Fitter:
             return None
         return fitted.envelope.tokens
 
-    async def record_answer(self, sent: OutgoingRequest, usage: Usage) -> None:
-        """Learn from what the upstream reported, unless a later request has been sent meanwhile."""
+    async def record_answer(self, sent: OutgoingRequest, usage: Usage, *, at_once: bool = False) -> None:
+        """Learn from what the upstream reported, unless a later request has been sent meanwhile.
+
+        `at_once`: it is in the store when this returns, if the store answers.
+        """
         conversation = sent.conversation
         if conversation is None or usage == Usage():
             return
         async with self._index.lock(conversation.workspace, conversation.family):
             if conversation.state.requests != sent.number:
                 return
+            if _says_the_same(usage, conversation.state.usage):
+                return
             conversation.reported = usage.input
             conversation.state = msgspec.structs.replace(conversation.state, usage=usage)
+            if at_once and await self._save_now(conversation):
+                return
         self._save_later(conversation)
 
     async def save_pending(self) -> None:
@@ -214,13 +223,41 @@ class Fitter:
             key, conversation = next(iter(self._unsaved.items()))
             del self._unsaved[key]
             async with self._index.lock(conversation.workspace, conversation.family):
-                try:
-                    await self._save(conversation, conversation.state, conversation.take_records())
-                except Conflict:
-                    self._index.forget(conversation)
-                except StoreGone:
-                    self._metrics.add("lamina_store_failures_total")
+                if not await self._save_now(conversation):
                     return False
+        return True
+
+    async def _save_now(self, conversation: LiveConversation) -> bool:
+        """Save a conversation as it is. Returns False if the store is gone.
+
+        If another process has changed it meanwhile, that process knows better: this one reads it again.
+        """
+        try:
+            await self._save(conversation, conversation.state, conversation.take_records())
+        except Conflict:
+            return await self._save_over(conversation)
+        except StoreGone:
+            self._metrics.add("lamina_store_failures_total")
+            return False
+        return True
+
+    async def _save_over(self, conversation: LiveConversation) -> bool:
+        """Save a conversation that another process has changed, if it changed less than this one.
+
+        Otherwise that process knows better, and this one forgets what it knew.
+        """
+        try:
+            stored = await self._store.load(conversation.workspace, conversation.name)
+            state = conversation.state
+            if stored and stored.state.requests < state.requests and stored.state.ledger == state.ledger:
+                conversation.source = stored.source
+                await self._save(conversation, state, [])
+                return True
+        except StoreGone:
+            return False
+        except Conflict:
+            pass
+        self._index.forget(conversation)
         return True
 
     async def _decide(
@@ -263,7 +300,9 @@ class Fitter:
             return False
         budget = self._budget(incoming, conversation.state)
         trigger = derive_limits(budget, match.parsed.head, ()).trigger
-        if bound_tokens(incoming.body, conversation) > trigger:
+        bound = bound_tokens(incoming.body, conversation)
+        conversation.is_near = 2 * bound > trigger
+        if bound > trigger:
             return False
         return not find_violations(incoming.request, incoming.dialect, conversation.memo.incoming)
 
@@ -568,6 +607,7 @@ class _Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             request=request,
             conversation=conversation,
             number=number,
+            is_near=conversation is not None and (conversation.is_near or conversation.state.has_ledger),
             left_out=self.left_out,
         )
         if conversation is None or conversation.request is None:
@@ -654,6 +694,13 @@ def find_counter(tokenizer: str, model: str) -> Counter:
         return counter_for(model)
     counter = from_file(tokenizer)
     return msgspec.structs.replace(counter, framing=counter_for(model).framing)
+
+
+def _says_the_same(usage: Usage, last: Usage | None) -> bool:
+    """Whether a report adds nothing that a later request depends on. The output does not count."""
+    if last is None:
+        return False
+    return (usage.input, usage.cached, usage.cleared) == (last.input, last.cached, last.cleared)
 
 
 def _next_state(call: _Call, match: ConversationMatch, ledger: Ledger, *, tokens: int) -> ConversationState:

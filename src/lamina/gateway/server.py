@@ -30,6 +30,7 @@ def run_server(settings: GatewaySettings) -> None:
         return
     os.environ[SETTINGS_VARIABLE] = msgspec.json.encode(settings).decode()
     config = make_config(settings, "lamina.gateway.server:create_worker_app")
+    config.http = WorkerProtocol
     config.factory = True
     config.workers = settings.workers
     Multiprocess(config, [config.bind_socket()]).run()
@@ -37,7 +38,10 @@ def run_server(settings: GatewaySettings) -> None:
 
 def create_worker_app() -> Starlette:
     """The application of one worker process, with the settings that its parent left in the environment."""
-    return create_app(msgspec.json.decode(os.environ[SETTINGS_VARIABLE], type=GatewaySettings))
+    settings = msgspec.json.decode(os.environ[SETTINGS_VARIABLE], type=GatewaySettings)
+    WorkerProtocol.header_limit = settings.limits.headers
+    WorkerProtocol.header_deadline = settings.deadlines.header
+    return create_app(settings)
 
 
 def make_config(settings: GatewaySettings, app: Any) -> uvicorn.Config:
@@ -122,3 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+
+class WorkerProtocol(BoundedProtocol):
+    """The protocol of a worker process. Its class travels there by name, so its limits are set there."""

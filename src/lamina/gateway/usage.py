@@ -29,7 +29,7 @@ class UsageReader:
 
     def __init__(self, content_type: str, encoding: str) -> None:
         self._unpacker = make_unpacker(encoding)
-        self._is_stream = content_type.startswith(("text/event-stream", "application/x-ndjson"))
+        self.is_stream = content_type.startswith(("text/event-stream", "application/x-ndjson"))
         self._parts: list[bytes] = []
         self._size = 0
         self.usage = Usage()
@@ -43,14 +43,14 @@ class UsageReader:
         except (zlib.error, brotli.error, zstandard.ZstdError):
             self._unpacker = None
             return
-        if self._is_stream:
+        if self.is_stream:
             self._read_lines(text)
         else:
             self._hold(text)
 
     def finish(self) -> Usage:
         """The usage, once the whole answer has been read."""
-        if self._is_stream:
+        if self.is_stream:
             self._read_line(self._take_parts())
         else:
             self._read_json(self._take_parts())
