@@ -100,7 +100,9 @@ def answer_of(request: SeenRequest) -> tuple[str, bytes]:  # noqa: PLR0911 - one
     path = request.path.partition("?")[0]
     if request.method != "POST":
         return "application/json", b'{"object":"list","data":[{"id":"m"}]}'
-    fields = request.json if request.body else {}
+    fields: dict[str, Any] = {}
+    if request.body and "/files" not in path:
+        fields = request.json
     streams = fields.get("stream") is True or ":stream" in path
     if path.endswith("/count_tokens"):
         return "application/json", b'{"input_tokens":1234}'

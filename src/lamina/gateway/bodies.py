@@ -11,7 +11,7 @@ import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import brotli  # type: ignore[import-untyped]
 import msgspec
@@ -23,11 +23,26 @@ from lamina.gateway.refusals import Refusal
 TURN_FIELDS = ("messages", "input", "contents")
 """The field that has the conversation, in each API."""
 
-MEMORY_BYTES = 24 << 20
+MEMORY_BYTES = 12 << 20
 """Bytes of messages that one workspace's memory holds at most."""
 
 FOREIGN_FIELDS = ("api_base", "base_url", "api_key")
 """Fields by which some proxies let a client choose the server. Here the settings alone choose it."""
+
+MEDIA_TOKENS = 5_000
+"""More than an image or a file that is only named takes."""
+
+_MEDIA = (
+    b'"image',
+    b'_url"',
+    b"file_id",
+    b"fileUri",
+    b"file_uri",
+    b"inlineData",
+    b"inline_data",
+    b'"document"',
+)
+"""What a message has that holds or names an image or a file."""
 
 _STEP = 1 << 16
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
@@ -37,8 +52,9 @@ _COMMA = re.compile(rb"[ \t\r\n]*,?")
 class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A decoded body. `packed` are the bytes as they came, `text` is their JSON.
 
-    `turns` are the decoded messages, and `sources` the bytes of each by the identity of its object.
-    `new_bytes` counts the bytes of messages that were not seen before.
+    `turns` are the decoded messages. By the identity of each, `sources` has its bytes and `bounds` has more
+    tokens than it can have. `turn_bytes` counts the bytes of all of them, and `new_bytes` the bytes of those
+    that were not seen before.
     """
 
     packed: bytes
@@ -46,6 +62,8 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     request: dict[str, Any]
     turns: tuple[Any, ...] = ()
     sources: Mapping[int, bytes] = {}
+    bounds: Mapping[int, int] = {}
+    turn_bytes: int = 0
     new_bytes: int = 0
 
     @property
@@ -60,16 +78,16 @@ class TurnMemory:
     def __init__(self, limit: int = MEMORY_BYTES) -> None:
         self._limit = limit
         self._size = 0
-        self._turns: OrderedDict[bytes, Any] = OrderedDict()
+        self._turns: OrderedDict[bytes, _DecodedTurn] = OrderedDict()
 
-    def recall(self, source: bytes) -> Any:
-        """The object that these bytes were decoded to, or None."""
+    def recall(self, source: bytes) -> _DecodedTurn | None:
+        """What these bytes were decoded to, or None."""
         turn = self._turns.get(source)
         if turn is not None:
             self._turns.move_to_end(source)
         return turn
 
-    def remember(self, source: bytes, turn: Any) -> None:
+    def remember(self, source: bytes, turn: _DecodedTurn) -> None:
         self._turns[source] = turn
         self._size += len(source)
         while self._size > self._limit and len(self._turns) > 1:
@@ -88,9 +106,7 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
         )
 
     request: dict[str, Any] = {}
-    turns: tuple[Any, ...] = ()
-    sources: dict[int, bytes] = {}
-    new_bytes = 0
+    decoded = _DecodedTurns()
     for name, source in fields.items():
         if name not in TURN_FIELDS or bytes(memoryview(source)[:1]) != b"[":
             request[name] = _decode_value(source, limits, name)
@@ -100,14 +116,18 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
             raise Refusal(413, f"{name} has {len(raw_turns):,} items; the limit is {limits.turns:,}")
         decoded = _decode_turns(raw_turns, limits, memory, name)
         request[name] = decoded.turns
-        turns = tuple(decoded.turns)
-        sources = decoded.sources
-        new_bytes = decoded.new_bytes
     tools = request.get("tools")
     if isinstance(tools, list) and len(tools) > limits.tools:
         raise Refusal(413, f"tools has {len(tools):,} items; the limit is {limits.tools:,}")
     return RequestBody(
-        packed=packed, text=text, request=request, turns=turns, sources=sources, new_bytes=new_bytes
+        packed=packed,
+        text=text,
+        request=request,
+        turns=tuple(decoded.turns),
+        sources=decoded.sources,
+        bounds=decoded.bounds,
+        turn_bytes=decoded.turn_bytes,
+        new_bytes=decoded.new_bytes,
     )
 
 
@@ -126,30 +146,51 @@ def _reuse_source(turn: Any, sources: Mapping[int, bytes]) -> Any:
     return turn if source is None else msgspec.Raw(source)
 
 
-class _DecodedTurns(msgspec.Struct, frozen=True, kw_only=True):
-    turns: list[Any]
-    sources: dict[int, bytes]
-    new_bytes: int
+class _DecodedTurn(NamedTuple):
+    """A decoded message, and more tokens than it can have."""
+
+    turn: Any
+    bound: int
+
+
+class _DecodedTurns:
+    """The decoded messages of one request."""
+
+    def __init__(self) -> None:
+        self.turns: list[Any] = []
+        self.sources: dict[int, bytes] = {}
+        self.bounds: dict[int, int] = {}
+        self.turn_bytes = 0
+        self.new_bytes = 0
+
+    def add(self, source: bytes, decoded: _DecodedTurn) -> None:
+        self.turns.append(decoded.turn)
+        self.turn_bytes += len(source)
+        if isinstance(decoded.turn, dict):
+            self.sources[id(decoded.turn)] = source
+        self.bounds[id(decoded.turn)] = decoded.bound
 
 
 def _decode_turns(
     raw_turns: list[bytes], limits: RequestLimits, memory: TurnMemory, name: str
 ) -> _DecodedTurns:
-    turns: list[Any] = []
-    sources: dict[int, bytes] = {}
-    new_bytes = 0
+    decoded_turns = _DecodedTurns()
     for index, source in enumerate(raw_turns):
-        turn = memory.recall(source)
-        if turn is None:
-            new_bytes += len(source)
+        decoded = memory.recall(source)
+        if decoded is None:
+            decoded_turns.new_bytes += len(source)
             turn = _decode_value(source, limits, f"{name}[{index}]")
+            decoded = _DecodedTurn(turn, _bound_tokens(source))
             if isinstance(turn, dict):
                 _check_repeated_keys(source, f"{name}[{index}]")
-                memory.remember(source, turn)
-        turns.append(turn)
-        if isinstance(turn, dict):
-            sources[id(turn)] = source
-    return _DecodedTurns(turns=turns, sources=sources, new_bytes=new_bytes)
+                memory.remember(source, decoded)
+        decoded_turns.add(source, decoded)
+    return decoded_turns
+
+
+def _bound_tokens(source: bytes) -> int:
+    """More tokens than a message has: as many as it has bytes, and more for each image or file."""
+    return len(source) + MEDIA_TOKENS * sum(source.count(sign) for sign in _MEDIA)
 
 
 def _decode_fields(text: bytes) -> dict[str, msgspec.Raw]:

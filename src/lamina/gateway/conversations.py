@@ -35,7 +35,7 @@ from lamina.gateway.conversation_store import (
 )
 from lamina.gateway.identity import ClientIdentity
 
-LIVE_BYTES = 24 << 20
+LIVE_BYTES = 12 << 20
 """Bytes of requests whose conversations stay in memory. Each takes a few times as much."""
 
 RECENT = 64

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -52,21 +53,11 @@ from lamina.models.facts import model_or_none
 HEAVY = 64 << 10
 """Bytes of new messages above which parsing them would keep other requests waiting. They go to a thread."""
 
-MEDIA_TOKENS = 5_000
-"""More than an image or the name of a file takes, for the bound on a request that is not counted."""
-
-_MEDIA = (
-    b'"image',
-    b'_url"',
-    b"file_id",
-    b"fileUri",
-    b"file_uri",
-    b"inlineData",
-    b"inline_data",
-    b'"document"',
-)
 TRIES = 8
 """How often a request is fitted again because another process changed its conversation meanwhile."""
+
+SAVE_PAUSE, SHARED_PAUSE = 0.5, 0.02
+"""Seconds before a conversation that no request depends on is saved: alone, and beside other processes."""
 
 PAUSE = 0.1
 """Seconds between two attempts to reach the store."""
@@ -124,9 +115,11 @@ class Fitter:
         self._store = store
         self._metrics = metrics
         self._journal = journal
-        self._index = ConversationIndex(store, shared=settings.workers > 1 or _is_remote(settings.store))
+        shared = settings.workers > 1 or _is_remote(settings.store)
+        self._index = ConversationIndex(store, shared=shared)
         self._unsaved: dict[tuple[str, str], LiveConversation] = {}
         self._wake = asyncio.Event()
+        self._pause = SHARED_PAUSE if shared else SAVE_PAUSE
 
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
         """What to send for a request. Raises Refusal if nothing may be sent."""
@@ -212,6 +205,7 @@ class Fitter:
         """Save what may be saved late, for as long as the gateway runs."""
         while True:
             await self._wake.wait()
+            await asyncio.sleep(self._pause)  # so that one save is enough for several requests
             self._wake.clear()
             if not await self.flush():
                 await asyncio.sleep(1)
@@ -221,10 +215,10 @@ class Fitter:
         """Save everything that waits. Returns False if the store is gone."""
         while self._unsaved:
             key, conversation = next(iter(self._unsaved.items()))
-            del self._unsaved[key]
             async with self._index.lock(conversation.workspace, conversation.family):
                 if not await self._save_now(conversation):
                     return False
+                self._unsaved.pop(key, None)  # not before: the gateway may be stopped while it saves
         return True
 
     async def _save_now(self, conversation: LiveConversation) -> bool:
@@ -669,13 +663,12 @@ def bound_tokens(body: RequestBody, conversation: LiveConversation) -> int:
         else:
             same = 0
     for turn in body.turns[same:]:
-        source = body.sources.get(id(turn), b"")
-        tokens += len(source) + MEDIA_TOKENS * sum(source.count(sign) for sign in _MEDIA)
+        tokens += body.bounds[id(turn)]
     return tokens + head
 
 
 def _head_bytes(body: RequestBody) -> int:
-    return len(body.text) - sum(len(body.sources.get(id(turn), b"")) for turn in body.turns)
+    return len(body.text) - body.turn_bytes
 
 
 def _count_same(earlier: tuple[Any, ...], turns: tuple[Any, ...]) -> int:
@@ -692,7 +685,7 @@ def find_counter(tokenizer: str, model: str) -> Counter:
     """The counter of an upstream's own tokenizer, or else the best one for the model."""
     if not tokenizer:
         return counter_for(model)
-    counter = from_file(tokenizer)
+    counter = from_file(Path(tokenizer).expanduser())
     return msgspec.structs.replace(counter, framing=counter_for(model).framing)
 
 
