@@ -32,6 +32,8 @@ COMMANDS = {
     "explain": "show every segment of a request: layer, form, tokens and why",
     "diff": "say where and why two requests part",
     "chat": "talk with a model in the terminal, and see what it sees",
+    "serve": "put a gateway in front of any client: requests that fit, and keep their cached prefix",
+    "conversations": "list, show, delete or prune what the gateway keeps",
     "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
     "recall": "bring back the full text behind a handle",
     "rekey": "seal a store anew under another key",
