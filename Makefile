@@ -80,6 +80,7 @@ housed: $(STAMP)
 documented: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.docs
 	@$(PYTHON_IN_VENV) -m tools.cli_help
+	@$(PYTHON_IN_VENV) -m tools.prose --check
 
 bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
 	@$(PYTHON_IN_VENV) bench/build.py
