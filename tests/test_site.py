@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from mkdocs.exceptions import PluginError
 
 import lamina
 from tools import picture
-from tools.site import ADDED_PAGES, REPOSITORY, ROOT, on_files, turn_links
+from tools.site import ADDED_PAGES, REPOSITORY, ROOT, on_files, on_post_page, turn_links
 
 
 @pytest.mark.parametrize(
@@ -44,9 +45,31 @@ def test_the_reference_has_every_public_name() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize(
+    "tag",
+    [
+        '<script src="https://unpkg.com/a"></script>',
+        '<link href="//fonts.example.org/a.css" rel="stylesheet">',
+        "<img src=https://example.org/a.png>",
+    ],
+)
+def test_a_page_with_an_outside_asset_is_refused(tag: str) -> None:
+    with pytest.raises(PluginError, match="no outside assets"):
+        on_post_page(f"<html>{tag}</html>", page=_Page())
+
+
+def test_a_link_to_elsewhere_is_allowed() -> None:
+    html = '<a href="https://example.org">a</a><img src="session.svg">'
+    assert on_post_page(html, page=_Page()) == html
+
+
 def test_the_picture_of_the_readme_is_what_the_demo_gives() -> None:
     drawing = picture.draw_session(picture.run_demo())
     assert picture.PICTURE.read_text(encoding="utf-8") == drawing
+
+
+class _Page:
+    file = type("File", (), {"src_uri": "page.md"})()
 
 
 class _Config:

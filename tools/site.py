@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 import lamina
@@ -54,6 +55,7 @@ REFERENCE = {
 """Pages of the reference: a title, and the modules of which it shows everything public."""
 
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?(?:\s+\"[^\"]*\")?\))")
+_OUTSIDE_ASSET = re.compile(r"<(?:script|link|img)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
 _FENCE = re.compile(r"^(\s*)(```+|~~~+).*?^\1\2[`~]*\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -74,6 +76,14 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if page.file.generated_by:
         return markdown
     return turn_links(markdown, f"docs/{place}")
+
+
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:
+    """Refuses a page that would load something from elsewhere when it is opened."""
+    asset = _OUTSIDE_ASSET.search(output)
+    if asset:
+        raise PluginError(f"{page.file.src_uri} loads {asset[0]!r}: the site has no outside assets")
+    return output
 
 
 def turn_links(markdown: str, source: str) -> str:
