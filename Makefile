@@ -81,10 +81,10 @@ documented: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.docs
 	@$(PYTHON_IN_VENV) -m tools.cli_help
 	@$(PYTHON_IN_VENV) -m tools.prose --check
-	@NO_MKDOCS_2_WARNING=1 $(PYTHON_IN_VENV) -m mkdocs build --strict --quiet
+	@$(PYTHON_IN_VENV) -m tools.site
 
 site: $(STAMP)  ## build the documentation as a site into build/site
-	@NO_MKDOCS_2_WARNING=1 $(PYTHON_IN_VENV) -m mkdocs build --strict --quiet
+	@$(PYTHON_IN_VENV) -m tools.site
 	@echo "open build/site/index.html"
 
 bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios

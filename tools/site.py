@@ -1,4 +1,8 @@
-"""What the site has besides docs/: pages of the repository's root, and the reference. A hook of mkdocs.
+"""Builds the site, and adds what is not in docs/: pages of the repository's root, and the reference.
+
+    python -m tools.site    builds it into build/site; a warning is an error
+
+mkdocs.yml names this file as a hook of mkdocs, which calls the functions that begin with `on_`.
 
 The README is the front page. Links between pages are written for the repository, so they are turned here:
 to a page of the site if there is one, else to the file in the repository.
@@ -9,12 +13,17 @@ The reference is generated: one page for each room in `REFERENCE`, with everythi
 
 from __future__ import annotations
 
+import logging
+import os
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
-from mkdocs.exceptions import PluginError
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort, PluginError
 from mkdocs.structure.files import File
 
 import lamina
@@ -57,6 +66,24 @@ REFERENCE = {
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?(?:\s+\"[^\"]*\")?\))")
 _OUTSIDE_ASSET = re.compile(r"<(?:script|link|img)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
 _FENCE = re.compile(r"^(\s*)(```+|~~~+).*?^\1\2[`~]*\s*$", re.MULTILINE | re.DOTALL)
+
+
+def main() -> int:
+    """Builds without a word, unless something is wrong. `mkdocs build --quiet` does not see warnings."""
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"  # a notice of the theme, about its successor
+    warnings = logging.StreamHandler()
+    warnings.setLevel(logging.WARNING)
+    logging.getLogger("mkdocs").addHandler(warnings)
+    config = load_config(str(ROOT / "mkdocs.yml"), strict=True)
+    config.plugins.on_startup(command="build", dirty=False)
+    try:
+        build(config)
+    except Abort as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        config.plugins.on_shutdown()
+    return 0
 
 
 def on_files(files: Any, *, config: Any) -> Any:
@@ -143,3 +170,7 @@ def _home_of(name: str) -> str:
     """The module that defines a public name; `lamina` itself for a plain value, such as the version."""
     home: str = getattr(getattr(lamina, name), "__module__", "lamina")
     return home
+
+
+if __name__ == "__main__":
+    sys.exit(main())
