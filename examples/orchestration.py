@@ -1,15 +1,18 @@
 """A voice assistant for a house: each utterance goes through the same six steps, whatever finds its context.
 
-    python examples/orchestration.py FOLDER                                   # a script stands for the model
+    python examples/orchestration.py                                          # a script plays the model
+    python examples/orchestration.py FOLDER                                   # the house is kept in FOLDER
     python examples/orchestration.py FOLDER http://127.0.0.1:11434/v1 MODEL   # Ollama, or a server like it
 
 Append the user's words, gather context, build, render, call the model, append its answer. Conversations are
-encrypted files in FOLDER, one for each message; the key is made at the first run.
+encrypted files in FOLDER, one for each message; the key is made at the first run. This is the loop of
+ElaraAi's document: `docs/from-elara.md` says more.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -106,5 +109,14 @@ async def main(folder: str, url: str = "", model: str = "qwen3") -> None:
 
 ANSWERS = ("At six in the morning.", "Twelve.")
 
+
+def run_on_sample() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        anyio.run(main, folder)
+
+
 if __name__ == "__main__":
-    anyio.run(partial(main, *sys.argv[1:4]))
+    if len(sys.argv) > 1:
+        anyio.run(partial(main, *sys.argv[1:4]))
+    else:
+        run_on_sample()
