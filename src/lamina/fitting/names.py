@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina.core.recall import identify_segments
 from lamina.core.text.tags import make_inert
-from lamina.core.values import Budget, Role, Segment, ToolCall, ToolResult
+from lamina.core.values import Budget, Segment, ToolCall, ToolResult
 from lamina.core.wording import name_of, text_of
 from lamina.dialects.json_values import read_field
 from lamina.errors import BadInput, BudgetExceeded
@@ -18,7 +18,8 @@ from lamina.errors import BadInput, BudgetExceeded
 QUOTE = 30
 """How many characters of a segment an error shows."""
 
-_ROLES = {Role.SYSTEM: "system text", Role.USER: "user message", Role.ASSISTANT: "assistant message"}
+_KINDS = {"system": "system text", "user": "user message", "assistant": "assistant message"}
+"""What the kinds of messages are called in an error."""
 
 
 def name_segments(
@@ -66,14 +67,14 @@ def _describe(segment: Segment, request: Mapping[str, Any] | None) -> str:
 
 def _describe_kind(segment: Segment) -> str:
     """Return what a segment is: "tool result of read_file", "user message", "note docs/spec.md"."""
-    match segment.parts[:1]:
-        case (ToolResult() as result,):
-            return f"tool result of {result.name or segment.attrs.get('tool', '') or 'a tool'}"
-        case (ToolCall() as call,):
-            return f"call of {call.name}"
-    if segment.kind in ("user", "assistant", "system"):
-        return _ROLES.get(segment.role, segment.kind)
-    return " ".join(word for word in (segment.kind, name_of(segment)) if word)
+    match segment.parts[0]:
+        case ToolResult(name=name):
+            return f"tool result of {name or segment.attrs.get('tool', 'a tool')}"
+        case ToolCall(name=name):
+            return f"call of {name}"
+    if segment.kind in _KINDS:
+        return _KINDS[segment.kind]
+    return f"{segment.kind} {name_of(segment)}"
 
 
 def _find_place(segment: Segment, request: Mapping[str, Any]) -> str:
