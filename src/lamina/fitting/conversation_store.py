@@ -159,6 +159,6 @@ def _decode(state: bytes) -> list[ConversationRecord]:
         return []
     try:
         return msgspec.json.decode(state, type=list[ConversationRecord])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         hint = "it was written by another release, or changed; delete it to begin anew"
         raise BadInput(f"a stored conversation cannot be read: {error}", place="store", hint=hint) from None

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.values import Role, Segment, Text, ToolCall
-from lamina.dialects.json_values import read_field
+from lamina.core.values import Head, Role, Segment, Text, ToolCall
+from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.fitting.recalls import RECALL, answer_recall, render_turns
 from lamina.fitting.request import Fitted
@@ -58,6 +58,15 @@ class RecallExchange(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[Any, ...] = ()
 
 
+class _Answer(msgspec.Struct):
+    """An answer of the model: its calls, what of it recalls something, and what the client sees."""
+
+    segments: tuple[Segment, ...] = ()
+    calls: list[ToolCall] = []
+    recalls: list[Segment] = []
+    visible: list[Segment] = []
+
+
 class RecallLoop:
     """The recalls of one call of a client. Give it each answer of the model, until `take` returns nothing."""
 
@@ -67,49 +76,53 @@ class RecallLoop:
         self._streams = streams
         self._exchanged: list[Segment] = []
         self._spoken: list[Segment] = []
-        self._answer: tuple[Segment, ...] = ()
+        self._answer = _Answer()
         self._results: list[Segment] = []
-        self._fitted: Fitted | None = None
+        self._head = Head()
 
     def take(self, absorbed: Absorbed, fitted: Fitted) -> tuple[Any, ...]:
         """Take an answer to the request `fitted`. Returns the turns to append to the request and send again.
 
         If it returns (), the answer is for the client.
         """
-        self._fitted = fitted
-        calls = [part for part in _parts_of(absorbed.segments) if isinstance(part, ToolCall)]
-        recalls = [call for call in calls if call.name == RECALL.name]
-        if not recalls or self.rounds > ROUNDS:
-            self._answer = absorbed.segments
+        self._head = fitted.envelope.head
+        self._answer = _read_answer(absorbed.segments)
+        if not self._answer.recalls or self.rounds > ROUNDS:
             return ()
+        recalls = [call for call in self._answer.calls if call.name == RECALL.name]
         results = [self._answer_call(call, fitted) for call in recalls]
-        if len(recalls) < len(calls):
-            self._answer = absorbed.segments
+        if len(recalls) < len(self._answer.calls):
             self._results = results
             return ()
         self.rounds += 1
-        self._exchanged += [*absorbed.segments, *results]
-        self._spoken += _without_recalls(absorbed.segments)
-        return self._render([*absorbed.segments, *results])
+        exchanged = [*absorbed.segments, *results]
+        self._exchanged += exchanged
+        self._spoken += self._answer.visible
+        return self._render(exchanged)
 
     def exchange(self, place: RecallPlace) -> RecallExchange | None:
         """Return what to remember of this call, or None if nothing was recalled."""
         if not self._exchanged and not self._results:
             return None
-        visible = _without_recalls(self._answer)
+        visible = self._answer.visible
         is_partial = bool(self._results)
-        if self._streams:
+        if self._streams and self._spoken:
             visible = [*self._spoken, *visible]
-            is_partial = is_partial or bool(self._spoken)
+            is_partial = True
         answer: tuple[Any, ...] = ()
         if is_partial:
-            answer = self._render_answer()
+            # Each call gets a result while it is rendered, since a call without one would be repaired.
+            results = [result("", id=call.id, name=call.name) for call in self._answer.calls]
+            answer, _ = _split_results(self._render([*self._answer.segments, *results]))
+        _, recalled = _split_results(self._render([*self._answer.recalls, *self._results]))
+        if not self._results:
+            recalled = ()
         return RecallExchange(
             place=place,
             view=_digest_view(visible),
             turns=self._render(self._exchanged),
             answer=answer,
-            results=self._render_results(),
+            results=recalled,
         )
 
     def _answer_call(self, call: ToolCall, fitted: Fitted) -> Segment:
@@ -118,26 +131,34 @@ class RecallLoop:
         return answer_recall(fitted.log, call, ledger=fitted.ledger)
 
     def _render(self, segments: Sequence[Segment]) -> tuple[Any, ...]:
-        if not segments or self._fitted is None:
+        if not segments:
             return ()
-        return render_turns(segments, self._dialect, self._fitted.envelope.head)
+        return render_turns(segments, self._dialect, self._head)
 
-    def _render_answer(self) -> tuple[Any, ...]:
-        """Render the answer. Each call gets a result for that, since a call without one would be repaired."""
-        results = [
-            result("", id=part.id, name=part.name)
-            for part in _parts_of(self._answer)
-            if isinstance(part, ToolCall)
-        ]
-        turns = self._render([*self._answer, *results])
-        return tuple(turn for turn in turns if not _holds_results(turn))
 
-    def _render_results(self) -> tuple[Any, ...]:
-        recalls = [segment for segment in self._answer if _is_recall(segment)]
-        if not self._results:
-            return ()
-        turns = self._render([*recalls, *self._results])
-        return tuple(turn for turn in turns if _holds_results(turn))
+def _read_answer(segments: tuple[Segment, ...]) -> _Answer:
+    """Sort the segments of an answer."""
+    answer = _Answer(segments=segments)
+    for segment in segments:
+        calls = [part for part in segment.parts if isinstance(part, ToolCall)]
+        answer.calls += calls
+        if RECALL.name in {call.name for call in calls}:
+            answer.recalls.append(segment)
+        else:
+            answer.visible.append(segment)
+    return answer
+
+
+def _split_results(turns: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the turns of the model, and those that hold results of tools."""
+    answers: list[Any] = []
+    results: list[Any] = []
+    for turn in turns:
+        if _holds_results(turn):
+            results.append(turn)
+        else:
+            answers.append(turn)
+    return tuple(answers), tuple(results)
 
 
 def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -217,11 +238,12 @@ def _digest_view(segments: Iterable[Segment]) -> str:
     """Digest what a client sees of an answer: all its text and the ids of its calls, however divided."""
     texts: list[str] = []
     ids: list[str] = []
-    for part in _parts_of(segments):
-        if isinstance(part, Text):
-            texts.append(part.text)
-        elif isinstance(part, ToolCall):
-            ids.append(part.id)
+    for segment in segments:
+        for part in segment.parts:
+            if isinstance(part, Text):
+                texts.append(part.text)
+            elif isinstance(part, ToolCall):
+                ids.append(part.id)
     content = "\0".join(["".join(texts), *ids])
     return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -255,15 +277,15 @@ def _is_by_model(turn: Any) -> bool:
 
 def _holds_results(turn: Any) -> bool:
     """Whether a turn holds results of tools, in the words of any dialect."""
-    if read_field(turn, "role") == "tool" or str(read_field(turn, "type")).endswith("_output"):
+    if read_field(turn, "role") == "tool":
         return True
-    blocks = read_field(turn, "content") or read_field(turn, "parts")
-    if not isinstance(blocks, list | tuple) or not blocks:
-        return False
-    first = blocks[0]
-    if read_field(first, "type") == "tool_result":
+    if str(read_field(turn, "type")).endswith("_output"):
         return True
-    return bool(read_field(first, "function_response") or read_field(first, "functionResponse"))
+    blocks = list_or_empty(read_field(turn, "content") or read_field(turn, "parts"))
+    for name in ("tool_use_id", "function_response", "functionResponse"):
+        if any(read_field(block, name) for block in blocks):
+            return True
+    return False
 
 
 def _with_turns(request: Mapping[str, Any], turns: list[Any]) -> dict[str, Any]:
@@ -271,16 +293,3 @@ def _with_turns(request: Mapping[str, Any], turns: list[Any]) -> dict[str, Any]:
         if request.get(name) is not None:
             return {**request, name: turns}
     return dict(request)
-
-
-def _without_recalls(segments: Iterable[Segment]) -> list[Segment]:
-    return [segment for segment in segments if not _is_recall(segment)]
-
-
-def _is_recall(segment: Segment) -> bool:
-    return any(isinstance(part, ToolCall) and part.name == RECALL.name for part in segment.parts)
-
-
-def _parts_of(segments: Iterable[Segment]) -> Iterable[Any]:
-    for segment in segments:
-        yield from segment.parts

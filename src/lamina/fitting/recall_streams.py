@@ -254,27 +254,29 @@ _FILTERS: dict[str, type[_MessageFilter | _ResponseFilter | _CompletionFilter]] 
 
 def _strip(holder: Any, path: tuple[str, ...]) -> Any:
     """Return a value without recalls in the list at the end of this path; the same value if it has none."""
-    if holder is None:
+    name = path[0]
+    rest = path[1:]
+    value = read_field(holder, name)
+    if not value:
         return holder
-    value = read_field(holder, path[0])
-    if isinstance(value, list | tuple):
-        items = list(value)
-        if len(path) > 1:
-            stripped = [_strip(item, path[1:]) for item in items]
-        else:
-            stripped = [item for item in items if not _is_recall(item)]
-        if len(stripped) == len(items) and all(map(_is_same, stripped, items)):
-            return holder
-        if path == ("tool_calls",) and not stripped:
-            return _change(holder, path[0], None)
-        return _change(holder, path[0], stripped)
-    if value is None or len(path) == 1:
-        return holder
-    return _change(holder, path[0], _strip(value, path[1:]))
+    if not isinstance(value, list | tuple):
+        return _change(holder, name, _strip(value, rest))
+    if rest:
+        return _change_items(holder, name, [_strip(item, rest) for item in value])
+    return _change_items(holder, name, [item for item in value if not _is_recall(item)])
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other
+def _change_items(holder: Any, name: str, items: list[Any]) -> Any:
+    """Return a value with other items in one of its lists; itself if they are the same objects.
+
+    An API that may leave out the list of calls does not take an empty one.
+    """
+    old_items = read_field(holder, name)
+    if list(map(id, items)) == list(map(id, old_items)):
+        return holder
+    if name == "tool_calls" and not items:
+        return _change(holder, name, None)
+    return _change(holder, name, items)
 
 
 def _is_recall(item: Any) -> bool:

@@ -121,17 +121,25 @@ def read_call(call: Any) -> ToolCall:
     """Read a call of a tool as any API writes it: a dict, an object of an SDK, or a `ToolCall`."""
     if isinstance(call, ToolCall):
         return call
-    function = read_field(call, "function") or read_field(call, "function_call") or call
-    arguments = read_field(function, "arguments") or read_field(function, "input")
-    arguments = arguments or read_field(function, "args") or {}
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments)
-    name = read_field(function, "name")
+    function = _read_first(call, "function", "function_call") or call
+    name = _read_first(function, "name")
     if not isinstance(name, str):
         hint = "pass one call of the model's answer"
         raise BadInput(f"{type(call).__name__} is not a call", place="call", hint=hint)
-    call_id = read_field(call, "call_id") or read_field(call, "id") or read_field(function, "id")
+    arguments = _read_first(function, "arguments", "input", "args")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments or {})
+    call_id = _read_first(call, "call_id", "id")
     return ToolCall(id=str(call_id or ""), name=name, arguments=arguments)
+
+
+def _read_first(holder: Any, *names: str) -> Any:
+    """Return the first of these fields that has a value, or None."""
+    for name in names:
+        value = read_field(holder, name)
+        if value:
+            return value
+    return None
 
 
 def render_turns(segments: Sequence[Segment], dialect: Dialect, head: Head) -> tuple[Any, ...]:

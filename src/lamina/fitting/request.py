@@ -47,6 +47,7 @@ from lamina.dialects.translate import choose_options, translate_head
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
+from lamina.fitting.names import check_budget, name_segments
 from lamina.fitting.recalls import answer_recall, read_call, recall_tool, render_turns
 from lamina.fitting.server_reports import (
     ServerHelp,
@@ -171,6 +172,8 @@ def fit_request(
     if breakpoints != "keep":
         check_breakpoints(breakpoints)
     _check_recall(recall)
+    if not isinstance(budget, Budget | None):
+        check_budget(budget, "fit_request")
     memo = memo or RequestMemo()
     source = _source_dialect(request, dialect)
     target = source if to is None else find_dialect(to)
@@ -181,7 +184,10 @@ def fit_request(
     parsed = _parse(incoming.request, source, memo)
     own_head = _head_for(parsed.head, source, target, model)
     model_name = str(own_head.head.parameters.get("model", ""))
-    previous_ledger = _load_ledger(ledger)
+    if target is not source and not model_name:
+        hint = 'give model="..." with to=, or put the model into the request'
+        raise BadInput(f"no model for {target.name}", place="fit_request", hint=hint)
+    previous_ledger = load_ledger(ledger)
     fit = _Fit(
         original=incoming.request if target is source else None,
         parsed=parsed,
@@ -202,7 +208,10 @@ def fit_request(
         rates=rates(fit.rules, model_name),
         idle=idle or 0,
     )
-    fit, envelope = _build_with_recall(fit, with_recall, inputs)
+    try:
+        fit, envelope = _build_with_recall(fit, with_recall, inputs)
+    except BudgetExceeded as error:
+        raise name_segments(error, parsed.log, request) from None
     rendered = _render(fit, envelope)
     marked_request = _mark(fit, envelope, rendered)
     outgoing = _check(fit, envelope, marked_request, as_it_came=rendered is fit.original)
@@ -326,12 +335,20 @@ def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
     return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
 
 
-def _load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
+def load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
+    """Return a ledger, or the one that `dump` wrote. Anything else raises BadInput."""
     if ledger is None:
         return Ledger()
     if isinstance(ledger, Ledger):
         return ledger
-    return Ledger.load(ledger)
+    if isinstance(ledger, Mapping):
+        return Ledger.load(ledger)
+    hint = "give the ledger that fit_request returned, or what its dump() gave"
+    if isinstance(ledger, str | bytes):
+        hint = "read the text first: ledger=json.loads(text)"
+    elif isinstance(ledger, Fitted):
+        hint = "give its ledger: ledger=fitted.ledger"
+    raise BadInput(f"{type(ledger).__name__} is not a ledger", place="ledger", hint=hint)
 
 
 def _check_recall(recall: Any) -> None:
@@ -372,9 +389,21 @@ def _build_with_recall(fit: _Fit, with_recall: _Fit, inputs: _BuildInputs) -> tu
         if fit is with_recall or not _was_cut(envelope.ledger):
             return fit, envelope
     try:
-        return with_recall, _build(with_recall, inputs)
+        envelope_with_recall = _build(with_recall, inputs)
     except BudgetExceeded:
         return fit, envelope or _build(fit, inputs)
+    if envelope is not None and envelope.cut is not None:
+        envelope_with_recall = _give_reason(envelope_with_recall, envelope.cut.reason)
+    return with_recall, envelope_with_recall
+
+
+def _give_reason(envelope: Envelope, reason: str) -> Envelope:
+    """Return the envelope with the reason that made its cut due, not the tool that came with the cut."""
+    if envelope.cut is None:
+        return envelope
+    cut = msgspec.structs.replace(envelope.cut, reason=reason)
+    ledger = msgspec.structs.replace(envelope.ledger, cuts=(*envelope.ledger.cuts[:-1], cut))
+    return msgspec.structs.replace(envelope, cut=cut, ledger=ledger)
 
 
 def _build(fit: _Fit, inputs: _BuildInputs) -> Envelope:

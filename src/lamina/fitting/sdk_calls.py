@@ -27,7 +27,7 @@ from lamina.errors import LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.recall_streams import filter_for, strip_recalls
-from lamina.fitting.steps import Shown, Steps, iterate, iterate_async, run, run_async
+from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()
 """What a stream gives after its last chunk."""
@@ -187,7 +187,7 @@ class SdkCall:
         while True:
             while event is not END:
                 for shown_event in events.take(event):
-                    yield Shown(shown_event)
+                    yield StreamValue(shown_event)
                 event = yield self._next(stream)
             if not has_recall:
                 usage = _read_usage(next(iter(events.events), None))
@@ -201,7 +201,7 @@ class SdkCall:
             stream, event = yield from self._send_fitting(open_stream)
         yield from self._finish(absorbed.usage)
         for event in events.closing:
-            yield Shown(event)
+            yield StreamValue(event)
 
     def _absorb(self, answer: Any) -> Steps:
         """Read an answer. One that cannot be read is passed on as it is, so it calls nothing."""

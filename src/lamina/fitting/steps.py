@@ -2,7 +2,7 @@
 
 Steps are a generator. It yields functions without arguments: each is called, and its value (awaited, if there
 is something to await) comes back from the `yield`, or its error is raised there. Steps of a stream also yield
-`Shown(value)`, which goes to whoever reads the stream.
+`StreamValue(value)`, which goes to whoever reads the stream.
 
     def send(self) -> Steps:
         answer = yield partial(self.client.send, request)
@@ -19,13 +19,13 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 
-class Shown(NamedTuple):
+class StreamValue(NamedTuple):
     """A value for whoever reads a stream."""
 
     value: Any
 
 
-Steps = Generator[Callable[[], Any] | Shown, Any, Any]
+Steps = Generator[Callable[[], Any] | StreamValue, Any, Any]
 
 
 def run(steps: Steps) -> Any:
@@ -59,7 +59,7 @@ def iterate(steps: Steps) -> Iterator[Any]:
                 step = resume(value)
             except StopIteration:
                 return
-            if isinstance(step, Shown):
+            if isinstance(step, StreamValue):
                 yield step.value
                 resume, value = steps.send, None
             else:
@@ -77,7 +77,7 @@ async def iterate_async(steps: Steps) -> AsyncIterator[Any]:
                 step = resume(value)
             except StopIteration:
                 return
-            if isinstance(step, Shown):
+            if isinstance(step, StreamValue):
                 yield step.value
                 resume, value = steps.send, None
             else:

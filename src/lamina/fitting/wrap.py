@@ -27,8 +27,9 @@ from lamina.errors import BadInput
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.events import CutEvent, Listeners, MissEvent, RepairEvent
 from lamina.fitting.markers import Breakpoints, check_breakpoints
+from lamina.fitting.names import check_budget
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.request import Fitted
+from lamina.fitting.request import Fitted, load_ledger
 from lamina.fitting.sdk_calls import fit_calls
 from lamina.fitting.server_reports import ServerHelp
 from lamina.stores.port import Store
@@ -66,6 +67,7 @@ def wrap(
     if recall not in ("tool", "off"):
         raise BadInput(f"recall is {recall!r:.100}", place="wrap", hint='use "tool" or "off"')
     check_breakpoints(breakpoints)
+    check_budget(budget, "wrap")
     conversations = Conversations(
         budget,
         counter,
@@ -129,7 +131,10 @@ class Wrapped:
 
         Give `ledger` to continue a conversation of an earlier process, if the client has no store.
         """
-        return Wrapped(self._inner, self._conversations.with_name(name, ledger=ledger), self._path)
+        if not name or type(name) is not str:
+            raise BadInput(f"the name is {name!r:.100}", place="conversation", hint="give a text")
+        own_ledger = None if ledger is None else load_ledger(ledger)
+        return Wrapped(self._inner, self._conversations.with_name(name, ledger=own_ledger), self._path)
 
     @property
     def fitted(self) -> Fitted | None:

@@ -32,6 +32,7 @@ from lamina.dialects.memos import CheckMemo
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, check_breakpoints, place_markers
+from lamina.fitting.names import name_segments
 from lamina.models.counters import counter_for
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
@@ -283,7 +284,8 @@ class RequestBuilder:
             largest_layer = amounts.most_common(1)[0][0]
             reasons.append(f"mostly the {largest_layer} layer")
         reason = "; ".join(filter(None, reasons))
-        return BudgetExceeded(floor=error.floor, room=error.room, segments=error.segments, reason=reason)
+        named = BudgetExceeded(floor=error.floor, room=error.room, segments=error.segments, reason=reason)
+        return name_segments(named, log)
 
 
 def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentMark | None) -> int:

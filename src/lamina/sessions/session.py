@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded, Conflict
+from lamina.fitting.names import check_budget
 from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
@@ -75,19 +76,53 @@ from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 from lamina.summaries import Condense, Terms, condense_attachments, with_summary
 
+WITH_HINT = "write: async with Session.open(...) as session"
+
+
+class Lifetime:
+    """Whether the store of a session, and of its forks, is still open."""
+
+    has_ended = False
+
+
+class OpeningSession(AbstractAsyncContextManager["Session"]):
+    """What `Session.open` returns: the session comes with `async with`.
+
+    async with Session.open("chats.db", "support-42") as session: ...
+    """
+
+    def __init__(self, manager: AbstractAsyncContextManager[Session]) -> None:
+        self._manager: Any = manager
+
+    async def __aenter__(self) -> Session:
+        session: Session = await self._manager.__aenter__()
+        return session
+
+    async def __aexit__(self, *error: object) -> bool | None:
+        handled: bool | None = await self._manager.__aexit__(*error)
+        return handled
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(Session, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise BadInput("the session is not open yet", place="Session.open", hint=WITH_HINT)
+
+    def __await__(self) -> Any:
+        raise BadInput("a session is not awaited", place="Session.open", hint=WITH_HINT)
+
 
 class Session:
     """One open conversation. Made by `open`."""
 
-    def __init__(self, stored: StoredConversation, builder: RequestBuilder) -> None:
+    def __init__(self, stored: StoredConversation, builder: RequestBuilder, lifetime: Lifetime) -> None:
         self._stored = stored
+        self._lifetime = lifetime
         self._builder = builder
         self._writer = TurnWriter(stored, builder)
         self._lock = anyio.Lock()
 
     @staticmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         store: Store | str | PathLike[str] | None,
         conversation: str,
         *,
@@ -102,7 +137,7 @@ class Session:
         setup: SetupOptions | None = None,
         runtime: RuntimeOptions | None = None,
         settings: Settings | None = None,
-    ) -> AsyncIterator[Session]:
+    ) -> OpeningSession:
         """Open a conversation, new or as it was left.
 
         `store` is a store, a path or address (see `lamina.stores.address`), or None for the user's own. With
@@ -118,37 +153,37 @@ class Session:
         find context for each prompt. `root` is the folder that attached paths may not leave. `runtime` has
         what is seldom needed: redaction, a template, the clock. Without `settings` the user's own are read.
         """
-        setup = setup or SetupOptions()
-        runtime_options = runtime or RuntimeOptions()
-        user_settings = await settings_for(settings)
-        where = Where(user_settings.workspace if workspace is None else workspace, conversation)
-        environment = os.environ if settings is None else {}
-        if runtime_options.mentioned is None and root is not None:
-            runtime_options = msgspec.structs.replace(runtime_options, mentioned=files_mentioned(root))
-        async with open_session_store(store, user_settings, key=key, environment=environment) as opened_store:
-            stored = await load_conversation(opened_store, where)
-            chosen_persona = persona_for(stored.live.log, persona, user_settings)
-
-            async def read_redacted_sections() -> tuple[Segment, ...]:
-                sections = await read_sections(
-                    system,
-                    chosen_persona,
-                    runtime_options.context,
-                    store=opened_store,
-                    workspace=where.workspace,
-                )
-                return tuple(redact_segments(sections, runtime_options.redact))
-
-            changes = changes_by_turn(system, chosen_persona)
-            inputs = SessionInputs(
-                sections=await read_redacted_sections(),
-                read_sections=read_redacted_sections if changes else None,
-                sources=tuple(sources),
-                root=None if root is None else Path(root),
+        check_budget(budget, "Session.open")
+        return OpeningSession(
+            _open_session(
+                store,
+                conversation,
+                workspace=workspace,
+                key=key,
+                model=model,
+                budget=budget,
+                system=system,
+                persona=persona,
+                sources=sources,
+                root=root,
+                setup=setup or SetupOptions(),
+                runtime=runtime or RuntimeOptions(),
+                settings=settings,
             )
-            setup_changes = {"model": model, "budget": budget, **msgspec.structs.asdict(setup)}
-            builder = prepare_builder(stored, user_settings, runtime_options, inputs, setup_changes)
-            yield Session(stored, builder)
+        )
+
+    def check_open(self) -> None:
+        """Raise BadInput if the session was closed."""
+        if self._lifetime.has_ended:
+            hint = "open the conversation again, and use the session inside of `with`"
+            raise BadInput("the session is closed", place=f"session {self.conversation!r}", hint=hint)
+
+    @asynccontextmanager
+    async def _open_lock(self) -> AsyncIterator[None]:
+        """Let one task at a time use the session, while it is open."""
+        self.check_open()
+        async with self._lock:
+            yield
 
     @property
     def conversation(self) -> str:
@@ -247,7 +282,7 @@ class Session:
         early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
         are too much. They are stored in full, with the summary that is sent instead of them.
         """
-        async with self._lock:
+        async with self._open_lock():
             self._writer.begin_turn()
             with self._writer.watch.phase("gather"):
                 await self._writer.rebuild_mentioned()
@@ -271,7 +306,7 @@ class Session:
         Raises Conflict if another writer came between request and answer. Then nothing is stored, and the
         session has read what is new.
         """
-        async with self._lock:
+        async with self._open_lock():
             absorbed = await absorb_answer(answer, self._builder.dialect)
             segments = self._builder.prepare_segments(absorbed.segments)
             state = self._stored.state
@@ -293,7 +328,7 @@ class Session:
         `results` map the id of each call to its result, or are segments or `ToolResult` parts. The session
         itself answers calls of the recall tool. Results are stored even if no request is possible with them.
         """
-        async with self._lock:
+        async with self._open_lock():
             self._writer.begin_turn()
             segments = make_results(
                 results, list_open_calls(self.log), self.log, self.ledger, recall=self.setup.recall
@@ -309,7 +344,7 @@ class Session:
 
     async def add(self, *segments: Segment, key: str = "") -> None:
         """Add segments as they are: messages from elsewhere, or context without a question."""
-        async with self._lock:
+        async with self._open_lock():
             own, notes = self._builder.drop_foreign(segments)
             self._writer.note_left_out(notes)
             prepared = self._builder.prepare_segments(own)
@@ -317,7 +352,7 @@ class Session:
 
     async def build(self, *, idle: float = 0) -> Envelope:
         """Build the request for the conversation as it is, and store its ledger."""
-        async with self._lock:
+        async with self._open_lock():
             await self._writer.rebuild_mentioned()
             if not self._stored.live.count or self._stored.state.fresh:
                 return self._writer.current_envelope(idle)
@@ -363,7 +398,7 @@ class Session:
         key, BudgetExceeded if it does not fit beside what must be sent (nothing is pinned then), and Conflict
         if another writer added something meanwhile.
         """
-        async with self._lock:
+        async with self._open_lock():
             entries = self._writer.last_envelope().entries
             in_full = {entry.ref for entry in entries if entry.form is Form.FULL}
             record = pin_of(self.log, key, on=on, in_full=in_full)
@@ -384,12 +419,12 @@ class Session:
         Nothing is removed: a record says that it is taken back. What a later cut had lowered is sent in full
         again. Raises Conflict if another writer added something meanwhile.
         """
-        async with self._lock:
+        async with self._open_lock():
             await self._writer.take_back(locate_turn(self.log, at, self._builder.options.kinds))
 
     async def regenerate(self) -> Envelope:
         """Take back the last answer with its steps, and build the request for the same prompt again."""
-        async with self._lock:
+        async with self._open_lock():
             self._writer.begin_turn()
             await self._writer.rebuild_mentioned()
             await self._writer.take_back(index_after_prompt(self.log))
@@ -403,7 +438,7 @@ class Session:
         The fork does not need this conversation any more. Raises Conflict if there is a conversation of this
         name already.
         """
-        async with self._lock:
+        async with self._open_lock():
             index = len(self.log)
             if at is not None:
                 index = locate_turn(self.log, at, self._builder.options.kinds)
@@ -415,11 +450,11 @@ class Session:
             state = state.for_fork(self._stored.live.places, ahead=len(controls))
             await fork.append(fork.group(controls, self.log[:index]), state)
         builder = RequestBuilder(self.setup, self._builder.runtime, self._builder.inputs, self.workspace)
-        return Session(fork, builder)
+        return Session(fork, builder, self._lifetime)
 
     async def reload(self) -> None:
         """Read the conversation again, with what others added to it."""
-        async with self._lock:
+        async with self._open_lock():
             await self._writer.load()
 
     async def _read_attachments(
@@ -459,3 +494,55 @@ class Session:
     def _is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""
         return self.setup.recall and call.name == "recall"
+
+
+@asynccontextmanager
+async def _open_session(
+    store: Store | str | PathLike[str] | None,
+    conversation: str,
+    *,
+    workspace: str | None,
+    key: Any,
+    model: str | None,
+    budget: Budget | None,
+    system: Words,
+    persona: Persona | Words | UsualPersona | None,
+    sources: Sequence[Source],
+    root: str | PathLike[str] | None,
+    setup: SetupOptions,
+    runtime: RuntimeOptions,
+    settings: Settings | None,
+) -> AsyncIterator[Session]:
+    user_settings = await settings_for(settings)
+    where = Where(user_settings.workspace if workspace is None else workspace, conversation)
+    environment = os.environ if settings is None else {}
+    if runtime.mentioned is None and root is not None:
+        runtime = msgspec.structs.replace(runtime, mentioned=files_mentioned(root))
+    async with open_session_store(store, user_settings, key=key, environment=environment) as opened_store:
+        stored = await load_conversation(opened_store, where)
+        chosen_persona = persona_for(stored.live.log, persona, user_settings)
+
+        async def read_redacted_sections() -> tuple[Segment, ...]:
+            sections = await read_sections(
+                system,
+                chosen_persona,
+                runtime.context,
+                store=opened_store,
+                workspace=where.workspace,
+            )
+            return tuple(redact_segments(sections, runtime.redact))
+
+        changes = changes_by_turn(system, chosen_persona)
+        inputs = SessionInputs(
+            sections=await read_redacted_sections(),
+            read_sections=read_redacted_sections if changes else None,
+            sources=tuple(sources),
+            root=None if root is None else Path(root),
+        )
+        setup_changes = {"model": model, "budget": budget, **msgspec.structs.asdict(setup)}
+        builder = prepare_builder(stored, user_settings, runtime, inputs, setup_changes)
+        lifetime = Lifetime()
+        try:
+            yield Session(stored, builder, lifetime)
+        finally:
+            lifetime.has_ended = True
