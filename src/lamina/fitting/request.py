@@ -65,6 +65,8 @@ from lamina.segments import call as call_segment
 AS_LOGGED = Layout(context="logged")
 """The messages of a request are already in their order, so `build` must not move any of them."""
 
+NOTHING_REPORTED = Usage()
+
 RecallMode = Literal["handles", "tool", "off"]
 """How the model can have again what was lowered.
 
@@ -178,7 +180,7 @@ def fit_request(
     source = _source_dialect(request, dialect)
     target = source if to is None else find_dialect(to)
     incoming = ServerRequest(request=request)
-    if target is source:
+    if server is not None and target is source:
         incoming = add_server_help(request, source, server)
 
     parsed = _parse(incoming.request, source, memo)
@@ -201,7 +203,9 @@ def fit_request(
         memo=memo,
     )
     with_recall = _add_recall_tool(fit) if recall == "tool" else fit
-    reported = usage_of(usage)
+    reported = NOTHING_REPORTED
+    if usage is not None:
+        reported = usage_of(usage)
     inputs = _BuildInputs(
         budget=_budget_for(incoming.request, fit.head, target, budget, reported),
         ledger=_record_usage(previous_ledger, reported, fit.counter, incoming.request),
@@ -373,7 +377,9 @@ def _add_recall_tool(fit: _Fit) -> _Fit:
 
 
 def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Request) -> Ledger:
-    """Return the ledger with what the provider reported for the last request."""
+    """Return the ledger with what the provider reported for the last request, if it reported anything."""
+    if reported is NOTHING_REPORTED:
+        return ledger
     calibrated_ledger = calibrate_ledger(ledger, reported, counter, request=request)
     return record_clearing(calibrated_ledger, reported)
 
