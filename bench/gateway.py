@@ -71,7 +71,8 @@ async def main():
 run(main())
 """
 
-LITELLM = """
+LITELLM = """\
+general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
 model_list:
   - model_name: gpt-5
     litellm_params: {{model: openai/gpt-5, api_base: "{url}/v1", api_key: none}}

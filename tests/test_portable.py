@@ -34,6 +34,8 @@ SHAPE_NOTHING = {
 """Modules and packages whose text is neither sent nor kept."""
 
 ALLOWED = {
+    ("lamina.gateway.stream", "lower"): "the name of a header, in bytes: ASCII in every interpreter",
+    ("lamina.gateway.upstreams", "lower"): "as in lamina.gateway.stream",
     ("lamina.models.counters", "split"): "a table of names in the file itself",
     ("lamina.models.counters.claude", "split"): "a table of names in the file itself",
     ("lamina.models.framing", "split"): "a table of names in the file itself",

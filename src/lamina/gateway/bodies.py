@@ -17,6 +17,7 @@ import brotli  # type: ignore[import-untyped]
 import msgspec
 import zstandard
 
+from lamina.core.text.characters import lower_ascii
 from lamina.gateway.config import RequestLimits
 from lamina.gateway.refusals import Refusal
 
@@ -264,7 +265,7 @@ Unpacker = Callable[[bytes], bytes]
 
 def unpack(data: bytes, encoding: str, limit: int) -> bytes:
     """The body without its content encodings. Raises Refusal if it is broken or larger than `limit`."""
-    for name in reversed([word.strip() for word in encoding.lower().split(",")]):
+    for name in reversed([word.strip(" \t") for word in lower_ascii(encoding).split(",")]):
         if name in ("", "identity"):
             continue
         unpack_all = _WHOLE.get(name)

@@ -223,9 +223,9 @@ def _find_line(text: str, section: str, message: str) -> int:
     """
     names = re.findall(r"`([^`]*)`", message)
     path = [name for name in names[-1].lstrip("$").split(".") if name] if names else []
-    wanted_key = ""
+    key_name = ""
     if path:
-        wanted_key = path[-1].partition("[")[0]
+        key_name = path[-1].partition("[")[0]
     inner = ".".join(name for name in (section, *path[:-1]) if name)
     table = ""
     table_line = 1
@@ -237,6 +237,6 @@ def _find_line(text: str, section: str, message: str) -> int:
                 table_line = number
             continue
         key = line.partition("=")[0].strip(" \t\"'")
-        if key == wanted_key and table in (inner, section):
+        if key == key_name and table in (inner, section):
             return number
     return table_line

@@ -9,6 +9,7 @@ everything that is done for it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from io import BytesIO
 from time import monotonic
@@ -17,6 +18,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
 from lamina.dialects.overflow import read_overflow
@@ -43,6 +45,7 @@ ERROR_BYTES = 1 << 20
 """Of an error body that are read to see whether a request was too long."""
 
 LARGE_BODY = 1 << 20
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 RETRIED = frozenset((429, 503, 529))
 LONGEST_PAUSE = 30
@@ -131,7 +134,7 @@ async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send:
 
 def _refuse_websocket(headers: Headers) -> None:
     """Say at once that there are no websockets here. Codex then uses POST; after a 404 it would try again."""
-    if read_header(headers, b"upgrade").lower() == "websocket":
+    if lower_ascii(read_header(headers, b"upgrade")) == "websocket":
         raise Refusal(426, "websockets are not served; use POST")
 
 
@@ -175,7 +178,7 @@ class Exchange:
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""
-        is_off = read_header(self._headers, b"x-lamina").lower() == "off"
+        is_off = lower_ascii(read_header(self._headers, b"x-lamina")) == "off"
         if self._route.action == "pass" or is_off:
             await self._pass_through()
             return
@@ -487,7 +490,7 @@ class UpstreamAnswer:
         if retries >= self._upstream.settings.retries or not isinstance(self._body, bytes):
             return False
         pause = answer.headers.get("retry-after", "")
-        if answer.status not in RETRIED or not pause.isascii() or not pause.isdigit():
+        if answer.status not in RETRIED or not _NUMBER.fullmatch(pause):
             return False
         return int(pause) <= LONGEST_PAUSE
 
@@ -557,7 +560,7 @@ def _as_payload(body: Any) -> Any:
 
 def _check_length(length: str, limit: int) -> None:
     """Refuse a body by its announced length, before any of it is read."""
-    if length.isascii() and length.isdigit() and int(length[:20]) > limit:
+    if _NUMBER.fullmatch(length) and int(length) > limit:
         raise Refusal(413, f"the body is larger than {limit:,} bytes")
 
 

@@ -53,18 +53,18 @@ def read_key(headers: Headers) -> str:
     keys: set[str] = set()
     for name, value in headers:
         if name in KEY_HEADERS:
-            keys.add(value.decode("latin-1").removeprefix("Bearer ").removeprefix("bearer ").strip())
+            keys.add(value.decode("latin-1").removeprefix("Bearer ").removeprefix("bearer ").strip(" \t"))
     keys.discard("")
     if len(keys) > 1:
         raise Refusal(400, "two different keys came with one request; send one")
     return keys.pop() if keys else ""
 
 
-def read_header(headers: Headers, wanted: bytes) -> str:
+def read_header(headers: Headers, header_name: bytes) -> str:
     """The first value of a header, "" without it."""
     for name, value in headers:
-        if name == wanted:
-            return value.decode("latin-1").strip()
+        if name == header_name:
+            return value.decode("latin-1").strip(" \t")
     return ""
 
 
@@ -113,7 +113,7 @@ def _check_origin(headers: Headers, settings: GatewaySettings) -> None:
         raise Refusal(403, "this origin is not allowed; list it in `origins`")
 
 
-def _values(headers: Headers, wanted: bytes) -> Iterable[str]:
+def _values(headers: Headers, header_name: bytes) -> Iterable[str]:
     for name, value in headers:
-        if name == wanted:
+        if name == header_name:
             yield value.decode("latin-1")

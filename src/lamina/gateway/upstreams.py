@@ -147,7 +147,7 @@ def _connection_names(headers: Headers, *, lower: bool = False) -> Sequence[byte
     names: list[bytes] = []
     for name, value in headers:
         if (name.lower() if lower else name) == b"connection":
-            names.extend(word.strip().lower() for word in value.split(b","))
+            names.extend(word.strip(b" \t").lower() for word in value.split(b","))
     return names
 
 

@@ -85,7 +85,7 @@ class UsageReader:
     def _read_line(self, line: bytes) -> None:
         if not any(sign in line for sign in _SIGNS):
             return
-        self._read_json(line.removeprefix(b"data:").strip())
+        self._read_json(line.removeprefix(b"data:").strip(b" \t\r"))
 
     def _read_json(self, text: bytes) -> None:
         try:
