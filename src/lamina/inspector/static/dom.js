@@ -1,0 +1,68 @@
+// Makes elements. Text always goes in as text, never as markup: everything shown was written by somebody else.
+
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else if (name === "style") Object.assign(element.style, value);
+    else if (name in element && typeof value !== "string") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  append(element, children);
+  return element;
+}
+
+export function append(element, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child.nodeType ? child : document.createTextNode(String(child)));
+  }
+}
+
+export function replace(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+  return element;
+}
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const number = (value) => (value === null || value === undefined ? "–" : whole.format(Math.round(value)));
+export const tokens = (value) => (value === null || value === undefined ? "–" : short.format(value));
+export const percent = (part, all) => (all ? `${Math.round((100 * part) / all)} %` : "–");
+
+export function money(dollars) {
+  if (dollars === null || dollars === undefined) return "no price";
+  if (dollars !== 0 && Math.abs(dollars) < 0.01) return `$${dollars.toFixed(4)}`;
+  return `$${dollars.toFixed(2)}`;
+}
+
+export function date(seconds, withDate = true) {
+  if (seconds === null || seconds === undefined) return "not recorded";
+  const moment = new Date(seconds * 1000);
+  const time = moment.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (!withDate) return time;
+  const day = moment.toLocaleDateString("en-GB", { day: "2-digit", month: "short", year: "numeric" });
+  return `${day} ${time}`;
+}
+
+export function span(seconds) {
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} days`;
+}
+
+export function say(text) {
+  document.getElementById("status").textContent = text;
+}
+
+export function download(name, text) {
+  const link = h("a", { href: URL.createObjectURL(new Blob([text], { type: "text/plain" })), download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
