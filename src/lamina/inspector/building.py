@@ -19,6 +19,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Filter, Layout
 from lamina.core.memo import Memo
+from lamina.core.recall import list_refs
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Ref, Segment
 from lamina.dialects import DIALECTS
@@ -46,12 +47,18 @@ POLICIES = {
 _RESERVED_PART = 8
 """One part in so many of the window is kept for the answer, as in the lab."""
 
+_LEFT_OUT = "left out in the inspector"
+"""The key of segments that somebody left out to see what happens."""
+
 _KEPT_BUILDS = 8
 """Sessions, under some settings, that are kept in memory."""
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Under what the session is built. `window` 0 is that of its model, `rules` "" those of its model."""
+    """Under what the session is built. `window` 0 is that of its model, `rules` "" those of its model.
+
+    `left_out` and `pinned` name segments by their refs.
+    """
 
     policy: str = AS_RECORDED
     window: int = 0
@@ -202,7 +209,7 @@ def read_log(built: BuiltSession, call: BuiltCall) -> tuple[Segment, ...]:
     """The log before one call."""
     request = built.session.conversation.request(call.call)
     log = DIALECTS[CHAT].parse(request).log
-    return _pin_segments(log, built.settings.pinned)
+    return _choose_segments(log, built.settings)
 
 
 def render_request(built: BuiltSession, envelope: Envelope) -> dict[str, Any]:
@@ -273,7 +280,8 @@ class _Run:
         ledger = self.ledger
         request = self.session.conversation.request(call)
         try:
-            log = _pin_segments(DIALECTS[CHAT].parse(request, memo=self.parse_memo).log, self.settings.pinned)
+            log = DIALECTS[CHAT].parse(request, memo=self.parse_memo).log
+            log = _choose_segments(log, self.settings)
             envelope = _build_log(
                 log,
                 settings=self.settings,
@@ -368,7 +376,7 @@ def _build_log(
 ) -> Envelope:
     chat = DIALECTS[CHAT]
     head = chat.parse(session.conversation.request(session.conversation.calls[0])).head
-    layout = Layout(context="logged", exclude=Filter(keys=frozenset(settings.left_out)))
+    layout = Layout(context="logged", exclude=Filter(keys=frozenset((_LEFT_OUT,))))
     model = session.conversation.trace.model
     options = choose_options(chat, head, layout=layout, rates=rates(rules, model))
     return build(
@@ -383,16 +391,19 @@ def _build_log(
     )
 
 
-def _pin_segments(log: tuple[Segment, ...], keys: Sequence[str]) -> tuple[Segment, ...]:
-    if not keys:
+def _choose_segments(log: tuple[Segment, ...], settings: BuildSettings) -> tuple[Segment, ...]:
+    """The log with the segments pinned, and marked to be left out, that the settings name by their refs."""
+    if not settings.pinned and not settings.left_out:
         return log
-    pinned: list[Segment] = []
-    for segment in log:
-        if segment.key in keys:
-            pinned.append(msgspec.structs.replace(segment, pinned=True))
+    chosen: list[Segment] = []
+    for ref, segment in list_refs(log):
+        if ref in settings.left_out:
+            chosen.append(msgspec.structs.replace(segment, key=_LEFT_OUT))
+        elif ref in settings.pinned:
+            chosen.append(msgspec.structs.replace(segment, pinned=True))
         else:
-            pinned.append(segment)
-    return tuple(pinned)
+            chosen.append(segment)
+    return tuple(chosen)
 
 
 def _sum_tokens(entries: Sequence[Entry], *, by_kind: bool) -> dict[str, int]:

@@ -76,7 +76,7 @@ def _collect(inspector: Inspector, *, redact: bool) -> dict[str, Any]:
     return answers
 
 
-_TEXT_FIELDS = frozenset(("sent", "original", "text", "first_words", "what", "sentence"))
+_TEXT_FIELDS = frozenset(("sent", "original", "text", "first_words", "what", "preview", "sentence", "name"))
 
 
 def _redact(value: Any) -> Any:

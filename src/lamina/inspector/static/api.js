@@ -1,5 +1,7 @@
 // Asks the server for views, or reads them from the page itself if it was saved as one file.
 
+import { withQuestionMark } from "./dom.js";
+
 const embedded = document.getElementById("lamina-data");
 const saved = embedded ? JSON.parse(embedded.textContent) : null;
 const answers = new Map();
@@ -11,7 +13,7 @@ export async function get(path, settings = {}, words = {}) {
   for (const [name, value] of [...Object.entries(settings), ...Object.entries(words)]) {
     if (value !== "" && value !== null && value !== undefined) query.set(name, value);
   }
-  const address = `/api/${path}${query.size ? `?${query}` : ""}`;
+  const address = `/api/${path}${withQuestionMark(query)}`;
   if (saved) return fromFile(path, address);
   if (answers.has(address)) return answers.get(address);
   const response = await fetch(address, { headers: { accept: "application/json" } });
@@ -47,7 +49,7 @@ export function forget() {
 export function exportAddress(kind, words, settings) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(settings)) if (value !== "") query.set(name, value);
-  return `/api/${kind}/${words.join("/")}${query.size ? `?${query}` : ""}`;
+  return `/api/${kind}/${words.join("/")}${withQuestionMark(query)}`;
 }
 
 export function followFiles(onChange) {

@@ -1,6 +1,6 @@
 // The page: reads the address, asks for the view, draws it. Every view has an address of its own.
 import { exportAddress, followFiles, get, isSaved } from "./api.js";
-import { date, h, money, number, percent, replace, say, span, tokens } from "./dom.js";
+import { date, h, money, number, percent, replace, say, span, tokens, withQuestionMark } from "./dom.js";
 import { FORMS, LAYERS } from "./colours.js";
 import { makeLegend, makeStrip } from "./strip.js";
 import { makeList, makeMap } from "./map.js";
@@ -42,7 +42,7 @@ function writeAddress(address) {
   if (address.sort !== "order") query.set("sort", address.sort);
   for (const name of ["before", "text", "search"]) if (address[name]) query.set(name, address[name]);
   for (const [name, value] of Object.entries(address.settings)) if (value) query.set(name, value);
-  return words.join("/") + (query.size ? `?${query}` : "");
+  return words.join("/") + withQuestionMark(query);
 }
 
 function go(changes) {
@@ -380,8 +380,8 @@ async function drawWhatIf(body, session, address) {
       field("trigger", "trigger", { type: "number", min: "0.1", max: "1", step: "0.05", placeholder: "0.95" }),
       field("target", "target", { type: "number", min: "0.05", max: "0.95", step: "0.05", placeholder: "chosen" }),
       field("keep_last", "keep last", { type: "number", min: "0", step: "1", placeholder: "5" }),
-      field("pinned", "pinned keys", { type: "text", placeholder: "none" }),
-      field("left_out", "left out keys", { type: "text", placeholder: "none" }),
+      field("pinned", "pinned", { type: "text", placeholder: "none" }),
+      field("left_out", "left out", { type: "text", placeholder: "none" }),
       h("button", { type: "button", onclick: () => go({ view: "request", settings, segment: null }) }, "Show these requests"),
     ),
     h("div", { class: "scroll" }, h("table", { class: "figures", id: "whatif" }, h("thead", {}, h("tr", {}, ["", "as recorded", "under these settings", ""].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows.map(([name, ...cells]) => h("tr", {}, h("th", { scope: "row" }, name), cells.map((cell) => h("td", { class: "num" }, cell))))))),

@@ -66,3 +66,9 @@ export function download(name, text) {
   link.click();
   link.remove();
 }
+
+// The words of an address after its question mark, or nothing if there are none.
+export function withQuestionMark(query) {
+  const words = query.toString();
+  return words ? `?${words}` : "";
+}
