@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import build, cut_moves, drafting, envelope, hashing, library, recall, repair, wording
+from lamina.core import arrange, build, cut, envelope, hashing, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
@@ -41,7 +41,7 @@ def a_ledger_that_is_ignored(patch: pytest.MonkeyPatch) -> None:
     def ignored(entries: list[Entry], ledger: Ledger, **_rest: Any) -> Applied:
         return Applied(entries=entries, ledger=msgspec.structs.replace(ledger, lines={}, folds=()))
 
-    patch.setattr(drafting, "apply_ledger", ignored)
+    patch.setattr(arrange, "apply_ledger", ignored)
     unchecked(patch)
 
 
@@ -60,7 +60,7 @@ def a_segment_that_disappears(patch: pytest.MonkeyPatch) -> None:
 
 def a_name_that_forgets_the_content(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        recall, "content_digest", lambda segment, _sent: hashing.digest((segment.kind, segment.attrs))
+        hashing, "content_digest", lambda segment, _sent: hashing.digest((segment.kind, segment.attrs))
     )
 
 
@@ -69,7 +69,7 @@ def a_ladder_without_respect(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_library_that_repeats(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(drafting, "refer_to_earlier", lambda entries, *_args, **_rest: (entries, {}))
+    patch.setattr(arrange, "refer_to_earlier", lambda entries, *_args, **_rest: (entries, {}))
 
 
 def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
@@ -83,16 +83,16 @@ def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
         )
         return 1
 
-    patch.setattr(cut_moves._Lowering, "take_one", unweighed)  # noqa: SLF001
+    patch.setattr(cut._Lowering, "take_one", unweighed)  # noqa: SLF001
 
 
 def a_tidy_hand(patch: pytest.MonkeyPatch) -> None:
-    true = library.word_entries
+    true = arrange.word_entries
 
     def tidied(entries: Any, **rest: Any) -> Any:
         return [_tidy(entry) for entry in true(entries, **rest)]
 
-    patch.setattr(drafting, "word_entries", tidied)
+    patch.setattr(arrange, "word_entries", tidied)
 
 
 def _tidy(entry: Any) -> Any:

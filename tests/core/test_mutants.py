@@ -90,7 +90,7 @@ def test_of_a_message_all_thinking_is_left_out_also_what_costs_nothing() -> None
     assert build(log, counter=LETTERS).entry("t2").tokens == 0
 
 
-# core/scale.py: what opened a message hands that on, however many blocks are left out before it
+# core/tokens.py: what opened a message hands that on, however many blocks are left out before it
 
 
 @pytest.mark.parametrize("gone", [1, 2, 3])

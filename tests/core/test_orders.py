@@ -7,6 +7,7 @@ import pytest
 
 from lamina.core.build import build
 from lamina.core.cut_target import BACK, HIGHEST, LOWEST, Rates, choose_target, derive_limits, measure_growth
+from lamina.core.entries import pair_calls
 from lamina.core.lowering import lower_entry
 from lamina.core.orders import TOKEN_VALUES, ripeness
 from lamina.core.tokens import CHARS4
@@ -130,3 +131,22 @@ def test_growth_is_what_a_recent_step_added() -> None:
 
 def test_a_target_that_was_given_is_taken() -> None:
     assert derive_limits(Budget(window=10_000, reserve=0, target=0.37), Head(), ()).target == 3_700
+
+
+def test_parallel_calls_that_share_an_id_supersede_only_their_own_results() -> None:
+    text = "word " * 400
+    log: list[Segment] = [
+        user("Go."),
+        call("read_file", {"path": "a.py"}, id="x", joins=False),
+        call("read_file", {"path": "b.py"}, id="x"),
+        result(f"a {text}", id="x", name="read_file", key="a"),
+        result(f"b {text}", id="x", name="read_file", key="b"),
+        call("read_file", {"path": "a.py"}, id="y", joins=False),
+        result(f"a {text}", id="y", name="read_file", key="a-again"),
+        assistant("Read."),
+        user("And now?"),
+    ]
+    assert pair_calls(build(log, counter=CHARS4).entries) == [(1, 3), (2, 4), (5, 6)]
+    result_forms = forms(log, window=1_600, target=0.8)
+    assert result_forms["a"] is Form.STUB
+    assert result_forms["b"] is result_forms["a-again"] is Form.FULL

@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from lamina.core.parameters import FORMATS, UNREAD, find_read_parameters, snake
+from lamina.core.tokens import ANSWER_FORMATS, UNREAD_PARAMETERS, find_read_parameters, snake
 
 
 class Answer(pydantic.BaseModel):
@@ -76,8 +76,8 @@ def test_what_is_not_known_to_be_unread_is_read(parameters: dict[Any, Any], othe
 
 
 def test_no_parameter_is_both_read_and_unread() -> None:
-    assert FORMATS.isdisjoint(UNREAD)
-    assert [name for name in (*FORMATS, *UNREAD) if snake(name) != name] == []
+    assert ANSWER_FORMATS.isdisjoint(UNREAD_PARAMETERS)
+    assert [name for name in (*ANSWER_FORMATS, *UNREAD_PARAMETERS) if snake(name) != name] == []
 
 
 def test_parameters_that_hold_themselves_come_to_an_end() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import handle, short_handle
-from lamina.core.recall import NamedSegment, identify_segments, index_by_name, list_refs, recall
+from lamina.core.hashing import NamedSegment, handle, short_handle
+from lamina.core.recall import identify_segments, index_by_name, list_refs, recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Ledger, Ref, Segment
 from lamina.errors import BudgetExceeded, NotFound

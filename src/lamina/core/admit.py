@@ -17,10 +17,9 @@ from lamina.core.draft import Draft
 from lamina.core.envelope import prefix_at
 from lamina.core.kinds import Kinds, kind_of, priority, recoverable
 from lamina.core.layout import Cap
-from lamina.core.lowering import lower_entry, make_line
+from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
 from lamina.core.options import BuildContext
-from lamina.core.scale import weigh_entries
-from lamina.core.shortening import CHARACTERS_PER_TOKEN, compact_entry
+from lamina.core.tokens import weigh_entries
 from lamina.core.values import Entry, Form, Segment, ToolCall, ToolResult
 
 TOGETHER = 2
@@ -30,7 +29,12 @@ _LARGE = "larger than its share of the room"
 
 
 def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draft:
-    """The third stage: each new entry has the largest form that its share of the room allows."""
+    """The third stage: each new entry has the largest form that its share of the room allows.
+
+    The order matters. What the format cannot express has no other form, and thinking whose past has changed
+    may not be sent at all. Only what is left then is measured against the room, and against the cap on
+    attachments.
+    """
     start = _find_first_new(draft, context)
     admitted = draft
     if context.options.carries is not None:
@@ -48,7 +52,11 @@ def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draf
 
 
 def _find_first_new(draft: Draft, context: BuildContext) -> int:
-    """The position from which entries are new since the last request; 0 if this one does not continue it."""
+    """The position from which entries are new since the last request; 0 if this one does not continue it.
+
+    The front of the draft, which is as the last build left it, is not searched again: a growing log costs
+    only its new part.
+    """
     mark = draft.ledger.mark
     if mark is None:
         return 0
@@ -69,7 +77,10 @@ def _find_first_new(draft: Draft, context: BuildContext) -> int:
 
 
 def _weigh_again(draft: Draft, context: BuildContext) -> Draft:
-    """The draft with tokens and hashes of what was lowered. No entry counts as unchanged any more."""
+    """The draft with tokens and hashes of what was lowered. No entry counts as unchanged any more.
+
+    So the seal checks the laws on all of them.
+    """
     entries = weigh_entries(draft.entries, context.scale, prefix=context.root)
     tokens = sum(entry.tokens for entry in entries)
     return msgspec.structs.replace(draft, entries=entries, tokens=tokens, unchanged=0, unchanged_sent=0)
@@ -141,7 +152,11 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
 
 
 def _share_room(entries: Sequence[Entry], start: int, limits: CutLimits, kinds: Kinds) -> dict[int, int]:
-    """The most tokens for each new result or attachment, by position."""
+    """The most tokens for each new result or attachment, by position.
+
+    One alone may have `limits.largest`. If those of the last step would together take more than half of the
+    room, they divide that half equally, so that a step with forty results still fits.
+    """
     new = [at for at in range(start, len(entries)) if _may_shorten(entries[at], kinds)]
     shares = dict.fromkeys(new, limits.largest)
     recent = [at for at in new if entries[at].step == entries[-1].step]
@@ -152,7 +167,10 @@ def _share_room(entries: Sequence[Entry], start: int, limits: CutLimits, kinds: 
 
 
 def _may_shorten(entry: Entry, kinds: Kinds) -> bool:
-    """Whether this is a result or an attachment that can be recovered, and need not be sent in full."""
+    """Whether this is a result or an attachment that can be recovered, and need not be sent in full.
+
+    What lamina added itself is short already.
+    """
     if entry.form is not Form.FULL or entry.segment.pinned:
         return False
     if entry.segment.origin == "lamina":
@@ -164,7 +182,10 @@ def _may_shorten(entry: Entry, kinds: Kinds) -> bool:
 
 
 def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -> Draft:
-    """Brings attachments under their cap: the least important of the new ones first, then the first added."""
+    """Brings attachments under their cap: the least important of the new ones first, then the first added.
+
+    What was sent before stays as it was sent. If the cap cannot be kept without it, a note says so.
+    """
     kinds = context.kinds
     scale = context.scale
     entries = list(draft.entries)

@@ -1,7 +1,12 @@
-"""The order of a request: attachments beside their question, and the system text first.
+"""The first two stages of a build: a log is repaired, and its entries are arranged.
 
-Arranging decides places, never sizes. In the default layout an attachment stays where it first appeared and
-becomes HISTORY with its turn; `library="hoisted"` lifts earlier ones into LIBRARY.
+Both stages work on two pieces of the log (see `draft`). A few logs are drafted in one piece, because
+something in them changes what stands before it: a hoisted library, a summary that covers older segments, a
+promoted section of the system text, and repairs that merge messages or strip tags.
+
+Arranging decides places, never sizes: attachments stand beside their question, and the system text first. In
+the default layout an attachment stays where it first appeared and becomes HISTORY with its turn. A later
+appearance of equal content refers to the one above it. `library="hoisted"` lifts earlier ones into LIBRARY.
 """
 
 from __future__ import annotations
@@ -10,11 +15,453 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.core.entries import omit
-from lamina.core.kinds import Kinds, is_section, kind_of
-from lamina.core.layout import Layout
-from lamina.core.turns import continues_message, ends_turn, is_from_user, is_question
-from lamina.core.values import Entry, Layer, Ref, Role
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, RepairedLog, RepairedPiece
+from lamina.core.entries import (
+    OWN_TURN_ONLY,
+    TurnPosition,
+    age_entries,
+    begins_with,
+    continues_message,
+    count_sent,
+    ends_turn,
+    find_last_sent,
+    find_leaving,
+    find_position,
+    find_prefix,
+    find_sent,
+    is_empty,
+    is_from_user,
+    is_question,
+    omit,
+    place_entries,
+)
+from lamina.core.hashing import handle, parts_digest
+from lamina.core.kinds import Kinds, has_tag, is_section, kind_of
+from lamina.core.layout import NO_FILTER, Layout
+from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
+from lamina.core.library import hoist_attachments
+from lamina.core.lowering import lower_to_reference
+from lamina.core.options import BuildContext, Options
+from lamina.core.recall import identify_segments
+from lamina.core.repair import ScanMemory, repair
+from lamina.core.selection import omit_covered, omit_filtered
+from lamina.core.tokens import Scale, weigh_entries
+from lamina.core.values import (
+    Digest,
+    Entry,
+    Form,
+    Layer,
+    Ledger,
+    LedgerLine,
+    Ref,
+    Role,
+    Segment,
+    ToolCall,
+)
+from lamina.core.wording import Wording
+
+
+def repair_log(
+    log: tuple[Segment, ...], context: BuildContext, checkpoint: DraftCheckpoint | None = None
+) -> RepairedLog:
+    """The first stage: entries for a well-formed log. Only what comes after the checkpoint is repaired."""
+    ledger = _promote_sections(log, context)
+    empty_front = LogFront(entries=[], prefix=context.root, scan=ScanMemory())
+    front = empty_front
+    start = 0
+    if checkpoint is not None:
+        front = checkpoint.front
+        start = len(checkpoint.log)
+    if _reaches_back(log[start:], ledger, context.options):
+        return _repair_pieces(log, ledger, context, front=empty_front, reaches_back=True)
+    return _repair_pieces(log, ledger, context, front=front, start=start, checkpoint=checkpoint)
+
+
+def arrange_log(repaired: RepairedLog, context: BuildContext) -> Draft:
+    """The second stage: each entry has its layer, turn, step and words, and the ledger is applied.
+
+    If the new part of the log changes something before the checkpoint, the whole log is drafted anew.
+    """
+    pieces = _place_pieces(repaired, context)
+    if repaired.checkpoint is not None and not _checkpoint_holds(repaired.checkpoint, pieces, context):
+        repaired = repair_log(repaired.log, context)
+        pieces = _place_pieces(repaired, context)
+    pieces = _omit_leaving(pieces, context)
+    entries = _word_pieces(pieces, repaired, context)
+    applied = Applied(entries=entries, ledger=repaired.ledger)
+    if repaired.ledger.lines or repaired.ledger.folds:
+        applied = apply_ledger(
+            entries, repaired.ledger, wording=context.wording, with_folds=repaired.checkpoint is None
+        )
+    return _join_pieces(pieces, applied, repaired, context)
+
+
+def draft_log(log: tuple[Segment, ...], context: BuildContext) -> Draft:
+    """Both stages, for a whole log."""
+    return arrange_log(repair_log(log, context), context)
+
+
+def _promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
+    """The ledger, in which every section of the system text is promoted as long as nothing was sent.
+
+    Later, to promote a section would move bytes that were sent. A section that comes then stays where it
+    came, until the next cut.
+    """
+    ledger = context.ledger
+    if ledger.mark is not None:
+        return ledger
+    leading = 0
+    while leading < len(log) and log[leading].role is Role.SYSTEM:
+        leading += 1
+    if not any(is_section(context.kinds, segment) for segment in log[leading:]):
+        return ledger
+    promoted = dict.fromkeys(ledger.promoted)
+    for each in list(identify_segments(log))[leading:]:
+        if is_section(context.kinds, each.segment):
+            promoted[each.ref] = None
+    return msgspec.structs.replace(ledger, promoted=tuple(promoted))
+
+
+def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> bool:
+    """Whether something in this log, or in its layout, changes what stands before it.
+
+    Then nothing that an earlier build made of the beginning can be used again, and the log is one piece.
+    """
+    if options.layout.library == "hoisted" or ledger.promoted:
+        return True
+    if options.repairs.merge or options.repairs.strip_tags:
+        return True
+    return any(segment.covers for segment in log)
+
+
+def _repair_pieces(
+    log: tuple[Segment, ...],
+    ledger: Ledger,
+    context: BuildContext,
+    *,
+    front: LogFront,
+    start: int = 0,
+    checkpoint: DraftCheckpoint | None = None,
+    reaches_back: bool = False,
+) -> RepairedLog:
+    """Repairs the log after its front in two pieces. A log that reaches back is one piece, the second."""
+    boundary = start
+    if not reaches_back:
+        boundary = find_boundary(log, start)
+    first = _repair_piece(log[start:boundary], ledger, front.scan, context, ends=False)
+    second = _repair_piece(log[boundary:], ledger, first.scan, context, ends=True)
+    return RepairedLog(
+        log=log,
+        ledger=ledger,
+        front=front,
+        checkpoint=checkpoint,
+        start=start,
+        boundary=boundary,
+        first=first,
+        second=second,
+        reaches_back=reaches_back,
+    )
+
+
+def _repair_piece(
+    log: Sequence[Segment], ledger: Ledger, scan: ScanMemory, context: BuildContext, *, ends: bool
+) -> RepairedPiece:
+    """Repairs one piece. `scan` remembers the log before it and is not changed."""
+    memory = scan.copy()
+    entries, repairs = repair(
+        log, ledger, wording=context.wording, repairs=context.options.repairs, memory=memory, ends=ends
+    )
+    return RepairedPiece(entries=entries, repairs=repairs, scan=memory)
+
+
+class _Pieces(msgspec.Struct, frozen=True, kw_only=True):
+    """The front of a log and the two pieces after it, with turns, steps and layers.
+
+    `after_first` and `after_second` say how far the counting of turns has come after each piece. The last
+    turn of the front begins at `open_at`. `leaving` are the entries that stood in their own turn only, which
+    is over now: positions in `open_entries + first + second`. The first `unchanged` entries of the front are
+    as they were.
+    """
+
+    front: LogFront
+    first: list[Entry]
+    second: list[Entry]
+    after_first: TurnPosition
+    after_second: TurnPosition
+    open_at: int
+    leaving: frozenset[int]
+    unchanged: int
+    unchanged_sent: int
+
+    @property
+    def open_entries(self) -> list[Entry]:
+        """The entries of the front that belong to its last turn, which may be over now."""
+        return self.front.entries[self.open_at :]
+
+
+def _place_pieces(repaired: RepairedLog, context: BuildContext) -> _Pieces:
+    """Gives the entries of both pieces their places, and finds what leaves with its turn."""
+    front = repaired.front
+    first, after_first = _place_piece(
+        repaired.first.entries, front.position, repaired.ledger, context, leads=repaired.start == 0
+    )
+    second, after_second = _place_piece(
+        repaired.second.entries, after_first, repaired.ledger, context, leads=repaired.boundary == 0
+    )
+    open_at = _find_open_turn(front)
+    leaving = find_leaving(
+        [*front.entries[open_at:], *first, *second],
+        context.kinds,
+        context.options.layout,
+        bound=context.binds_thinking,
+    )
+    return _Pieces(
+        front=front,
+        first=first,
+        second=second,
+        after_first=after_first,
+        after_second=after_second,
+        open_at=open_at,
+        leaving=leaving,
+        unchanged=len(front.entries),
+        unchanged_sent=front.sent,
+    )
+
+
+def _place_piece(
+    entries: list[Entry], position: TurnPosition, ledger: Ledger, context: BuildContext, *, leads: bool
+) -> tuple[list[Entry], TurnPosition]:
+    """One piece in its order, with turns, steps and layers. `leads`: it has the system text of the log."""
+    layout = context.options.layout
+    entries = order_turns(entries, layout, context.kinds)
+    if leads:
+        entries = put_system_first(entries, ledger.promoted, context.kinds)
+    entries, position = place_entries(entries, context.kinds, position=position)
+    if layout.include != NO_FILTER or layout.exclude != NO_FILTER:
+        entries = omit_filtered(entries, layout)
+    return entries, position
+
+
+def _find_open_turn(front: LogFront) -> int:
+    """The position in a front at which its last turn begins.
+
+    What comes after the front may end this turn, and then it becomes history.
+    """
+    open_turn = max(front.position.turn, 0)
+    open_at = len(front.entries)
+    while open_at and front.entries[open_at - 1].turn == open_turn:
+        open_at -= 1
+    return open_at
+
+
+def _checkpoint_holds(checkpoint: DraftCheckpoint, pieces: _Pieces, context: BuildContext) -> bool:
+    """Whether the front is still what drafting the whole log would give.
+
+    What comes after a front can change it in three ways, and each is looked for in the new part alone. If
+    none is there, the front is used as it is.
+    """
+    if _takes_back(checkpoint, pieces):
+        return False
+    if _returns_what_left(pieces, context.ledger):
+        return False
+    return not _lacks_repeated_text(pieces)
+
+
+def _takes_back(checkpoint: DraftCheckpoint, pieces: _Pieces) -> bool:
+    """Whether a turn or step was taken back, so that what was old at the checkpoint is not old any more.
+
+    A client that deletes its last messages makes an earlier question the prompt again.
+    """
+    if pieces.after_second.step <= checkpoint.front.position.step:
+        return True
+    last_entries = pieces.second or pieces.first or pieces.front.entries
+    return bool(last_entries) and last_entries[-1].turn < checkpoint.last_turn
+
+
+def _returns_what_left(pieces: _Pieces, ledger: Ledger) -> bool:
+    """Whether an entry has left the front with its turn, and would stay now.
+
+    That happens if the client changed the rest of the turn. What a cut left out has a line, and stays out.
+    """
+    for at, entry in enumerate(pieces.open_entries):
+        if entry.form is not Form.OMITTED or entry.why != OWN_TURN_ONLY:
+            continue
+        if entry.ref in ledger.lines:
+            continue
+        if at not in pieces.leaving:
+            return True
+    return False
+
+
+def _lacks_repeated_text(pieces: _Pieces) -> bool:
+    """Whether system text was left out because it stands again later, and the client has taken that away.
+
+    Then the older text must be sent again, and the front does not have it.
+    """
+    omitted_text = {entry.content for entry in pieces.front.entries if entry.why == SAME_TEXT_LATER}
+    if not omitted_text:
+        return False
+    sent_text = {entry.content for entry in find_sent(pieces.front.entries)}
+    for entry in pieces.first + pieces.second:
+        if entry.role is Role.SYSTEM:
+            sent_text.add(entry.content)
+    return not omitted_text <= sent_text
+
+
+def _omit_leaving(pieces: _Pieces, context: BuildContext) -> _Pieces:
+    """The pieces without what stood in its own turn only, if that turn is over now."""
+    if not pieces.leaving:
+        return pieces
+    open_entries = pieces.open_entries
+    first_at = len(open_entries)
+    second_at = first_at + len(pieces.first)
+    entries = [*open_entries, *pieces.first, *pieces.second]
+    for at in pieces.leaving:
+        entries[at] = _omit_with_turn(entries[at], context.ledger)
+    front, unchanged = _replace_open_turn(pieces.front, pieces.open_at, entries[:first_at], context)
+    unchanged_sent = front.sent
+    if unchanged < len(front.entries):
+        unchanged_sent = count_sent(front.entries[:unchanged])
+    return msgspec.structs.replace(
+        pieces,
+        front=front,
+        first=entries[first_at:second_at],
+        second=entries[second_at:],
+        unchanged=unchanged,
+        unchanged_sent=unchanged_sent,
+    )
+
+
+def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
+    """The entry, omitted with its turn. If the ledger omits it, the reason in the ledger stays.
+
+    So the same entry is explained in the same way by every build.
+    """
+    line = ledger.lines.get(entry.ref)
+    is_omitted_by_ledger = line is not None and line.form is Form.OMITTED
+    if entry.form is Form.OMITTED or is_omitted_by_ledger:
+        return entry
+    return omit(entry, OWN_TURN_ONLY)
+
+
+def _replace_open_turn(
+    front: LogFront, open_at: int, open_entries: list[Entry], context: BuildContext
+) -> tuple[LogFront, int]:
+    """The front with these entries from `open_at` on, and how many of its first entries are as they were.
+
+    Only the last turn of the front is weighed again. The turns before it keep their hashes.
+    """
+    unchanged = open_at
+    while unchanged < len(front.entries) and front.entries[unchanged] is open_entries[unchanged - open_at]:
+        unchanged += 1
+    if unchanged == len(front.entries):
+        return front, unchanged
+    before = front.entries[:open_at]
+    prefix = find_prefix(before, context.root)
+    weighed = weigh_entries(open_entries, context.scale, prefix=prefix, last_sent=find_last_sent(before))
+    omitted_refs = {entry.ref for entry in weighed if entry.form is Form.OMITTED}
+    attachments = {content: ref for content, ref in front.attachments.items() if ref not in omitted_refs}
+    return replace_entries(front, before + weighed, attachments, root=context.root), unchanged
+
+
+def replace_entries(
+    front: LogFront, entries: list[Entry], attachments: dict[Digest, Ref], *, root: Digest
+) -> LogFront:
+    """The front with other entries, which are weighed already, and with the attachments among them."""
+    return msgspec.structs.replace(
+        front,
+        entries=entries,
+        prefix=find_prefix(entries, root),
+        attachments=attachments,
+        tokens=sum(entry.tokens for entry in entries),
+        sent=count_sent(entries),
+    )
+
+
+def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) -> list[Entry]:
+    """The entries of both pieces in the words of their kinds; covers and the library are in their places."""
+    entries = pieces.first + pieces.second
+    if not repaired.reaches_back:
+        return word_entries(entries, wording=context.wording)
+    entries = omit_covered(entries, context.kinds, name=_name_of)
+    entries = word_entries(entries, wording=context.wording)
+    if context.options.layout.library != "hoisted":
+        return entries
+    return hoist_attachments(
+        entries,
+        pieces.after_second.turn,
+        repaired.ledger,
+        layout=context.options.layout,
+        kinds=context.kinds,
+        wording=context.wording,
+        scale=context.scale,
+    )
+
+
+def _name_of(entry: Entry) -> str:
+    """The name by which a summary covers an entry: its key, or its handle if it has none."""
+    return entry.segment.key or handle(entry.content)
+
+
+def _join_pieces(pieces: _Pieces, applied: Applied, repaired: RepairedLog, context: BuildContext) -> Draft:
+    """The front and both pieces as one draft."""
+    first_ref = pieces.second[0].ref if pieces.second else None
+    second_at = 0
+    if not repaired.reaches_back:
+        second_at = find_position(applied.entries, first_ref)
+    after_first, first_lines = _extend_front(
+        msgspec.structs.replace(pieces.front, scan=repaired.first.scan, position=pieces.after_first),
+        applied.entries[:second_at],
+        repaired.ledger,
+        context,
+    )
+    after_second, second_lines = _extend_front(
+        msgspec.structs.replace(after_first, scan=repaired.second.scan, position=pieces.after_second),
+        applied.entries[second_at:],
+        repaired.ledger,
+        context,
+    )
+    open_entries = age_entries(after_second.entries[pieces.open_at :], pieces.after_second.turn)
+    next_front = NextFront(
+        front=after_first, boundary=repaired.boundary, first_ref=first_ref, continues=pieces.unchanged > 0
+    )
+    return Draft(
+        log=repaired.log,
+        entries=after_second.entries[: pieces.open_at] + open_entries,
+        tokens=after_second.tokens,
+        ledger=applied.ledger,
+        lines=applied.reworded | applied.followed | first_lines | second_lines,
+        folds=applied.ledger.folds,
+        repairs=repaired.first.repairs | repaired.second.repairs,
+        reworded=bool(applied.reworded),
+        unchanged=pieces.unchanged,
+        unchanged_sent=pieces.unchanged_sent,
+        next_front=None if repaired.reaches_back else next_front,
+    )
+
+
+def _extend_front(
+    front: LogFront, entries: list[Entry], ledger: Ledger, context: BuildContext
+) -> tuple[LogFront, dict[Ref, LedgerLine]]:
+    """The front with these entries after it, and the new lines of attachments that are references now."""
+    attachments = dict(front.attachments)
+    entries, lines = refer_to_earlier(
+        entries, ledger, attachments, kinds=context.kinds, wording=context.wording, scale=context.scale
+    )
+    last_sent = find_last_sent(front.entries)
+    weighed = weigh_entries(entries, context.scale, prefix=front.prefix, last_sent=last_sent)
+    extended = msgspec.structs.replace(
+        front,
+        entries=front.entries + weighed,
+        prefix=find_prefix(weighed, front.prefix),
+        attachments=attachments,
+        tokens=front.tokens + sum(entry.tokens for entry in weighed),
+        sent=front.sent + count_sent(weighed),
+    )
+    return extended, lines
+
+
+# The order of a request: attachments beside their question, and the system text first.
 
 
 def order_turns(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
@@ -46,7 +493,10 @@ def _order_run(run: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
 
 
 def _find_opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterator[list[Entry]]:
-    """Runs of what the user's side put in before the model spoke; everything else by itself."""
+    """Runs of what the user's side put in before the model spoke; everything else by itself.
+
+    `question, file, reply, question` are three runs: the question with its file, the reply, the question.
+    """
     run: list[Entry] = []
     for entry in entries:
         if is_from_user(entry, kinds) and (run or not continues_message(entry)):
@@ -83,7 +533,10 @@ def _keep_newest(run: list[Entry], names: list[str], *, replace_equal: bool = Fa
 
 
 def _name_by_key(run: Sequence[Entry], kinds: Kinds) -> list[str]:
-    """The key of each attachment, "" for everything else."""
+    """The key of each attachment, "" for everything else.
+
+    Only attachments replace each other: two messages with one key are two messages.
+    """
     names: list[str] = []
     for entry in run:
         is_attachment = kind_of(kinds, entry.segment).attachment
@@ -123,7 +576,10 @@ def _split_leaving(run: list[Entry], kinds: Kinds) -> tuple[list[Entry], list[En
 
 
 def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Moves the attachments that came after the question before it; sections stay behind it."""
+    """Moves the attachments that came after the question before it; sections stay behind it.
+
+    A question of several blocks, of which the later ones join the first, moves as a whole.
+    """
     questions = [at for at, entry in enumerate(run) if is_question(entry, kinds)]
     if not questions:
         return run
@@ -176,7 +632,10 @@ def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kin
 
 
 def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Of sections with one key, only the newest is sent."""
+    """Of sections with one key, only the newest is sent.
+
+    The older ones stay entries, omitted with a reason: nothing of a log disappears.
+    """
     newest: dict[str, Ref] = {}
     for entry in system:
         if entry.segment.key and is_section(kinds, entry.segment):
@@ -189,3 +648,132 @@ def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
         else:
             result.append(omit(entry, f"replaced by {newest_ref}"))
     return result
+
+
+# Where a log may be split into pieces.
+
+
+def find_boundary(log: Sequence[Segment], start: int) -> int:
+    """The last position from `start` on where a log may be split; `start` if there is none.
+
+    What stands before it is the front that the next build may begin from, so it should be as long as
+    possible.
+    """
+    for at in range(len(log) - 1, start, -1):
+        if may_split(log[at], log[at - 1]):
+            return at
+    return start
+
+
+def may_split_at(log: Sequence[Segment], at: int) -> bool:
+    """Whether a log may be split before this position. At its beginning, nothing is before.
+
+    Behind its end, nobody knows yet whether the next segment continues the last one.
+    """
+    if at == 0:
+        return True
+    if at >= len(log):
+        return False
+    return may_split(log[at], log[at - 1])
+
+
+def may_split(segment: Segment, before: Segment) -> bool:
+    """Whether a log may be split before this segment: it begins a message of the assistant.
+
+    A call after system text may belong to the message before that text (see `repair`). Blank messages, which
+    are left out, may come between the two.
+    """
+    if segment.role is not Role.ASSISTANT or segment.joins:
+        return False
+    if is_empty(segment.parts):
+        return False
+    follows_aside = before.role is Role.SYSTEM or is_empty(before.parts)
+    return not (follows_aside and begins_with(segment.parts, ToolCall))
+
+
+# Words of their kind for attachments, and references for those that stand above already.
+
+
+def word_entries(entries: Iterable[Entry], *, wording: Wording) -> list[Entry]:
+    """Entries in full, in the words of their kind. What is sent as it is stays the same object.
+
+    So a message that nobody changed leaves a dialect as the very object that came in.
+    """
+    return [_word_entry(entry, wording) for entry in entries]
+
+
+def _word_entry(entry: Entry, wording: Wording) -> Entry:
+    """One entry in the words of its kind, if its kind has any.
+
+    A late result speaks in another voice than its segment, and has its words already.
+    """
+    has_own_voice = entry.role is entry.segment.role
+    if entry.form is not Form.FULL or not has_own_voice:
+        return entry
+    if not is_worded(entry.segment, wording):
+        return entry
+    parts = wording(entry.source, Form.FULL, entry.content)
+    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
+
+
+def is_worded(segment: Segment, wording: Wording) -> bool:
+    """Whether a segment in full is sent in other words than its own: in a tag, or as its kind is worded.
+
+    Plain messages are not: they leave as they came.
+    """
+    if wording.tagged or segment.kind in wording.words:
+        return True
+    return has_tag(wording.kinds, segment)
+
+
+def refer_to_earlier(
+    entries: list[Entry],
+    ledger: Ledger,
+    attachments: dict[Digest, Ref],
+    *,
+    kinds: Kinds,
+    wording: Wording,
+    scale: Scale,
+) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
+    """Later appearances of content that stands in full, as references, and the new ledger lines for them.
+
+    What is pinned is sent in full, since what it would refer to may be lowered. `attachments` maps content to
+    the entry that has it in full; it is brought up to date.
+    """
+    lines: dict[Ref, LedgerLine] = {}
+    result: list[Entry] = []
+    for entry in entries:
+        if entry.form is not Form.FULL or not kind_of(kinds, entry.segment).attachment:
+            result.append(entry)
+            continue
+        earlier = attachments.get(entry.content)
+        must_be_full = entry.segment.pinned or entry.segment.meta.get("override")
+        if earlier is None or must_be_full:
+            attachments[entry.content] = entry.ref
+            result.append(entry)
+            continue
+        reference = _make_reference(entry, earlier, wording, scale)
+        result.append(reference)
+        if entry.ref not in ledger.lines:
+            lines[entry.ref] = _make_reference_line(reference, wording)
+    return result, lines
+
+
+def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> Entry:
+    """What is sent for content that stands in full above. If the content is smaller, nothing is sent."""
+    why = f"same content as {earlier} above"
+    reference = lower_to_reference(entry, Form.STUB, why, wording=wording)
+    if scale.body(reference) < scale.body(entry):
+        return reference
+    return omit(entry, why)
+
+
+def _make_reference_line(reference: Entry, wording: Wording) -> LedgerLine:
+    """What the ledger keeps of a reference."""
+    return LedgerLine(
+        form=reference.form,
+        why=reference.why,
+        wording=wording.version,
+        sent=reference.sent,
+        reference=reference.form is Form.STUB,
+    )

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lamina.core.entries import begins_with, find_sent, omit
-from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Thinking
+from lamina.core.lowering import make_omitted_line
+from lamina.core.values import Digest, Entry, Layer, Ledger, LedgerLine, Ref, Thinking
 
 Binding = Literal["none", "strict", "drop"]
 """What a changed past does to thinking: nothing; makes the request invalid; or lets the provider drop it."""
@@ -26,7 +27,11 @@ def is_thinking(entry: Entry) -> bool:
 
 
 def is_held_by_thinking(entries: Sequence[Entry], binding: Binding) -> bool:
-    """Whether the model waits, in an open tool loop, with thinking that a changed past would make invalid."""
+    """Whether the model waits, in an open tool loop, with thinking that a changed past would make invalid.
+
+    The provider wants the thinking of the last step back, together with the results of its calls. So nothing
+    before it may change until the model has answered.
+    """
     if binding != "strict" or not entries:
         return False
     last = entries[-1]
@@ -38,7 +43,10 @@ def is_held_by_thinking(entries: Sequence[Entry], binding: Binding) -> bool:
 def omit_thinking_after_cut(
     entries: list[Entry], entries_before: Sequence[Entry], *, binding: Binding, cut: int
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """After a cut, entries without the thinking that was bound to what the cut changed."""
+    """After a cut, entries without the thinking that was bound to what the cut changed.
+
+    With `binding="drop"` the thinking of the last step stays: the provider drops it then.
+    """
     start = _find_first_change(entries, entries_before)
     last_step = entries[-1].step if entries else 0
     unbound: list[int] = []
@@ -51,7 +59,10 @@ def omit_thinking_after_cut(
 
 
 def _find_first_change(entries: Sequence[Entry], entries_before: Sequence[Entry]) -> int:
-    """The position of the first entry that is not sent as it was sent before."""
+    """The position of the first entry that is not sent as it was sent before.
+
+    Everything from there on has another past than when it was sent.
+    """
     sent_before = {entry.ref: entry.sent for entry in find_sent(entries_before)}
     for at, entry in enumerate(entries):
         if sent_before.get(entry.ref, "") != entry.sent:
@@ -93,5 +104,5 @@ def _omit_at(
     for at in positions:
         entry = entries[at]
         result[at] = omit(entry, why)
-        lines[entry.ref] = LedgerLine(form=Form.OMITTED, why=why, wording=0, sent=Digest(""), cut=cut)
+        lines[entry.ref] = make_omitted_line(why, cut=cut)
     return result, lines

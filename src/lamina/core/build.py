@@ -14,19 +14,17 @@ from collections.abc import Sequence
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
+from lamina.core.arrange import arrange_log, draft_log, repair_log
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.drafting import arrange_log, draft_log, repair_log
-from lamina.core.envelope import Envelope, seal
-from lamina.core.epochs import find_change
+from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root
-from lamina.core.ledger_upgrade import upgrade_ledger
+from lamina.core.ledger import upgrade_ledger
 from lamina.core.memo import Memo
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
-from lamina.core.scale import begins_with_assistant, make_scale
-from lamina.core.tokens import ESTIMATE, Counter
-from lamina.core.values import Budget, Head, Ledger, Segment
+from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
+from lamina.core.values import LEDGER_VERSION, Budget, Head, Ledger, Segment
 
 NO_HEAD = Head()
 EMPTY_LEDGER = Ledger()
@@ -59,7 +57,8 @@ def build(
     limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
-    draft = cut_to_fit(draft, limits, context)
+    if _may_need_cut(draft, limits, context):
+        draft = cut_to_fit(draft, limits, context)
     envelope = seal(draft, context, limits=limits, change=change)
 
     memo.keep(draft, envelope, context)
@@ -100,6 +99,8 @@ def _make_context(
     idle: float,
 ) -> BuildContext:
     """What all stages share. The opening of the wire format counts only if the assistant speaks first."""
+    if ledger.version != LEDGER_VERSION:
+        ledger = upgrade_ledger(ledger, log)
     opening = ""
     if begins_with_assistant(log):
         opening = options.opening
@@ -107,7 +108,7 @@ def _make_context(
         options=options,
         head=head,
         scale=make_scale(counter, head, ledger.calibration, memo.counts(counter), opening=opening),
-        ledger=upgrade_ledger(ledger, log),
+        ledger=ledger,
         root=chain_root(head, options.salt),
         cold=idle > options.rates.ttl,
     )
@@ -118,3 +119,15 @@ def _find_limits(budget: Budget | None, draft: Draft, context: BuildContext) -> 
     if budget is None:
         return None
     return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates)
+
+
+def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:
+    """Whether history is limited to its last messages, or the budget asks for a cut.
+
+    Most requests need none, and are done after `admit`.
+    """
+    if context.options.window is not None:
+        return True
+    if limits is None:
+        return False
+    return limits.ask_for_cut(context.scale.total(draft.tokens), cold=context.cold)

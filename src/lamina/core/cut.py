@@ -6,31 +6,52 @@ recovered goes only when nothing else is left. The prompt, the last step, pinned
 never touched, except for results of the last step that do not fit beside the rest. If what is left still
 exceeds the room, `BudgetExceeded` is raised.
 
-This file decides whether a cut is made and how far it goes. `cut_moves` takes the moves, `cut_digests` writes
-the digests, and `cut_progress` has the value that they pass along.
+From top to bottom: whether a cut is made and how far it goes, the value that its steps pass along, how moves
+are taken, and how digests are written. `cut_target` says where the limits are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from lamina.core.arrange import put_system_first
 from lamina.core.bound_thinking import is_held_by_thinking, is_thinking, omit_thinking_after_cut
-from lamina.core.cut_digests import join_digests
-from lamina.core.cut_moves import omit_repeated_system_text, take_moves
-from lamina.core.cut_progress import CutProgress, start_cut, without_digests
 from lamina.core.cut_target import CutLimits
-from lamina.core.digest_entries import lay_folds
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
+from lamina.core.folds import (
+    FOLD_VERSION,
+    find_digest_size,
+    find_neighbours,
+    find_runs,
+    has_words,
+    is_digest,
+    lay_folds,
+    make_fold,
+    map_covered,
+    measure_fold,
+)
+from lamina.core.folds import SHARE as DIGEST_SHARE
 from lamina.core.history_window import LastN, fold_outside, refs_up_to
 from lamina.core.kinds import is_section
+from lamina.core.ledger import SAME_TEXT_LATER, current_turn
+from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
+from lamina.core.lowering import make_line, shorten_entry
 from lamina.core.options import BuildContext
-from lamina.core.orders import Batch, OrderView, last_resort, last_results
-from lamina.core.scale import weigh_entries
-from lamina.core.values import Cut, Entry, Form, Layer, Ref
+from lamina.core.orders import (
+    Batch,
+    Move,
+    Order,
+    OrderView,
+    goes_last,
+    last_resort,
+    last_results,
+    repeated_system_text,
+)
+from lamina.core.tokens import weigh_entries
+from lamina.core.values import Cut, Entry, Fold, Form, Layer, LedgerLine, Ref, Role
 from lamina.errors import BudgetExceeded
 
 OPEN_LOOP = (
@@ -69,7 +90,10 @@ class CutPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draft:
-    """The fourth stage: the draft within the window of history and within the room, by at most one cut."""
+    """The fourth stage: the draft within the window of history and within the room, by at most one cut.
+
+    If both ask for a cut, the history goes first, and what the room still needs is part of the same cut.
+    """
     with_less_history = _cut_history(draft, context)
     if limits is None:
         return with_less_history or draft
@@ -79,7 +103,10 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
 
 
 def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPlan:
-    """What a cut would do; nothing is changed."""
+    """What a cut would do; nothing is changed.
+
+    A segment that a digest would stand for is listed too, with the form OMITTED.
+    """
     progress = _lower_to_target(draft, limits, context)
     after_cut = _finish_cut(progress, "planned")
     entries_after = {entry.ref: entry for entry in after_cut.entries}
@@ -103,14 +130,20 @@ def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPl
 
 
 def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
-    """The draft within the room. A cut is made when it is due, and waits while it would free too little."""
+    """The draft within the room. A cut is made when it is due, and waits while it would free too little.
+
+    Above the room nothing waits: then the cut is made, or `BudgetExceeded` says why it cannot be.
+    """
     tokens = context.scale.total(draft.tokens)
-    must_wait = is_held_by_thinking(draft.entries, context.options.binding)
+    if not limits.ask_for_cut(tokens, cold=context.cold):
+        return draft
     is_over_room = tokens > limits.room
-    if not _is_cut_due(tokens, limits, context) or (must_wait and not is_over_room):
+    must_wait = is_held_by_thinking(draft.entries, context.options.binding)
+    if must_wait and not is_over_room:
         return draft
     progress = _lower_to_target(draft, limits, context)
-    if not is_over_room and tokens - progress.tokens < max(limits.least, 1):
+    freed = tokens - progress.tokens
+    if not is_over_room and freed < max(limits.least, 1):
         return draft
     if progress.tokens > limits.room:
         if must_wait:
@@ -118,13 +151,6 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
         raise _budget_exceeded(progress.request, progress.tokens, limits.room, context)
     reason = OVER_THE_TRIGGER if tokens > limits.trigger else CACHE_IS_COLD
     return _finish_cut(progress, reason)
-
-
-def _is_cut_due(tokens: int, limits: CutLimits, context: BuildContext) -> bool:
-    """Whether the request is over the trigger, or the cache is cold and a cut would free enough."""
-    if tokens > limits.trigger:
-        return True
-    return context.cold and tokens - limits.target >= max(limits.least, 1)
 
 
 def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
@@ -149,7 +175,10 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
 
 
 def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
-    """Lowers what cannot be recovered, and bounds the digests, as far as the room needs it."""
+    """Lowers what cannot be recovered, and bounds the digests, as far as the room needs it.
+
+    If the cut has freed too little so far, it goes on to `enough`: another one would soon follow otherwise.
+    """
     limits = progress.limits
     freed_too_little = progress.tokens_before - progress.tokens < limits.least
     goal = enough if freed_too_little else limits.room
@@ -179,7 +208,10 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
 
 
 def _results_behind_thinking(view: OrderView) -> Iterator[Batch]:
-    """Results of the last step that no thinking follows: to shorten them changes no thinking's past."""
+    """Results of the last step that no thinking follows: to shorten them changes no thinking's past.
+
+    Nothing else may be touched while the model waits with bound thinking.
+    """
     last_thinking = -1
     for at, entry in enumerate(view.entries):
         if is_thinking(entry):
@@ -232,7 +264,10 @@ def _finish_cut(progress: CutProgress, reason: str) -> Draft:
 
 
 def _find_later_sections(entries: Sequence[Entry], context: BuildContext) -> tuple[Ref, ...]:
-    """Sections that came later. At a cut they take their place in the system text."""
+    """Sections that came later. At a cut they take their place in the system text.
+
+    Their bytes move, and a cut is the one moment at which that costs nothing more.
+    """
     later: list[Ref] = []
     for entry in entries:
         if entry.form is not Form.FULL or entry.layer is Layer.SYSTEM:
@@ -263,7 +298,10 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
 
 
 def _is_too_long(progress: CutProgress, window: LastN) -> bool:
-    """Whether folding freed nothing, or left more than the window allows."""
+    """Whether folding freed nothing, or left more than the window allows.
+
+    The digest of few short messages can be longer than these messages.
+    """
     return progress.tokens >= progress.tokens_before or bool(window.outside(progress.request))
 
 
@@ -298,7 +336,10 @@ def _cut_rest(first_cut: Draft, draft: Draft, limits: CutLimits, context: BuildC
 
 
 def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
-    """The ref that stands first in the request before the cut. A digest of the cut itself is not there."""
+    """The ref that stands first in the request before the cut. A digest of the cut itself is not there.
+
+    It says from where on a cache has lost what it had.
+    """
     for entry in entries:
         if entry.ref in (one, other):
             return entry.ref
@@ -308,8 +349,489 @@ def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
 def _budget_exceeded(
     entries: Sequence[Entry], floor: int, room: int, context: BuildContext, *, reason: str = ""
 ) -> BudgetExceeded:
-    """The error that names the floor and the largest segments in it."""
+    """The error that names the floor and the largest segments in it.
+
+    Tool definitions and parameters are named too: often they are what does not fit.
+    """
     rows = [(entry.segment.key or str(entry.ref), entry.tokens) for entry in find_sent(entries)]
     rows += context.scale.head_rows()
     rows.sort(key=lambda row: -row[1])
     return BudgetExceeded(floor=floor, room=room, segments=tuple(rows[:_LARGEST_SEGMENTS]), reason=reason)
+
+
+# The value that the steps of a cut pass along.
+
+
+class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A cut in the making.
+
+    `draft` is the request before the cut, and `tokens_before` its size. `entries` are its entries with the
+    moves taken so far, `folded` the positions that go under digests, `lines` the new lines and `folds` all
+    folds, old and new. `request` are the entries as they would be sent now, and `tokens` their size.
+    `exhausted`: nothing more could be lowered to reach the goal.
+
+    `current` are the positions of the prompt and the last step. Only digests of nothing but `mergeable`
+    segments may be written anew; None allows all.
+    """
+
+    draft: Draft
+    limits: CutLimits
+    context: BuildContext
+    tokens_before: int
+    current: frozenset[int]
+    mergeable: frozenset[Ref] | None
+    entries: list[Entry]
+    folded: frozenset[int]
+    lines: dict[Ref, LedgerLine]
+    folds: tuple[Fold, ...]
+    request: list[Entry]
+    tokens: int
+    exhausted: bool = False
+
+    @property
+    def number(self) -> int:
+        """The number that the cut will have in the ledger."""
+        return len(self.draft.ledger.cuts) + 1
+
+    @property
+    def changed(self) -> list[Entry]:
+        """Entries of the request before the cut that are sent differently now, or not at all.
+
+        Digests are not among them: they are new.
+        """
+        sent_now = {entry.ref: entry.sent for entry in self.request}
+        sent_before = find_sent(self.draft.entries)
+        return [entry for entry in sent_before if sent_now.get(entry.ref) != entry.sent]
+
+
+def start_cut(
+    draft: Draft, limits: CutLimits, context: BuildContext, *, mergeable: frozenset[Ref] | None = None
+) -> CutProgress:
+    """A cut in which nothing is lowered yet."""
+    tokens = context.scale.total(draft.tokens)
+    return CutProgress(
+        draft=draft,
+        limits=limits,
+        context=context,
+        tokens_before=tokens,
+        current=current_turn(draft.entries),
+        mergeable=mergeable,
+        entries=draft.entries,
+        folded=frozenset(),
+        lines={},
+        folds=draft.ledger.folds,
+        request=draft.entries,
+        tokens=tokens,
+    )
+
+
+def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:
+    """The progress with these folds, and the request as it would be sent with them."""
+    context = progress.context
+    laid = lay_folds(without_digests(progress.entries), folds, wording=context.wording)
+    request = weigh_entries(laid, context.scale, prefix=context.root)
+    tokens = context.scale.total(sum(entry.tokens for entry in request))
+    return msgspec.structs.replace(progress, folds=folds, request=request, tokens=tokens)
+
+
+def without_digests(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of the log, and those of lamina's own that belong to no fold.
+
+    Digests are laid anew whenever the folds change.
+    """
+    return [entry for entry in entries if not is_digest(entry)]
+
+
+# Which positions a cut may touch, and how it takes moves from an order until its goal.
+
+_ATTEMPTS = 6
+"""How often the cost of digests is guessed; in the last attempt the order is taken to its end."""
+
+
+def take_moves(
+    progress: CutProgress, order: Order, *, keep: int, goal: int, digest_limit: int | None = None
+) -> CutProgress:
+    """Takes moves from `order`, sparing the last `keep` steps, until the request has at most `goal` tokens.
+
+    A `digest_limit` bounds each digest in characters, even the user's words in it; 0 leaves one line. What
+    digests cost is a guess until they are written, so more moves may be needed after that.
+    """
+    lowering = _Lowering(progress, keeps_words=digest_limit is None)
+    moves = order(lowering.view(keep))
+    digest_size = find_digest_size(progress.limits.room) if digest_limit is None else digest_limit
+    guess = (digest_size + 120) // 3
+    for attempt in range(1, _ATTEMPTS + 1):
+        tokens = sum(entry.tokens for entry in progress.request)
+        has_more = lowering.take(moves, tokens, goal, guess=guess, to_the_end=attempt == _ATTEMPTS)
+        progress = write_digests(lowering.finish(progress), digest_limit)
+        if progress.tokens <= goal or not has_more:
+            break
+        guess = (progress.tokens - goal) // 2
+    return msgspec.structs.replace(progress, exhausted=progress.tokens > goal)
+
+
+def omit_repeated_system_text(progress: CutProgress) -> CutProgress:
+    """Leaves out system text in the conversation that is said again later: only the newest must be sent."""
+    lowering = _Lowering(progress, keeps_words=True)
+    for at in repeated_system_text(lowering.view(keep=0)):
+        lowering.take_one(Move(at, Form.OMITTED, SAME_TEXT_LATER))
+    return lowering.finish(progress)
+
+
+class _Lowering:
+    """The entries of a cut while moves are taken, one after the other.
+
+    An order is a generator that looks at the entries while it proposes moves. What it proposes later depends
+    on the moves that were taken before, so these change one list.
+    """
+
+    def __init__(self, progress: CutProgress, *, keeps_words: bool) -> None:
+        self.context = progress.context
+        self.current = progress.current
+        self.cut_number = progress.number
+        self.keeps_words = keeps_words
+        self.entries = list(progress.entries)
+        self.folded = set(progress.folded)
+        self.lines = dict(progress.lines)
+
+    def view(self, keep: int) -> OrderView:
+        """What an order may look at."""
+        return OrderView(
+            entries=self.entries,
+            kinds=self.context.kinds,
+            untouchable=find_untouchable(self.entries) | self.folded,
+            spared=find_spared(self.entries, keep),
+            current=self.current,
+        )
+
+    def take(self, moves: Iterator[Batch], tokens: int, goal: int, *, guess: int, to_the_end: bool) -> bool:
+        """Takes moves until the request has about `goal` tokens; returns whether moves may be left.
+
+        `guess` is what the digests may cost.
+        """
+        for batch in moves:
+            for move in batch:
+                if move.fold:
+                    tokens -= self._fold(move)
+                else:
+                    tokens -= self.take_one(move)
+            if to_the_end:
+                continue
+            digest_tokens = guess if self.folded else 0
+            if self.context.scale.total(tokens + digest_tokens) <= goal:
+                return True
+        return False
+
+    def take_one(self, move: Move) -> int:
+        """Takes one move if it shrinks the request; returns the tokens that it frees."""
+        entry = self.entries[move.at]
+        if entry.form <= move.form or move.at in self.folded:
+            return 0
+        scale = self.context.scale
+        wording = self.context.wording
+        lowered, limit = shorten_entry(
+            entry, move.form, move.why, wording=wording, scale=scale, limit=move.limit
+        )
+        gain = scale.body(entry)
+        if lowered.parts:
+            gain -= scale.body(lowered)
+        least_gain = 0 if move.form is Form.OMITTED else 1
+        if gain < least_gain:
+            return 0
+        self.entries[move.at] = msgspec.structs.replace(lowered, tokens=max(entry.tokens - gain, 0))
+        # A line of a cut is undone when its entry is the prompt or the last step again, after a rewind. What
+        # is lowered while it stands there must stay so when the request is sent once more.
+        cut = 0 if move.at in self.current else self.cut_number
+        self.lines[entry.ref] = make_line(lowered, wording=wording, limit=limit, cut=cut)
+        return gain
+
+    def _fold(self, move: Move) -> int:
+        """Marks one entry for a digest; returns the tokens that this frees.
+
+        The user's own words free nothing if the digest keeps them.
+        """
+        if move.at in self.folded:
+            return 0
+        self.folded.add(move.at)
+        entry = self.entries[move.at]
+        if self.keeps_words and goes_last(entry, self.context.kinds):
+            return 0
+        return entry.tokens
+
+    def finish(self, progress: CutProgress) -> CutProgress:
+        """The progress after the moves that were taken so far."""
+        return msgspec.structs.replace(
+            progress, entries=list(self.entries), folded=frozenset(self.folded), lines=dict(self.lines)
+        )
+
+
+def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
+    """Positions that no cut may touch: system text, what is pinned, the prompt, the last step.
+
+    A digest that stands in the last turn may be written anew, and an attachment of the prompt may be lowered.
+    """
+    current = current_turn(entries)
+    positions: set[int] = set()
+    for at, entry in enumerate(entries):
+        if _is_untouchable(entry, is_current=at in current):
+            positions.add(at)
+    return frozenset(positions)
+
+
+def _is_untouchable(entry: Entry, *, is_current: bool) -> bool:
+    """Whether no cut may touch an entry, given whether it belongs to the prompt or the last step.
+
+    What came with the prompt, in the layer TURN, may be lowered. A digest may be written anew wherever it
+    stands.
+    """
+    is_system_text = entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM
+    if is_system_text or entry.segment.pinned:
+        return True
+    if entry.segment.kind == "digest":
+        return False
+    return is_current and entry.layer in (Layer.PROMPT, Layer.STEPS)
+
+
+def find_spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
+    """Positions that a cut would rather spare: the last `keep` assistant steps, what came with the prompt.
+
+    In the hoisted layout, what came with the prompt may stand in the library, with equal content.
+    """
+    if keep == 0:
+        return frozenset()
+    first_step = _find_first_spared_step(entries, keep)
+    named_now = (IN_THE_LIBRARY, NAMED_IN_THE_LIST)
+    attached_now = {entry.content for entry in entries if entry.why in named_now}
+    positions: set[int] = set()
+    for at, entry in enumerate(entries):
+        is_recent = entry.step >= first_step
+        came_with_prompt = entry.layer is Layer.TURN or entry.content in attached_now
+        if is_recent or came_with_prompt:
+            positions.add(at)
+    return frozenset(positions)
+
+
+def _find_first_spared_step(entries: Sequence[Entry], keep: int) -> int:
+    """The first of the last `keep` steps in which the assistant speaks.
+
+    If there are fewer than `keep`, it is the first step of all.
+    """
+    spoken: set[int] = set()
+    for entry in entries:
+        if entry.segment.role is not Role.ASSISTANT or entry.segment.kind == "digest":
+            continue
+        if entry.form is not Form.OMITTED:
+            spoken.add(entry.step)
+    if len(spoken) < keep:
+        return 0
+    return sorted(spoken)[-keep]
+
+
+# The digests of a cut: written for what it folds, and merged where they take too much of the room.
+
+_SHARES = (1, 4)
+"""A digest may have its whole size, or else one part in this many of it."""
+
+_TRIES = 3
+"""How often a digest is written shorter until its size in tokens is right too."""
+
+
+def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
+    """Writes the digests of what is to be folded, and weighs the request as it would be sent.
+
+    A `digest_limit` bounds each digest in characters, even the user's words in it; 0 leaves one line.
+    """
+    new_folds: list[Fold] = []
+    for run in find_runs(progress.entries, progress.folded):
+        fold = _fold_run([progress.entries[at] for at in run], progress, digest_limit)
+        if fold is not None:
+            new_folds.append(fold)
+    folds = progress.draft.ledger.folds + tuple(new_folds)
+    return _merge_digests(lay_request(progress, folds), digest_limit)
+
+
+def _fold_run(run: Sequence[Entry], progress: CutProgress, digest_limit: int | None) -> Fold | None:
+    """A digest of the run that is smaller than it and keeps the user's words; None if there is none.
+
+    A digest of its whole size is tried first, then one of a quarter. What cannot be folded stays as it is.
+    """
+    run_tokens = sum(entry.tokens for entry in run)
+    for share in _SHARES:
+        fold = _write_digest(run, progress, digest_limit, share)
+        if _pays(fold, run, run_tokens, progress, digest_limit):
+            return fold
+    return None
+
+
+def _write_digest(
+    run: Sequence[Entry], progress: CutProgress, digest_limit: int | None, share: int = 1
+) -> Fold:
+    """A digest that keeps its size in tokens too: in dense scripts a character takes several tokens.
+
+    Each try is shorter by as much as the last one was too long. A digest of one line cannot be shorter.
+    """
+    context = progress.context
+    counter = context.scale.counter
+    is_bounded = digest_limit is not None
+    size = find_digest_size(progress.limits.room) if digest_limit is None else digest_limit
+    size //= share
+    most_tokens = max(size // 2, 1)
+    for _ in range(_TRIES):
+        fold = make_fold(run, spare=size, cut=progress.number, kinds=context.kinds, bounded=is_bounded)
+        tokens = counter.count(fold.notes) if fold.notes else 0
+        if is_bounded:
+            tokens += counter.count(fold.text)
+        if tokens <= most_tokens or not size:
+            break
+        size = size * most_tokens // tokens
+    return fold
+
+
+def _pays(
+    fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgress, digest_limit: int | None
+) -> bool:
+    """Whether a digest is smaller than its run. Unless it is bounded, it must also have the user's words.
+
+    A digest that lost words of the user would break the law that these are lowered last.
+    """
+    context = progress.context
+    if measure_fold(fold, run, context.scale, context.wording) >= run_tokens:
+        return False
+    if digest_limit is not None:
+        return True
+    users_words = [entry.segment for entry in run if goes_last(entry, context.kinds)]
+    return has_words(fold.text, users_words)
+
+
+def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
+    """Merges digests side by side where they take too much of the room, or if nothing else helps.
+
+    Digests of an older version are written anew: they did not keep the voices apart.
+    """
+    groups = _find_groups_to_merge(progress, digest_limit)
+    if not groups:
+        return progress
+    sizes = _digest_sizes(progress.request)
+    by_ref = {entry.ref: entry for entry in progress.request}
+    folds = progress.folds
+    for group in groups:
+        run = _find_covered(group, by_ref)
+        merged = _write_digest(run, progress, digest_limit)
+        group_tokens = sum(sizes.get(fold.key, 0) for fold in group)
+        if _has_old_version(group) or _pays(merged, run, group_tokens, progress, digest_limit):
+            folds = _replace_folds(folds, group, merged)
+    return lay_request(progress, folds)
+
+
+def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> list[list[Fold]]:
+    """Groups of neighbouring folds that should have one digest.
+
+    A bounded digest is shorter, so one is written even where it takes the place of only one.
+    """
+    digest_tokens = sum(_digest_sizes(progress.request).values())
+    is_bounded = digest_limit is not None
+    is_crowded = is_bounded or digest_tokens > progress.limits.room // DIGEST_SHARE
+    fewest = 1 if is_bounded else 2
+    groups: list[list[Fold]] = []
+    for group in find_neighbours(progress.request, _mergeable_folds(progress)):
+        may_merge = is_crowded and len(group) >= fewest
+        if may_merge or _has_old_version(group):
+            groups.append(group)
+    return groups
+
+
+def _has_old_version(folds: Iterable[Fold]) -> bool:
+    """Whether one of these digests was written by a release that did not keep the voices apart."""
+    return any(fold.version < FOLD_VERSION for fold in folds)
+
+
+def _find_covered(folds: Sequence[Fold], by_ref: Mapping[Ref, Entry]) -> list[Entry]:
+    """The entries that these folds cover, in their order.
+
+    An entry that the request does not have, since a window took it out, is passed over.
+    """
+    covered: list[Entry] = []
+    for fold in folds:
+        covered += [by_ref[ref] for ref in fold.covers if ref in by_ref]
+    return covered
+
+
+def _mergeable_folds(progress: CutProgress) -> Sequence[Fold]:
+    """The folds that may be written anew.
+
+    A cut for a window of history may not touch the digests of what is inside of the window.
+    """
+    if progress.mergeable is None:
+        return progress.folds
+    return [fold for fold in progress.folds if progress.mergeable.issuperset(fold.covers)]
+
+
+def join_digests(progress: CutProgress) -> CutProgress:
+    """Joins digests with what stands between them, where that is lowered as far as it can be."""
+    owner = map_covered(progress.folds)
+    sizes = _digest_sizes(progress.request)
+    folds = progress.folds
+    for run in _find_foldable_runs(progress, owner):
+        group: dict[str, Fold] = {}
+        unfolded_tokens = 0
+        has_unfolded = False
+        for entry in run:
+            fold = owner.get(entry.ref)
+            if fold is None:
+                has_unfolded = True
+                unfolded_tokens += entry.tokens
+            else:
+                group[fold.key] = fold
+        if not group or not has_unfolded:
+            continue
+        merged = _write_digest(run, progress, 0)
+        run_tokens = unfolded_tokens + sum(sizes.get(key, 0) for key in group)
+        if _pays(merged, run, run_tokens, progress, 0):
+            folds = _replace_folds(folds, list(group.values()), merged)
+    return lay_request(progress, folds)
+
+
+def _find_foldable_runs(progress: CutProgress, owner: Mapping[Ref, Fold]) -> list[list[Entry]]:
+    """Entries in a row that are folded, or that this cut would fold.
+
+    The digests that stand for them now are passed over, so that two folds with a few stubs between them are
+    one run.
+    """
+    entries: list[Entry] = []
+    foldable: set[int] = set()
+    for at, entry in enumerate(progress.entries):
+        if is_digest(entry):
+            continue
+        if at in progress.folded or entry.ref in owner:
+            foldable.add(len(entries))
+        entries.append(entry)
+    runs = find_runs(entries, frozenset(foldable))
+    return [[entries[at] for at in run] for run in runs]
+
+
+def _digest_sizes(request: Sequence[Entry]) -> dict[str, int]:
+    """Tokens of each fold's digest in the request, by the key of the fold.
+
+    A digest has up to three entries: the user's words, the notes, and the line that ends them.
+    """
+    sizes: dict[str, int] = {}
+    for entry in request:
+        if is_digest(entry):
+            key = entry.segment.key.partition("!")[0]  # fold-1a2b!notes is a part of the digest of fold-1a2b
+            sizes[key] = sizes.get(key, 0) + entry.tokens
+    return sizes
+
+
+def _replace_folds(folds: tuple[Fold, ...], group: Sequence[Fold], merged: Fold) -> tuple[Fold, ...]:
+    """The folds with `merged` in the place of a group. It answers to the keys of all that it replaces.
+
+    The model may still recall a digest by the key that it saw in an earlier request.
+    """
+    first = folds.index(group[0])
+    answers_to: list[str] = []
+    for fold in group:
+        answers_to += [fold.key, *fold.merged]
+    replaced = frozenset(fold.key for fold in group)
+    rest = [fold for fold in folds if fold.key not in replaced]
+    other_keys = tuple(key for key in answers_to if key != merged.key)
+    return (*rest[:first], msgspec.structs.replace(merged, merged=other_keys), *rest[first:])

@@ -59,6 +59,15 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     largest: int
     keep_last: int = 0
 
+    def ask_for_cut(self, tokens: int, *, cold: bool) -> bool:
+        """Whether a request is over the trigger, or the cache is cold and a cut would free enough.
+
+        A cold cache must be written anew in any case, so a cut costs nothing then.
+        """
+        if tokens > self.trigger:
+            return True
+        return cold and tokens - self.target >= max(self.least, 1)
+
 
 DEFAULT_RATES = Rates()
 
@@ -89,7 +98,10 @@ def derive_limits(
 
 
 def reserve(budget: Budget, head: Head) -> int:
-    """The budget's reserve, or else the request's limit of output or a constant, at most half the window."""
+    """The budget's reserve, or else the request's limit of output or a constant, at most half the window.
+
+    If a request has several limits of output, the largest counts.
+    """
     if budget.reserve is not None:
         return budget.reserve
     output_limits: list[int] = []
@@ -101,12 +113,18 @@ def reserve(budget: Budget, head: Head) -> int:
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:
-    """Tokens that one of the last steps added, on average."""
+    """Tokens that one of the last steps added, on average.
+
+    Only the last entries are looked at, so that a long log costs no more than a short one.
+    """
     if not entries:
         return 0
     last_step = entries[-1].step
-    recent = [entry for entry in entries[-_ENTRIES_PER_STEP * STEPS :] if entry.layer is not Layer.SYSTEM]
-    recent = [entry for entry in recent if entry.step > last_step - STEPS]
+    recent: list[Entry] = []
+    for entry in entries[-_ENTRIES_PER_STEP * STEPS :]:
+        is_recent = entry.step > last_step - STEPS
+        if is_recent and entry.layer is not Layer.SYSTEM:
+            recent.append(entry)
     if not recent:
         return 0
     steps = last_step - recent[0].step + 1

@@ -9,11 +9,12 @@ for the digest's own structure, and none of the structure addresses a reader.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from lamina.core.entries import pair_parts
 from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
+from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
 from lamina.core.text.excerpts import NAME, find_decisions, find_paths, to_one_line
 from lamina.core.text.gist import (
@@ -29,13 +30,13 @@ from lamina.core.text.gist import (
     print_gist,
 )
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.wording import pick_name
 
 NOTES_TITLE = "What was done in it:"
 
 QUESTION_LABEL, QUOTATION_LABEL, SUMMARY_LABEL = "asked", "quoted", "earlier"
 """Labels of what a user said, of what a user marked elsewhere, and of what an earlier summary says."""
 
-_NAMES = ("path", "url", "source", "name", "title")
 _RESULTS = frozenset(("skill_result", "subagent_result"))
 _SUMMARIES = frozenset(("digest", "progress_summary"))
 
@@ -69,19 +70,22 @@ def write_digest(
 
 
 def write_title(segments: Sequence[Segment]) -> str:
-    """The shortest digest: one line with the number of messages."""
-    count = 0
-    for at, segment in enumerate(segments):
-        if at == 0 or not segment.joins:
-            count += 1
-    unit = "message" if count == 1 else "messages"
-    return f"Earlier conversation, {count:,} {unit} folded."
+    """The shortest digest: one line with the number of messages.
+
+    Segments that join the one before them are one message with it.
+    """
+    beginnings = [at for at, segment in enumerate(segments) if at == 0 or not segment.joins]
+    return f"Earlier conversation, {count_units(len(beginnings), 'messages')} folded."
 
 
 def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
-    """Everything worth keeping, in chronological order; a path only where it first appears."""
+    """Everything worth keeping, in chronological order; a path only where it first appears.
+
+    A turn begins where the user speaks after somebody else. It ends with its last reply, if that holds no
+    decision: what was decided is noted already.
+    """
     segments = [segment for segment in segments if segment.role is not Role.SYSTEM]
-    results = iter(_pair_results(part for segment in segments for part in segment.parts))
+    results = _find_results([part for segment in segments for part in segment.parts])
     seen: set[tuple[str, str]] = set()
     turn = 1
     user_spoke = True
@@ -97,15 +101,31 @@ def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiec
             reply = _find_reply(segment, reply)
         for piece in _read_segment(segment, turn, results, kinds):
             name = (piece.claim, piece.text)
-            if piece.claim in UNIQUE_CLAIMS and name in seen:
-                continue
-            seen.add(name)
-            yield piece
+            is_repeated = piece.claim in UNIQUE_CLAIMS and name in seen
+            if not is_repeated:
+                seen.add(name)
+                yield piece
     yield from gather_ending(reply, turn)
 
 
+def _find_results(parts: Sequence[Part]) -> Iterator[ToolResult | None]:
+    """The result of each call, in the order of the calls; None for a call that has none."""
+    result_at = dict(pair_parts(parts))
+    for at, part in enumerate(parts):
+        if not isinstance(part, ToolCall):
+            continue
+        answer = parts[result_at.get(at, at)]
+        if isinstance(answer, ToolResult):
+            yield answer
+        else:
+            yield None
+
+
 def _find_reply(segment: Segment, reply: str) -> str:
-    """The reply after this message of the assistant: its text, unless decisions are noted from it."""
+    """The reply after this message of the assistant: its text, unless decisions are noted from it.
+
+    The last words of a turn are kept only if nothing better is known of it.
+    """
     text = _show_parts(segment.parts)
     if not text:
         return reply
@@ -115,30 +135,23 @@ def _find_reply(segment: Segment, reply: str) -> str:
 
 
 def _is_from_user(segment: Segment) -> bool:
-    """Whether a segment is the user's: words or attachments, not the results of a call."""
+    """Whether a segment is the user's: words or attachments, not the results of a call.
+
+    Some clients send results in the user's role, as a kind or as a part of the message.
+    """
     if segment.role is not Role.USER or segment.kind in _RESULTS:
         return False
     return not any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
 
 
-def _pair_results(parts: Iterable[Part]) -> list[ToolResult | None]:
-    """The result of each call, in the order of the calls. Of calls with one id the earliest is answered."""
-    waiting: dict[str, deque[int]] = {}
-    results: list[ToolResult | None] = []
-    for part in parts:
-        if isinstance(part, ToolCall):
-            waiting.setdefault(part.id, deque()).append(len(results))
-            results.append(None)
-        elif isinstance(part, ToolResult) and waiting.get(part.id):
-            call_at = waiting[part.id].popleft()
-            results[call_at] = part
-    return results
-
-
 def _read_segment(
     segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds
 ) -> Iterator[GistPiece]:
-    """What one segment says that is worth keeping. `results` has the result of each call in turn."""
+    """What one segment says that is worth keeping. `results` has the result of each call in turn.
+
+    Of a call, what it asked and how large its answer was; of an answer, its errors; of a reply, its
+    decisions. Thinking and a provider's own blocks say nothing here.
+    """
     if _is_from_user(segment):
         yield from _read_user_segment(segment, turn, kinds)
         return
@@ -161,32 +174,36 @@ def _read_segment(
 
 
 def _read_call(call: ToolCall, result: ToolResult | None, turn: int) -> Iterable[GistPiece]:
-    """A call, with the size of its result and its failure, if it failed."""
+    """A call, with the size of its result and its failure, if it failed.
+
+    A call without a result was interrupted, and the digest says so.
+    """
     if result is None:
         return gather_call(call.name, call.arguments, None, turn, failed=False)
     return gather_call(call.name, call.arguments, _show_parts(result.content), turn, failed=result.error)
 
 
 def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
-    """The user's words. An attachment that can be had again is only named."""
+    """The user's words. An attachment that can be had again is only named.
+
+    `attached: file src/a.py -> 1,204 bytes` is all that a digest says of a file.
+    """
     text = _show_parts(segment.parts)
     if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
         yield from gather_message(text, turn, label=_find_label(segment, kinds))
         return
-    name = ""
-    for attribute in _NAMES:
-        if segment.attrs.get(attribute):
-            name = segment.attrs[attribute]
-            break
-    yield GistPiece(
-        "call", turn, "attached", to_one_line(f"{segment.kind} {name}", NAME), size=utf8_size(text)
-    )
+    name = pick_name(segment.attrs)
+    summary = to_one_line(f"{segment.kind} {name}", NAME)
+    yield GistPiece("call", turn, "attached", summary, size=utf8_size(text))
     for path in find_paths(name):
         yield GistPiece("path", turn, "", path)
 
 
 def _find_label(segment: Segment, kinds: Kinds) -> str:
-    """Whose words they are. A selection is kept word for word, but marked text is not a question."""
+    """Whose words they are. A selection is kept word for word, but marked text is not a question.
+
+    An earlier summary is nobody's words, and stands among the notes.
+    """
     if segment.kind in _SUMMARIES:
         return SUMMARY_LABEL
     if segment.kind in kinds and kind_of(kinds, segment).attachment:
@@ -195,11 +212,15 @@ def _find_label(segment: Segment, kinds: Kinds) -> str:
 
 
 def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
+    """Whether a segment is an attachment, and its full text can be had again."""
     return kind_of(kinds, segment).attachment and recoverable(kinds, segment)
 
 
 def _show_parts(parts: Iterable[Part]) -> str:
-    """What parts say. Pictures and documents are named; thinking and raw blocks are not shown."""
+    """What parts say. Pictures and documents are named; thinking and raw blocks are not shown.
+
+    Calls and results are not shown either: they have lines of their own.
+    """
     texts = [_show_part(part) for part in parts]
     return "\n".join(text for text in texts if text)
 

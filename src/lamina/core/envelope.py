@@ -1,23 +1,33 @@
 """The sealed, provider-neutral request, and how it is sealed.
 
 Sealing changes nothing in a request. It checks the laws on what the build changed, records a cut if bytes
-that were sent differ, and writes the ledger that the next build needs.
+that were sent differ, and writes the ledger that the next build needs. A client may change its tools, its
+system text or its history. That is allowed, but the cache is lost, and a new epoch begins: it is recorded as
+a cut, with one of the reasons below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
+from lamina.core.arrange import draft_log
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.entries import begins_with, count_sent, find_sent
+from lamina.core.entries import (
+    OWN_TURN_ONLY,
+    begins_with,
+    count_leaving_tail,
+    count_sent,
+    find_last_turn,
+    find_prefix,
+    find_sent,
+)
 from lamina.core.hashing import digest, handle, remove_markers
 from lamina.core.options import BuildContext
-from lamina.core.scale import TokenAccount
-from lamina.core.turns import count_leaving_tail
+from lamina.core.tokens import TokenAccount
 from lamina.core.values import (
     Cut,
     Digest,
@@ -28,12 +38,24 @@ from lamina.core.values import (
     Ledger,
     Ref,
     Role,
+    Segment,
     SentMark,
     Thinking,
     ToolCall,
     ToolResult,
 )
 from lamina.errors import LawBroken
+
+TOOLS_CHANGED = "tools changed"
+SYSTEM_CHANGED = "system text changed"
+REWORDED = "worded differently by this release"
+LIBRARY_GREW = "attachments moved into the library"
+TURN_SCOPED = "what stands in its own turn only was left out"
+HISTORY_CHANGED = "history edited or rewound"
+SUMMARISED = "older messages were summarised"
+
+NEW_SUMMARIES = 4
+"""How many of the newest summaries may have been written since the last request."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +78,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
+        """The tokens of the whole request, with its tools and its framing."""
         return self.account.total
 
     @property
@@ -72,18 +95,19 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def prefix(self) -> Digest:
         """The hash of the whole stream."""
-        if not self.entries:
-            return self.root
-        return self.entries[-1].prefix
+        return find_prefix(self.entries, self.root)
 
     @property
     def layers(self) -> Mapping[Layer, Digest]:
-        """The hash of the stream up to the end of each layer that has entries."""
+        """The hash of the stream up to the end of each layer that has entries.
+
+        Two requests with one hash of a layer are equal up to its end.
+        """
         ends = {entry.layer: entry.prefix for entry in self.entries}
         return {layer: ends[layer] for layer in Layer if layer in ends}
 
     def entry(self, key: str) -> Entry:
-        """The newest entry with this key, ref or handle."""
+        """The newest entry with this key, ref or handle. Raises KeyError if there is none."""
         for entry in reversed(self.entries):
             if key and key in (entry.segment.key, entry.ref, handle(entry.content)):
                 return entry
@@ -113,7 +137,10 @@ def seal(draft: Draft, context: BuildContext, *, limits: CutLimits | None, chang
 
 
 def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
-    """The cut of this build. A change of what was sent is its first cause, before the room."""
+    """The cut of this build. A change of what was sent is its first cause, before the room.
+
+    If the history was edited and the room was exceeded as well, the cache was lost by the edit.
+    """
     if not change:
         return draft.cut
     if draft.cut is not None:
@@ -150,7 +177,10 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, *, binds_thi
 
 
 def _bind_thinking(envelope: Envelope, previous: Ledger, start: int) -> dict[Ref, Digest]:
-    """What each block of thinking was bound to when it was first sent."""
+    """What each block of thinking was bound to when it was first sent.
+
+    A block that was sent before keeps its binding, even if its past has changed since.
+    """
     new: dict[Ref, Digest] = {}
     prefix = envelope.root
     if start:
@@ -181,13 +211,13 @@ def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
 
 
 def _lasting_prefix(envelope: Envelope) -> Digest:
-    """The hash of the stream without the tail."""
+    """The hash of the stream without the tail.
+
+    The tail is gone in the next request, so the mark must not include it.
+    """
     if not envelope.tail:
         return envelope.prefix
-    lasting = envelope.lasting
-    if not lasting:
-        return envelope.root
-    return lasting[-1].prefix
+    return find_prefix(envelope.lasting, envelope.root)
 
 
 def prefix_at(
@@ -213,7 +243,10 @@ def prefix_at(
 
 
 def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:
-    """The hash of the stream up to the end of this layer."""
+    """The hash of the stream up to the end of this layer.
+
+    Layers come in the order of the stream, so the search ends at the first entry of a later one.
+    """
     end = root
     for entry in entries:
         if entry.layer > layer:
@@ -223,36 +256,86 @@ def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:
 
 
 def check_laws(envelope: Envelope, start: int = 0) -> None:
-    """Checks the laws that a build or its ledger could break. Entries before `start` were checked before."""
-    if envelope.room is not None and envelope.tokens > envelope.room:
-        raise LawBroken("within the room", f"{envelope.tokens:,} tokens in a room of {envelope.room:,}")
-    for entry in envelope.entries[start:]:
-        _check_entry(entry, envelope.ledger)
-    for before, after in pairwise(envelope.entries[start:]):
-        if after.layer is Layer.SYSTEM and before.layer is not Layer.SYSTEM:
-            raise LawBroken("append-only within an epoch", f"{after.ref} stands after {before.ref}")
+    """Checks the laws that a build or its ledger could break. Entries before `start` were checked before.
+
+    Calls and results were paired before too, unless a fold may have come between them.
+    """
+    new = envelope.entries[start:]
+    problems_by_law: dict[str, Iterable[str]] = {
+        "within the room": find_overflow(envelope),
+        "conservation": find_wrong_parts(new),
+        "forms never rise": _find_risen_forms(new, envelope.ledger),
+        "no authority is gained": find_gained_authority(new),
+        "append-only within an epoch": _find_late_system_text(new),
+    }
     if start == 0 or envelope.ledger.folds:
-        for problem in find_unpaired(envelope.sent):
-            raise LawBroken("calls and results pair", problem)
+        problems_by_law["calls and results pair"] = find_unpaired(envelope.sent)
+    for law, problems in problems_by_law.items():
+        for problem in problems:
+            raise LawBroken(law, problem)
 
 
-def _check_entry(entry: Entry, ledger: Ledger) -> None:
-    """Checks the laws that concern one entry alone."""
-    is_omitted = entry.form is Form.OMITTED
-    has_parts = bool(entry.parts)
-    if is_omitted is has_parts or not entry.why:
-        raise LawBroken("conservation", f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts")
-    line = ledger.lines.get(entry.ref)
-    if line is not None and entry.form > line.form:
-        raise LawBroken("forms never rise", f"{entry.ref} is {entry.form}, the ledger has {line.form}")
-    if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
-        raise LawBroken("no authority is gained", f"{entry.ref} became system text")
-    if entry.layer is Layer.SYSTEM and entry.role is not Role.SYSTEM:
-        raise LawBroken("no authority is gained", f"{entry.ref} stands among the system text")
+def find_overflow(envelope: Envelope) -> Iterator[str]:
+    """A request has at most as many tokens as its room."""
+    room = envelope.room
+    if room is not None and envelope.tokens > room:
+        yield f"{envelope.tokens:,} tokens in a room of {room:,}"
+
+
+def find_wrong_parts(entries: Iterable[Entry]) -> Iterator[str]:
+    """An entry has parts if it is sent and none if it is omitted, and it has a reason for either.
+
+    By the reasons a request is explained, so none may be missing.
+    """
+    for entry in entries:
+        is_omitted = entry.form is Form.OMITTED
+        has_parts = bool(entry.parts)
+        if is_omitted is has_parts:
+            yield f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts"
+        if not entry.why:
+            yield f"{entry.ref} has no reason"
+
+
+def _find_risen_forms(entries: Iterable[Entry], ledger: Ledger) -> Iterator[str]:
+    """No entry has a higher form than its line in the ledger.
+
+    It may have a lower one: a fold omits what a line only shortened.
+    """
+    for entry in entries:
+        line = ledger.lines.get(entry.ref)
+        if line is not None and entry.form > line.form:
+            yield f"{entry.ref} is {entry.form}, the ledger has {line.form}"
+
+
+def find_gained_authority(entries: Iterable[Entry]) -> Iterator[str]:
+    """Only what came as system text is sent as such, or stands among it.
+
+    Models obey system text, so nothing that a file or a tool says may become it.
+    """
+    for entry in entries:
+        is_system_text = entry.role is Role.SYSTEM
+        if is_system_text and entry.segment.role is not Role.SYSTEM:
+            yield f"{entry.ref} became system text"
+        if entry.layer is Layer.SYSTEM and not is_system_text:
+            yield f"{entry.ref} stands among the system text"
+
+
+def _find_late_system_text(entries: Sequence[Entry]) -> Iterator[str]:
+    """The layer of system text comes first, so nothing in it follows another layer.
+
+    If it did, the stream would have changed at its beginning.
+    """
+    for before, after in pairwise(entries):
+        if after.layer is Layer.SYSTEM and before.layer is not Layer.SYSTEM:
+            yield f"{after.ref} stands after {before.ref}"
 
 
 def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
-    """What breaks the pairing of calls and results in a stream; nothing if each call has its one result."""
+    """What breaks the pairing of calls and results in a stream; nothing if each call has its one result.
+
+    A message of the assistant may go on after a call, with further calls or with text. Then the results of
+    all its calls follow, in any order, and nothing else stands among them.
+    """
     waiting: list[str] = []
     calling = False
     for entry in sent:
@@ -274,3 +357,69 @@ def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
             calling = entry.role is Role.ASSISTANT
     if waiting:
         yield f"calls without a result: {waiting}"
+
+
+# Why a new epoch begins although the room does not ask for it.
+
+
+def find_change(draft: Draft, context: BuildContext) -> str:
+    """What changed bytes that were sent, before a cut is made; "" if they are unchanged.
+
+    The tools come first in a request, then the system text, then the messages. So the first of them that has
+    changed is the one that lost the cache.
+    """
+    last = draft.ledger.mark
+    if last is None or _continues(draft, last, context):
+        return ""
+    if digest(remove_markers(context.head.tools)) != last.tools:
+        return TOOLS_CHANGED
+    if layers_end(draft.entries, context.root, Layer.SYSTEM) != last.system:
+        return SYSTEM_CHANGED
+    if draft.reworded:
+        return REWORDED
+    change = HISTORY_CHANGED
+    if context.options.layout.library == "hoisted":
+        change = _find_layout_change(draft.entries, last, context)
+    if change == HISTORY_CHANGED and _has_only_new_summaries(draft.log, context):
+        return SUMMARISED
+    return change
+
+
+def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
+    """Whether the last request is a prefix of this one."""
+    prefix = prefix_at(
+        draft.entries, last.sent, context.root, start=draft.unchanged, before=draft.unchanged_sent
+    )
+    return prefix == last.prefix
+
+
+def _find_layout_change(entries: Sequence[Entry], last: SentMark, context: BuildContext) -> str:
+    """What the hoisted layout changed when a turn was over, or else that the history was changed.
+
+    In this layout a new turn moves attachments into the library, and takes out what was for one turn.
+    """
+    if layers_end(entries, context.root, Layer.LIBRARY) != last.library:
+        return LIBRARY_GREW
+    turn_before = find_last_turn(entries) - 1
+    for entry in entries:
+        if entry.why == OWN_TURN_ONLY and entry.turn == turn_before:
+            return TURN_SCOPED
+    return HISTORY_CHANGED
+
+
+def _has_only_new_summaries(log: Sequence[Segment], context: BuildContext) -> bool:
+    """Whether this request would continue the last one without summaries that were written since.
+
+    The log is drafted again without the newest summary, then without the newest two, and so on.
+    """
+    last = context.ledger.mark
+    if last is None:
+        return False
+    summaries = [at for at, segment in enumerate(log) if segment.covers]
+    older_log = list(log)
+    for at in reversed(summaries[-NEW_SUMMARIES:]):
+        del older_log[at]
+        entries = draft_log(tuple(older_log), context).entries
+        if prefix_at(entries, last.sent, context.root) == last.prefix:
+            return True
+    return False

@@ -48,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layers(self) -> dict[Layer, int]:
-        """Tokens by layer."""
+        """Tokens by layer, in the order of the request. Layers without a token are left out."""
         sums: Tally[Layer] = Tally()
         for row in self.rows:
             sums[row.layer] += row.tokens
@@ -134,6 +134,7 @@ def _print_cells(row: ManifestRow) -> _TableLine:
 
 
 def _cut_cell(text: str, width: int) -> str:
+    """The text in at most `width` characters, with an ellipsis if it is longer."""
     if len(text) <= width:
         return text
     return text[: width - 1] + "…"
@@ -167,7 +168,11 @@ def _print_sums(manifest: Manifest) -> str:
 
 
 def describe_cut(cut: Cut | None) -> str:
-    """A cut in one line."""
+    """A cut in one line.
+
+    `cut 1: over the trigger, 5,448 to 1,874 tokens, 16 lowered`. A change by the client lowers nothing, and
+    has its reason alone.
+    """
     if cut is None:
         return ""
     line = f"cut {cut.number}: {cut.reason}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b32encode
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -96,15 +96,56 @@ def stem_of(ref: Ref) -> str:
 
 
 def remove_markers(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tool definitions without cache markers, which are no part of what a provider reads."""
+    """Tool definitions without cache markers, which are no part of what a provider reads.
+
+    So moving a marker is no change of the tools.
+    """
     return [_without_markers(tool) for tool in tools]
 
 
 def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:
+    """One definition without the fields that mark a cache boundary."""
     return {name: value for name, value in tool.items() if name not in MARKERS}
 
 
 def extend_chain(before: Digest, sent: Digest, *, opens: bool) -> Digest:
-    """One link: the same parts in a message of their own, or continuing one, are different bytes."""
+    """One link: the same parts in a message of their own, or continuing one, are different bytes.
+
+    The joint tells the two apart: `+` opens a message, `~` continues one.
+    """
     joint = "+" if opens else "~"
     return Digest(sha256(f"{before}{joint}{sent}".encode()).hexdigest())
+
+
+class NamedSegment(NamedTuple):
+    """A segment with its ref and the digest of its content."""
+
+    ref: Ref
+    content: Digest
+    segment: Segment
+
+
+class SegmentNames(msgspec.Struct):
+    """Gives the segments of a log their refs, one after the other.
+
+    `occurrences` counts how often each ref without a number has occurred, and `before` is the content of the
+    last segment that is not system text.
+    """
+
+    occurrences: dict[Ref, int] = {}
+    before: Digest = Digest("")
+
+    def name(self, segment: Segment, sent_in_full: Digest) -> NamedSegment:
+        """The next segment with its ref. `sent_in_full` is the digest of its parts as they came."""
+        content = content_digest(segment, sent_in_full)
+        first_ref = make_ref(segment, content, self.before, 0)
+        nth = self.occurrences.get(first_ref, 0)
+        ref = make_ref(segment, content, self.before, nth)
+        self.occurrences[first_ref] = nth + 1
+        if segment.role is not Role.SYSTEM:
+            self.before = content
+        return NamedSegment(ref, content, segment)
+
+    def copy(self) -> SegmentNames:
+        """Names that go on from here, and change nothing in these."""
+        return SegmentNames(occurrences=dict(self.occurrences), before=self.before)

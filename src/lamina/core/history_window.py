@@ -34,6 +34,7 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: int = DIGEST
 
     def __post_init__(self) -> None:
+        """Raises BadInput for anything but whole numbers. `True` is an int too, and means nothing here."""
         for name, value in (("messages", self.messages), ("slack", self.slack), ("digest", self.digest)):
             if value is None:
                 continue
@@ -42,11 +43,14 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def reason(self) -> str:
-        """Why a cut was made."""
+        """Why a cut was made, as the ledger records it."""
         return f"history beyond the last {self.messages:,} messages"
 
     def outside(self, entries: Sequence[Entry]) -> frozenset[int]:
-        """The steps that a cut takes out now: none while history has not outgrown window and slack."""
+        """The steps that a cut takes out now: none while history has not outgrown window and slack.
+
+        With `messages=10` and no slack given, the cut comes at 21 messages and leaves 10.
+        """
         history = _find_history_steps(find_sent(entries))
         slack = self.messages if self.slack is None else self.slack
         if len(history) <= self.messages + slack:
@@ -54,7 +58,10 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
         return frozenset(history[: len(history) - self.messages])
 
     def may_take(self, entries: Sequence[Entry]) -> frozenset[Ref]:
-        """Everything that some cut of this window could have taken out, whether it is sent or not."""
+        """Everything that some cut of this window could have taken out, whether it is sent or not.
+
+        The laws ask for it: what a window took out was not lowered for want of room.
+        """
         history = _find_history_steps(entries)
         beyond = frozenset(history[: max(len(history) - self.messages, 0)])
         return frozenset(entry.ref for entry in entries if _may_fold(entry, beyond))
@@ -73,7 +80,10 @@ def fold_outside(outside: frozenset[int]) -> Order:
 
 
 def refs_up_to(entries: Sequence[Entry], outside: frozenset[int]) -> frozenset[Ref]:
-    """All entries up to the last of these steps: digests of nothing else may become one."""
+    """All entries up to the last of these steps: digests of nothing else may become one.
+
+    A digest inside of the window belongs to a cut for want of room, and stays.
+    """
     last_step = max(outside, default=-1)
     return frozenset(entry.ref for entry in entries if entry.step <= last_step)
 
@@ -84,16 +94,19 @@ def _find_history_steps(entries: Sequence[Entry]) -> list[int]:
 
 
 def _counts_as_history(entry: Entry) -> bool:
-    """Whether an entry is of a message of history that could be taken out."""
-    if entry.layer is not Layer.HISTORY:
-        return False
-    if entry.role is Role.SYSTEM:
-        return False
-    return entry.segment.origin != "lamina" and not entry.segment.pinned
+    """Whether an entry is of a message of history that could be taken out.
+
+    What is pinned stays, and lamina's own lines are no messages of the conversation.
+    """
+    is_foreign = entry.segment.origin != "lamina"
+    return _is_in_history(entry) and is_foreign and not entry.segment.pinned
 
 
 def _may_fold(entry: Entry, outside: frozenset[int]) -> bool:
-    """Whether an entry of history stands in one of these steps. System text stays where it is."""
-    if entry.step not in outside:
-        return False
+    """Whether an entry of history stands in one of these steps."""
+    return entry.step in outside and _is_in_history(entry)
+
+
+def _is_in_history(entry: Entry) -> bool:
+    """Whether an entry is of history. System text among it stays where it is."""
     return entry.layer is Layer.HISTORY and entry.role is not Role.SYSTEM

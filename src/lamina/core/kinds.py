@@ -204,6 +204,15 @@ def is_section(kinds: Kinds, segment: Segment) -> bool:
     return named_system_text or kind_of(kinds, segment).section
 
 
+def has_tag(kinds: Kinds, segment: Segment) -> bool:
+    """Whether a segment is sent in the tag of its kind, as attachments and sections are.
+
+    A tagged wording puts everything else into tags too.
+    """
+    kind = kind_of(kinds, segment)
+    return kind.attachment or kind.section
+
+
 def is_turn_scoped(kinds: Kinds, segment: Segment) -> bool:
     """Whether a segment is sent in its own turn only, as the time is. Pinned segments stay."""
     return kind_of(kinds, segment).retention is Retention.EPHEMERAL and not segment.pinned

@@ -7,25 +7,31 @@ strictly as it is written, on one request or on two in a row. The name of a func
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from lamina.core.arrange import is_worded
 from lamina.core.build import build
-from lamina.core.cut_moves import find_untouchable
-from lamina.core.digest_entries import map_covered
-from lamina.core.entries import begins_with
-from lamina.core.envelope import Envelope, find_unpaired, prefix_at
-from lamina.core.folds import FOLD_VERSION, has_words
+from lamina.core.cut import find_untouchable
+from lamina.core.entries import OWN_TURN_ONLY, begins_with
+from lamina.core.envelope import (
+    Envelope,
+    find_gained_authority,
+    find_overflow,
+    find_unpaired,
+    find_wrong_parts,
+    prefix_at,
+)
+from lamina.core.folds import FOLD_VERSION, has_words, map_covered
 from lamina.core.hashing import canonical_json, handle
-from lamina.core.kinds import Kinds, kind_of
+from lamina.core.kinds import Kinds, has_tag, kind_of
 from lamina.core.ledger import current_turn, said_beside_results
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import goes_last
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
-from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import (
     Budget,
     Digest,
@@ -75,11 +81,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> Kinds:
+        """The table of kinds that the request was built with."""
         return self.options.kinds
 
     @property
     def has_new_cut(self) -> bool:
-        """Whether a cut was recorded since the request before."""
+        """Whether a cut was recorded since the request before.
+
+        Without a request before there is nothing that a cut could have changed.
+        """
         if self.before is None:
             return False
         return len(self.envelope.ledger.cuts) > len(self.before.ledger.cuts)
@@ -94,14 +104,21 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def audit(case: Case) -> None:
-    """Raises LawBroken with the first law that does not hold."""
+    """Raises LawBroken with the first law that does not hold.
+
+    The name in the error is that of the function, and of the property test for the law.
+    """
     for name, law in LAWS.items():
         for problem in law(case):
             raise LawBroken(name, problem)
 
 
 def deterministic(case: Case) -> Iterator[str]:
-    """Built again from the same inputs, it is the same; and its hashes say what was sent."""
+    """Built again from the same inputs, it is the same; and its hashes say what was sent.
+
+    Equal log, head, budget, ledger, counter and idle time give equal bytes, whatever the clock, the hash
+    seed, the process or the machine. A memo may make a build faster, and never changes it.
+    """
     envelope = case.envelope
     if prefix_at(envelope.entries, len(envelope.sent), envelope.root) != envelope.prefix:
         yield "the prefix hash is not that of the last entry sent"
@@ -131,23 +148,34 @@ def _comparable_fields(envelope: Envelope) -> tuple[object, ...]:
 
 
 def within_the_room(case: Case) -> Iterator[str]:
-    """A request has at most as many tokens as its room."""
-    if case.envelope.room is not None and case.envelope.tokens > case.envelope.room:
-        yield f"{case.envelope.tokens} tokens in a room of {case.envelope.room}"
+    """A request has at most as many tokens as its room.
+
+    The room is the window less the reserve, by the counter in use. If a request cannot be that small, the
+    build raises `BudgetExceeded` and there is nothing to audit.
+    """
+    yield from find_overflow(case.envelope)
 
 
 def append_only_within_an_epoch(case: Case) -> Iterator[str]:
-    """Without a new cut, the last stream, up to its tail, is a prefix of this one."""
+    """Without a new cut, the last stream, up to its tail, is a prefix of this one.
+
+    When a turn ends, its entries become history in the same order and with the same bytes. What leaves with
+    its turn is the tail, behind which nothing was cached.
+    """
     if case.before is None or case.has_new_cut:
         return
     sent_before = [(entry.sent, entry.opens) for entry in case.before.lasting]
-    sent_now = [(entry.sent, entry.opens) for entry in case.envelope.sent[: len(sent_before)]]
-    if sent_before != sent_now:
+    sent_now = [(entry.sent, entry.opens) for entry in case.envelope.sent]
+    if sent_now[: len(sent_before)] != sent_before:
         yield "bytes already sent have changed and no cut is recorded"
 
 
 def forms_never_rise(case: Case) -> Iterator[str]:
-    """While the history is unchanged, no form rises. The prompt is whole, whatever the client changed."""
+    """While the history is unchanged, no form rises. The prompt is whole, whatever the client changed.
+
+    A line or fold of the ledger holds only as long as everything that it covers is in the log, unchanged and
+    in order. If the client edited its history, what no longer holds is undone at a recorded cut.
+    """
     yield from _check_prompt(case)
     yield from _check_folds(case)
     if case.before is None or not case.history_continues:
@@ -155,17 +183,24 @@ def forms_never_rise(case: Case) -> Iterator[str]:
     entries_before = {entry.ref: entry for entry in case.before.entries}
     for entry in _find_logged(case.envelope):
         before = entries_before.get(entry.ref)
-        if before is None:
-            continue
-        if entry.form > before.form and not _moves_in_library(entry, case):
-            yield f"{entry.ref} rose from {before.form} to {entry.form}"
-        is_reworded = entry.form is before.form and entry.sent != before.sent
-        if is_reworded and not case.has_new_cut:
-            yield f"{entry.ref} was reworded"
+        if before is not None:
+            yield from _compare_forms(before, entry, case)
 
 
-def _moves_in_library(entry: Entry, case: Case) -> bool:
-    """Whether the hoisted layout put an attachment elsewhere, which it does at a recorded cut.
+def _compare_forms(before: Entry, entry: Entry, case: Case) -> Iterator[str]:
+    """What is wrong with the form of an entry, beside that of the same entry in the request before.
+
+    Other words in the same form are allowed only at a recorded cut.
+    """
+    if entry.form > before.form and not _may_move(entry, case):
+        yield f"{entry.ref} rose from {before.form} to {entry.form}"
+    is_reworded = entry.form is before.form and entry.sent != before.sent
+    if is_reworded and not case.has_new_cut:
+        yield f"{entry.ref} was reworded"
+
+
+def _may_move(entry: Entry, case: Case) -> bool:
+    """Whether the hoisted layout may put an attachment elsewhere, which it does at a recorded cut.
 
     An attachment is only named while it stands in the library. If a cut lowers it there, it is sent in full
     in its own turn.
@@ -176,69 +211,99 @@ def _moves_in_library(entry: Entry, case: Case) -> bool:
 
 
 def _check_prompt(case: Case) -> Iterator[str]:
-    """The prompt is sent in full, and of the last step only results that do not fit are touched."""
-    if case.options.layout.include or case.options.layout.exclude:
-        return
-    if case.options.carries is not None:
-        return
-    entries = case.envelope.entries
-    for at in current_turn(entries):
-        entry = entries[at]
-        if entry.form is Form.FULL or entry.ref in case.envelope.ledger.repairs:
-            continue
-        if _is_attachment(entry, case):
-            continue
+    """The prompt is sent in full, and of the last step only results that do not fit are touched.
+
+    Thinking may be left out even there: a provider refuses it if its past has changed.
+    """
+    for entry in _find_touched_now(case):
+        is_omitted = entry.form is Form.OMITTED
         if entry.layer is Layer.PROMPT or said_beside_results(entry):
             yield f"the prompt {entry.ref} is sent {entry.form}"
-        elif entry.form is Form.OMITTED and entry.segment.kind != "thinking":
+        elif is_omitted and entry.segment.kind != "thinking":
             yield f"{entry.ref} of the last step is not sent"
         elif begins_with(entry.segment.parts, ToolCall):
             yield f"the call {entry.ref} of the last step is sent {entry.form}"
 
 
+def _find_touched_now(case: Case) -> Iterator[Entry]:
+    """What belongs to the prompt or the last step, and is not sent in full although it came in order.
+
+    A filter, or a format that cannot express everything, may leave out anything. An attachment may be
+    replaced by a reference to equal content.
+    """
+    options = case.options
+    is_filtered = bool(options.layout.include or options.layout.exclude)
+    if is_filtered or options.carries is not None:
+        return
+    entries = case.envelope.entries
+    repairs = case.envelope.ledger.repairs
+    for at in current_turn(entries):
+        entry = entries[at]
+        is_whole = entry.form is Form.FULL
+        may_differ = entry.ref in repairs or _is_attachment(entry, case)
+        if not is_whole and not may_differ:
+            yield entry
+
+
 def _check_folds(case: Case) -> Iterator[str]:
-    """A fold covers what is in the log, in order, and nothing that must be sent."""
-    positions = {entry.ref: at for at, entry in enumerate(case.envelope.entries)}
-    current = current_turn(case.envelope.entries)
+    """A fold covers what is in the log, in order, and nothing that must be sent.
+
+    Otherwise its digest would speak of something that the user took back, or instead of the prompt.
+    """
+    entries = case.envelope.entries
+    positions = {entry.ref: at for at, entry in enumerate(entries)}
+    must_stand = _find_protected(entries)
     for fold in case.envelope.ledger.folds:
         covered = [positions[ref] for ref in fold.covers if ref in positions]
         if len(covered) < len(fold.covers):
             yield f"{fold.key} covers what is not in the log"
         if covered != sorted(covered):
             yield f"{fold.key} covers what stands in another order"
-        for at in covered:
-            entry = case.envelope.entries[at]
-            must_be_sent = entry.role is Role.SYSTEM or entry.segment.pinned
-            if at in current or must_be_sent:
-                yield f"{fold.key} covers {entry.ref}, which must stand"
+        for ref in must_stand.intersection(fold.covers):
+            yield f"{fold.key} covers {ref}, which must stand"
+
+
+def _find_protected(entries: Sequence[Entry]) -> set[Ref]:
+    """What must be sent: the prompt, the last step, system text and what is pinned."""
+    protected = {entries[at].ref for at in current_turn(entries)}
+    for entry in entries:
+        if entry.role is Role.SYSTEM or entry.segment.pinned:
+            protected.add(entry.ref)
+    return protected
 
 
 def calls_and_results_pair(case: Case) -> Iterator[str]:
-    """Each call has its one result before anything else is said; no result stands alone."""
+    """Each call has its one result before anything else is said; no result stands alone.
+
+    Every provider refuses a request in which they do not pair, whatever the log looked like.
+    """
     yield from find_unpaired(case.envelope.sent)
 
 
 def conservation(case: Case) -> Iterator[str]:
-    """Every segment is exactly one entry with a reason, and the parts sum to the total."""
+    """Every segment is exactly one entry with a reason, and the parts sum to the total.
+
+    Nothing disappears without an explanation, and no token of the account belongs to two of its lines.
+    """
+    entries = case.envelope.entries
     entry_refs = Tally(_logged_refs(case.envelope))
     segment_refs = Tally(each.ref for each in identify_segments(case.log))
     if entry_refs != segment_refs:
         difference = (entry_refs - segment_refs) + (segment_refs - entry_refs)
         yield f"segments and entries differ: {sorted(difference)[:5]}"
-    for entry in case.envelope.entries:
-        if not entry.why:
-            yield f"{entry.ref} has no reason"
-        is_omitted = entry.form is Form.OMITTED
-        has_parts = bool(entry.parts)
-        has_wrong_tokens = is_omitted and entry.tokens
-        if is_omitted is has_parts or has_wrong_tokens:
-            yield f"{entry.ref} is {entry.form} with {len(entry.parts)} parts and {entry.tokens} tokens"
-    if sum(entry.tokens for entry in case.envelope.entries) != case.envelope.account.entries:
+    yield from find_wrong_parts(entries)
+    for entry in entries:
+        if entry.form is Form.OMITTED and entry.tokens:
+            yield f"{entry.ref} is {entry.form} with {entry.tokens} tokens"
+    if sum(entry.tokens for entry in entries) != case.envelope.account.entries:
         yield "tokens of the entries do not sum to the account"
 
 
 def nothing_is_lost(case: Case) -> Iterator[str]:
-    """What was lowered comes back in full by its handle, or by the key of its digest."""
+    """What was lowered comes back in full by its handle, or by the key of its digest.
+
+    The log is the only store for that: it has every segment, so a handle never expires.
+    """
     by_name = index_by_name(identify_segments(case.log))
     for entry in _find_logged(case.envelope):
         if entry.form is Form.FULL:
@@ -264,96 +329,133 @@ def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
     lost_for_room = _find_lost_for_room(lost, case)
     if not lost_for_room:
         return
-    protected = find_untouchable(case.envelope.entries)
-    for at, entry in enumerate(case.envelope.entries):
-        if at in protected or entry.segment.origin == "lamina":
-            continue
-        if entry.form is not Form.FULL or entry.tokens <= SMALL:
-            continue
+    for entry in _find_large_in_full(case):
         if not _is_unrecoverable(entry, case):
             yield f"{lost_for_room[0].ref} was lowered while {entry.ref} stands in full"
 
 
 def _find_lost(case: Case) -> list[Entry]:
-    """Entries that cannot be recovered and are lowered, unless a digest has all their words."""
+    """Entries that cannot be recovered and are lowered, unless a digest has all their words.
+
+    A user's message under a digest is not lost: the digest quotes it.
+    """
     fold_of = map_covered(case.envelope.ledger.folds)
     lost: list[Entry] = []
     for entry in case.envelope.entries:
         if entry.form is Form.FULL or not _is_unrecoverable(entry, case):
             continue
         fold = fold_of.get(entry.ref)
-        if fold is None or not has_words(fold.text, [entry.segment]):
+        has_all_words = fold is not None and has_words(fold.text, [entry.segment])
+        if not has_all_words:
             lost.append(entry)
     return lost
 
 
 def _find_lost_for_room(lost: Sequence[Entry], case: Case) -> list[Entry]:
-    """Those of the lost entries that the cut of this request lowered for want of room."""
-    taken_by_window: frozenset[Ref] = frozenset()
-    if case.options.window is not None:
-        taken_by_window = case.options.window.may_take(case.envelope.entries)
-    lost_for_room: list[Entry] = []
-    for entry in lost:
-        if entry.ref in taken_by_window:
-            continue
-        if _is_lowered_now(entry, case):
-            lost_for_room.append(entry)
-    return lost_for_room
+    """Those of the lost entries that the cut of this request lowered for want of room.
+
+    An older cut had its own reasons, and what stood in full then may be gone now.
+    """
+    lowered_now = _find_lowered_now(case)
+    window = case.options.window
+    if window is not None:
+        lowered_now -= window.may_take(case.envelope.entries)
+    return [entry for entry in lost if entry.ref in lowered_now]
+
+
+def _find_lowered_now(case: Case) -> set[Ref]:
+    """Everything that the cut of this request put under a digest or gave a line in the ledger.
+
+    A line or fold has the number of its cut, so older ones can be told apart.
+    """
+    cut = case.envelope.cut
+    if cut is None:
+        return set()
+    ledger = case.envelope.ledger
+    lowered_now = {ref for ref, line in ledger.lines.items() if line.cut == cut.number}
+    for fold in ledger.folds:
+        if fold.cut == cut.number:
+            lowered_now.update(fold.covers)
+    return lowered_now
+
+
+def _find_large_in_full(case: Case) -> Iterator[Entry]:
+    """Entries that are sent in full, although a cut may lower them and would gain by it.
+
+    Lowering something small may not make it smaller, so small entries prove nothing.
+    """
+    protected = find_untouchable(case.envelope.entries)
+    for at, entry in enumerate(case.envelope.entries):
+        may_be_lowered = at not in protected and entry.segment.origin != "lamina"
+        is_large = entry.form is Form.FULL and entry.tokens > SMALL
+        if may_be_lowered and is_large:
+            yield entry
 
 
 def _is_unrecoverable(entry: Entry, case: Case) -> bool:
-    """Whether an entry cannot be had again, and was not left out by choice."""
-    if entry.segment.origin == "lamina" or entry.role is Role.SYSTEM:
-        return False
-    return goes_last(entry, case.kinds) and entry.why not in BY_CHOICE
+    """Whether an entry cannot be had again, and was not left out by choice.
 
-
-def _is_lowered_now(entry: Entry, case: Case) -> bool:
-    """Whether the cut of this request lowered the entry."""
-    ledger = case.envelope.ledger
-    cut = case.envelope.cut
-    if cut is None:
+    System text cannot be had again either, but no cut touches it.
+    """
+    is_foreign = entry.segment.origin != "lamina" and entry.role is not Role.SYSTEM
+    if not is_foreign or entry.why in BY_CHOICE:
         return False
-    for fold in ledger.folds:
-        if fold.cut == cut.number and entry.ref in fold.covers:
-            return True
-    line = ledger.lines.get(entry.ref)
-    return line is not None and line.cut == cut.number
+    return goes_last(entry, case.kinds)
 
 
 def once_in_full(case: Case) -> Iterator[str]:
-    """Equal content of attachments is sent in full once, however short. What is pinned may repeat it."""
+    """Equal content of attachments is sent in full once, however short. What is pinned may repeat it.
+
+    Later appearances refer to the first. Changed content is sent anew, and the old bytes stay where they are.
+    """
     contents: set[str] = set()
-    for entry in case.envelope.sent:
-        if entry.form is not Form.FULL or not _is_attachment(entry, case):
+    for entry in _find_attachments(case):
+        if entry.form is not Form.FULL:
             continue
         may_repeat = entry.segment.pinned or bool(entry.segment.meta.get("override"))
         if entry.content in contents and not may_repeat:
             yield f"{entry.ref} stands in full twice"
         contents.add(entry.content)
-    yield from _check_names(case)
+    yield from _check_library_names(case)
+    yield from _check_turn_names(case)
 
 
-def _check_names(case: Case) -> Iterator[str]:
-    """A name shows one content in the library, and one among the attachments of each question.
+def _check_library_names(case: Case) -> Iterator[str]:
+    """A name shows one content in the library."""
+    library = [entry for entry in _find_attachments(case) if entry.layer is Layer.LIBRARY]
+    yield from _find_names_twice(library)
+
+
+def _check_turn_names(case: Case) -> Iterator[str]:
+    """A name shows one content among the attachments of each question.
 
     A turn can have several questions, if the model's answer between them was empty. What came with the first
     of them was sent before the second came, so it stays.
     """
-    contents: dict[tuple[Layer, str], Digest] = {}
+    with_question: list[Entry] = []
     for entry in case.envelope.sent:
         if entry.layer is Layer.PROMPT:
-            contents = {name: content for name, content in contents.items() if name[0] is Layer.LIBRARY}
-        if not entry.segment.key or entry.segment.meta.get("override"):
+            yield from _find_names_twice(with_question)
+            with_question.clear()
+        elif entry.layer is Layer.TURN and _is_attachment(entry, case):
+            with_question.append(entry)
+    yield from _find_names_twice(with_question)
+
+
+def _find_names_twice(attachments: Iterable[Entry]) -> Iterator[str]:
+    """Attachments whose key another one of them has, with other content. Handles and overrides may repeat.
+
+    A reader who is shown two contents under one name cannot tell which of them is meant.
+    """
+    contents: dict[str, Digest] = {}
+    for entry in attachments:
+        key = entry.segment.key
+        may_repeat = not key or bool(entry.segment.meta.get("override"))
+        if may_repeat or entry.form < Form.COMPACT:
             continue
-        if entry.layer not in (Layer.LIBRARY, Layer.TURN) or entry.form < Form.COMPACT:
-            continue
-        if not _is_attachment(entry, case):
-            continue
-        name = (entry.layer, entry.segment.key)
-        if contents.get(name, entry.content) != entry.content:
-            yield f"{entry.segment.key} stands twice in the {entry.layer} layer"
-        contents[name] = entry.content
+        if contents.get(key, entry.content) != entry.content:
+            yield f"{key} stands twice in the {entry.layer} layer"
+        contents[key] = entry.content
 
 
 def lowering_shrinks(case: Case) -> Iterator[str]:
@@ -384,40 +486,62 @@ def _find_full_parts(entry: Entry, case: Case) -> Sequence[Part]:
     if entry.layer is Layer.LIBRARY:
         length = len(text_of(entry.source.parts))
         return wording.prior(entry.source, entry.content, limit=length)
-    if wording.tagged or _is_worded(entry, case):
+    if is_worded(entry.segment, case.options.wording):
         return wording(entry.source, Form.FULL, entry.content)
     return entry.source.parts
 
 
 def _count_tokens(parts: Sequence[Part], case: Case) -> int:
+    """Tokens of these parts, without the framing of a message."""
     return sum(part_cost(part, case.counter) for part in parts)
 
 
 def untouched_means_untouched(case: Case) -> Iterator[str]:
-    """What was not lowered or repaired has the parts that it came with; a result may have another id."""
-    if case.options.wording.tagged or case.options.repairs.strip_tags:
+    """What was not lowered or repaired has the parts that it came with; a result may have another id.
+
+    Signatures and unknown fields are among these parts. They are never rebuilt.
+    """
+    options = case.options
+    if options.wording.tagged or options.repairs.strip_tags:
         return
     repairs = case.envelope.ledger.repairs
     for entry in case.envelope.entries:
-        if entry.form is not Form.FULL or entry.role is not entry.segment.role:
+        has_new_id = f"{entry.ref}:id" in repairs
+        if has_new_id or not _is_sent_as_logged(entry, case):
             continue
-        if _is_worded(entry, case):
-            continue
-        logged_parts = entry.segment.parts
-        if begins_with(logged_parts, ToolResult) and begins_with(entry.parts, ToolResult):
-            sent_id = entry.parts[0].id  # type: ignore[union-attr]
-            logged_parts = (msgspec.structs.replace(logged_parts[0], id=sent_id),)
-        if entry.parts != logged_parts and f"{entry.ref}:id" not in repairs:
+        if _logged_parts(entry) != entry.parts:
             yield f"{entry.ref} was changed"
 
 
+def _is_sent_as_logged(entry: Entry, case: Case) -> bool:
+    """Whether an entry should have the parts that it came with: it is in full, in its own voice and words."""
+    if entry.form is not Form.FULL or entry.role is not entry.segment.role:
+        return False
+    return not is_worded(entry.segment, case.options.wording)
+
+
+def _logged_parts(entry: Entry) -> tuple[Part, ...]:
+    """The parts that an entry came with. A result has the id that is sent: its call may have another one."""
+    logged = entry.segment.parts
+    match logged, entry.parts:
+        case (ToolResult() as result, *_), (ToolResult(id=sent_id), *_):
+            return (msgspec.structs.replace(result, id=sent_id),)
+        case _:
+            return logged
+
+
 def no_authority_is_gained(case: Case) -> Iterator[str]:
-    """Content stays in its role and closes or opens no tag; no tool is quoted in the user's voice."""
-    for entry in case.envelope.sent:
-        yield from _check_voice(entry)
-        kind = kind_of(case.kinds, entry.segment)
-        has_tag = kind.attachment or kind.section
-        if has_tag and not has_balanced_tags(entry.parts, case.kinds):
+    """Content stays in its role and closes or opens no tag; no tool is quoted in the user's voice.
+
+    Text of a file, a result or a digest is data. It can become neither system text nor the user's words,
+    whatever it says.
+    """
+    sent = case.envelope.sent
+    yield from find_gained_authority(sent)
+    for entry in sent:
+        if entry.role is Role.USER and _is_quoted_result(entry):
+            yield f"{entry.ref} is a result in the user's voice"
+        if has_tag(case.kinds, entry.segment) and not has_balanced_tags(entry.parts, case.kinds):
             yield f"{entry.ref} breaks out of its tag"
     by_ref = {entry.ref: entry.segment for entry in case.envelope.entries}
     for fold in case.envelope.ledger.folds:
@@ -425,30 +549,34 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
             yield from _check_digest_voices(fold, by_ref)
 
 
-def _check_voice(entry: Entry) -> Iterator[str]:
-    """An entry does not speak with more authority than its segment."""
-    if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
-        yield f"{entry.ref} became system text"
-    if entry.layer is Layer.SYSTEM and entry.role is not Role.SYSTEM:
-        yield f"{entry.ref} stands among the system text"
-    is_quoted_result = begins_with(entry.segment.parts, ToolResult) and begins_with(entry.parts, Text)
-    if entry.role is Role.USER and is_quoted_result:
-        yield f"{entry.ref} is a result in the user's voice"
+def _is_quoted_result(entry: Entry) -> bool:
+    """Whether an entry came as a result and is sent as text, as late results are."""
+    return begins_with(entry.segment.parts, ToolResult) and begins_with(entry.parts, Text)
 
 
 def _check_digest_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str]:
-    """In the user's voice a digest has a title, headings, and words of the user."""
-    covered = [by_ref[ref] for ref in fold.covers if ref in by_ref]
-    users_words = "\n".join(text_of(segment.parts) for segment in covered if segment.role is Role.USER)
-    for segment in covered:
-        if segment.role is Role.USER:
+    """In the user's voice a digest has a title, headings, and words of the user.
+
+    A line of somebody else's that is long enough not to be there by chance must not be in it, unless the user
+    said the same.
+    """
+    texts_of_user: list[str] = []
+    lines_of_others: list[str] = []
+    for ref in fold.covers:
+        segment = by_ref.get(ref)
+        if segment is None:
             continue
-        for text_line in text_of(segment.parts).split("\n"):
-            words = text_line.strip(WHITE_SPACE)
-            if len(words) <= QUOTED or words not in fold.text:
-                continue
-            if words not in users_words:
-                yield f"{fold.key} says {words[:40]!r} in the user's voice"
+        text = text_of(segment.parts)
+        if segment.role is Role.USER:
+            texts_of_user.append(text)
+        else:
+            lines_of_others += text.split("\n")
+    users_words = "\n".join(texts_of_user)
+    for line in lines_of_others:
+        words = line.strip(WHITE_SPACE)
+        is_telling = len(words) > QUOTED
+        if is_telling and words in fold.text and words not in users_words:
+            yield f"{fold.key} says {words[:40]!r} in the user's voice"
 
 
 def _find_logged(envelope: Envelope) -> list[Entry]:
@@ -461,16 +589,14 @@ def _logged_refs(envelope: Envelope) -> list[Ref]:
     return [entry.ref for entry in _find_logged(envelope)]
 
 
+def _find_attachments(case: Case) -> list[Entry]:
+    """The attachments that are sent, in the order of the stream."""
+    return [entry for entry in case.envelope.sent if _is_attachment(entry, case)]
+
+
 def _is_attachment(entry: Entry, case: Case) -> bool:
+    """Whether lamina placed this entry next to a message, so that equal content may become a reference."""
     return kind_of(case.kinds, entry.segment).attachment
-
-
-def _is_worded(entry: Entry, case: Case) -> bool:
-    """Whether the kind of an entry has words of its own, such as a tag."""
-    kind = kind_of(case.kinds, entry.segment)
-    if kind.attachment or kind.section:
-        return True
-    return entry.segment.kind in case.options.wording.words
 
 
 LAWS: dict[str, Callable[[Case], Iterator[str]]] = {

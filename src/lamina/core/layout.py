@@ -17,17 +17,26 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     keys: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
+        """Whether the filter chooses anything."""
         return bool(self.kinds or self.layers or self.keys)
 
     def matches(self, entry: Entry) -> str:
-        """Which of the lists names the entry, such as "kind file"; "" if none does."""
-        if entry.segment.kind in self.kinds:
-            return f"kind {entry.segment.kind}"
-        if entry.layer in self.layers:
-            return f"layer {entry.layer}"
-        if entry.segment.key in self.keys:
-            return f"key {entry.segment.key}"
+        """Which of the lists names the entry, such as "kind file"; "" if none does.
+
+        The answer becomes the reason of an entry that is left out.
+        """
+        aspects = (
+            ("kind", entry.segment.kind, self.kinds),
+            ("layer", entry.layer, self.layers),
+            ("key", entry.segment.key, self.keys),
+        )
+        for name, value, chosen in aspects:
+            if value in chosen:
+                return f"{name} {value}"
         return ""
+
+
+NO_FILTER = Filter()
 
 
 class Cap(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +56,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     library: Literal["in_place", "hoisted"] = "in_place"
     context: Literal["before", "after", "logged"] = "before"
-    include: Filter = Filter()
-    exclude: Filter = Filter()
+    include: Filter = NO_FILTER
+    exclude: Filter = NO_FILTER
     attachments: Cap | None = None
     prior_limit: int = 5_000
     prior_limits: dict[str, int] = {}

@@ -8,19 +8,20 @@ segment which comes back does not rise. The prompt and the last step are never s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
 
-from lamina.core.digest_entries import lay_folds, map_covered
-from lamina.core.entries import begins_with, is_empty, omit
-from lamina.core.hashing import stem_of
-from lamina.core.lowering import lower_entry, lower_to_reference
-from lamina.core.selection import pair_calls
+from lamina.core.entries import begins_with, is_empty, omit, pair_calls
+from lamina.core.folds import lay_folds, map_covered
+from lamina.core.hashing import NamedSegment, short_handle, stem_of
+from lamina.core.lowering import lower_entry, lower_to_reference, make_omitted_line
+from lamina.core.recall import identify_segments
 from lamina.core.values import (
-    Digest,
+    LEDGER_VERSION,
     Entry,
     Fold,
     Form,
@@ -30,6 +31,7 @@ from lamina.core.values import (
     Raw,
     Ref,
     Role,
+    Segment,
     Thinking,
 )
 from lamina.core.wording import Wording
@@ -60,21 +62,25 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
-    """The ledger without what concerns segments that the user took back. For an explicit rewind only."""
+    """The ledger without what concerns segments that the user took back. For an explicit rewind only.
+
+    If a client only cut off its history, the lines stay: the segments may come back, and must not rise then.
+    """
     logged = frozenset(log)
     repaired = logged | frozenset(stem_of(ref) for ref in logged)
+    repairs = {name: what for name, what in ledger.repairs.items() if _repaired_ref(name) in repaired}
     return msgspec.structs.replace(
         ledger,
         lines=_select(ledger.lines, logged),
         folds=tuple(fold for fold in ledger.folds if logged.issuperset(fold.covers)),
-        repairs={name: what for name, what in ledger.repairs.items() if _repaired_ref(name) in repaired},
+        repairs=repairs,
         bound=_select(ledger.bound, logged),
         promoted=tuple(ref for ref in ledger.promoted if ref in logged),
     )
 
 
 def _select(by_ref: Mapping[Ref, _Value], refs: frozenset[Ref]) -> dict[Ref, _Value]:
-    """What belongs to these refs."""
+    """What belongs to these refs. The rest concerns segments that are gone."""
     return {ref: value for ref, value in by_ref.items() if ref in refs}
 
 
@@ -110,7 +116,10 @@ def apply_ledger(
 
 
 def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> dict[Ref, LedgerLine]:
-    """The lines that hold. Only lines of entries that are there can be undone."""
+    """The lines that hold. Only lines of entries that are there can be undone.
+
+    The line of a segment that is gone stays. If the segment comes back, it is sent as it was before.
+    """
     if not lines:
         return {}
     newest_system_text = {entry.content: at for at, entry in enumerate(entries) if entry.role is Role.SYSTEM}
@@ -159,7 +168,10 @@ def _lower_again(
 
 
 def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> Entry:
-    """The entry as its line says: a reference, or a lower form of its text."""
+    """The entry as its line says: a reference, or a lower form of its text.
+
+    The line has the wording's version and its limit, so that the same bytes come out as when it was written.
+    """
     if previous.reference:
         return lower_to_reference(entry, previous.form, previous.why, wording=wording)
     return lower_entry(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
@@ -168,27 +180,30 @@ def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> En
 def _omit_folded_thinking(
     entries: list[Entry], folds: Sequence[Fold]
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """The entries without thinking that led to what is folded now, and the lines for it."""
+    """The entries without thinking that led to what is folded now, and the lines for it.
+
+    Reasoning says nothing without the step that it led to.
+    """
     fold_of = map_covered(folds)
     result = list(entries)
     lines: dict[Ref, LedgerLine] = {}
     for at, entry in enumerate(entries):
-        if entry.form is not Form.FULL or not _is_thinking(entry):
-            continue
-        if entry.ref in fold_of:
+        is_sent_thinking = entry.form is Form.FULL and _is_thinking(entry)
+        if not is_sent_thinking or entry.ref in fold_of:
             continue
         outcome = _find_outcome(entries, at, fold_of)
-        if outcome is None or outcome.ref not in fold_of:
-            continue
-        result[at] = omit(entry, STEP_IS_FOLDED)
-        lines[entry.ref] = LedgerLine(
-            form=Form.OMITTED, why=STEP_IS_FOLDED, wording=0, sent=Digest(""), cut=fold_of[outcome.ref].cut
-        )
+        fold = fold_of.get(outcome.ref) if outcome else None
+        if fold is not None:
+            result[at] = omit(entry, STEP_IS_FOLDED)
+            lines[entry.ref] = make_omitted_line(STEP_IS_FOLDED, cut=fold.cut)
     return result, lines
 
 
 def _find_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]) -> Entry | None:
-    """What the model said or did in the same step after this thinking, or else before it."""
+    """What the model said or did in the same step after this thinking, or else before it.
+
+    What is left out counts only if a fold left it out: nothing else says what became of the step.
+    """
     after = range(at + 1, len(entries))
     before = range(at - 1, -1, -1)
     for positions in (after, before):
@@ -196,14 +211,15 @@ def _find_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]
             entry = entries[other]
             if entry.step != entries[at].step:
                 break
-            if entry.role is not Role.ASSISTANT or _is_thinking(entry):
-                continue
-            if entry.form is not Form.OMITTED or entry.ref in fold_of:
+            is_outcome = entry.role is Role.ASSISTANT and not _is_thinking(entry)
+            is_gone = entry.form is Form.OMITTED and entry.ref not in fold_of
+            if is_outcome and not is_gone:
                 return entry
     return None
 
 
 def _is_thinking(entry: Entry) -> bool:
+    """Whether an entry came as a block of reasoning, whether or not it is sent."""
     return begins_with(entry.segment.parts, Thinking)
 
 
@@ -220,7 +236,8 @@ def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
         if entry.layer is Layer.SYSTEM:
             continue
         is_prompt = entry.layer is Layer.PROMPT and entry.turn == last_turn
-        if is_prompt or entry.step >= last_step or (entry.step == last_words and said_beside_results(entry)):
+        is_last_words = entry.step == last_words and said_beside_results(entry)
+        if is_prompt or is_last_words or entry.step >= last_step:
             current.add(at)
     return frozenset(current)
 
@@ -239,7 +256,10 @@ def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
 
 
 def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
-    """The last step of this turn in which the user spoke beside results; -1 if there is none."""
+    """The last step of this turn in which the user spoke beside results; -1 if there is none.
+
+    An agent's user may type while tools run. Clients send such words together with the results.
+    """
     last_words = -1
     for entry in entries:
         if entry.turn == last_turn and said_beside_results(entry):
@@ -248,18 +268,25 @@ def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
 
 
 def _is_aside(entry: Entry) -> bool:
-    """Whether the model neither says nor does anything here: thinking, or an item of the provider's own."""
+    """Whether the model neither says nor does anything here: thinking, or an item of the provider's own.
+
+    Such a block may stand after the last step without beginning a new one.
+    """
     return entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, Thinking | Raw)
 
 
 def said_beside_results(entry: Entry) -> bool:
-    """Whether the user says this in a message with results of tools, within a turn."""
+    """Whether the user says this in a message with results of tools, within a turn.
+
+    What stands for older segments is no speech, and neither are lamina's own lines.
+    """
     segment = entry.segment
-    if entry.layer is not Layer.STEPS:
+    is_in_steps = entry.layer is Layer.STEPS
+    is_of_user = entry.role is Role.USER and segment.role is Role.USER
+    if not is_in_steps or not is_of_user:
         return False
-    if entry.role is not Role.USER or segment.role is not Role.USER:
-        return False
-    if segment.origin == "lamina" or segment.covers:
+    is_own = segment.origin == "lamina"
+    if is_own or segment.covers:
         return False
     return not is_empty(segment.parts)
 
@@ -311,14 +338,19 @@ def _find_structure(entries: Sequence[Entry]) -> _LogStructure:
 
 
 def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
-    """Whether a fold holds for this log."""
-    positions = [log.position[ref] for ref in fold.covers if ref in log.position]
-    if not positions or len(positions) < len(fold.covers):
-        return False
-    if positions != sorted(positions):
+    """Whether a fold holds for this log.
+
+    All that it covers must be there in its order. A call before it may have its result before it too, but
+    not after it: the digest would stand between the two.
+    """
+    # What is missing stands at -1: either it comes first, or the positions are out of order.
+    positions = [log.position.get(ref, -1) for ref in fold.covers]
+    if not positions or positions != sorted(positions):
         return False
     first = positions[0]
     last = positions[-1]
+    if first < 0:
+        return False
     if first > 0 and log.open_until[first - 1] > last:
         return False
     covers = frozenset(fold.covers)
@@ -326,12 +358,69 @@ def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
 
 
 def _may_stand_in_fold(at: int, covers: frozenset[Ref], log: _LogStructure) -> bool:
-    """Whether the entry at this position may stand between the first and the last entry of a fold."""
+    """Whether the entry at this position may stand between the first and the last entry of a fold.
+
+    What the fold does not cover may be there only if it is left out, or is system text, which is never
+    folded. What it covers must be free to be folded, and its call or result must be covered too.
+    """
     entry = log.entries[at]
+    is_system_text = entry.role is Role.SYSTEM
     if entry.ref not in covers:
-        return entry.form is Form.OMITTED or entry.role is Role.SYSTEM
-    if entry.segment.pinned or entry.role is Role.SYSTEM:
-        return False
-    if at in log.current:
-        return False
-    return log.partner.get(entry.ref, entry.ref) in covers
+        return is_system_text or entry.form is Form.OMITTED
+    must_be_sent = is_system_text or entry.segment.pinned or at in log.current
+    partner = log.partner.get(entry.ref, entry.ref)
+    return partner in covers and not must_be_sent
+
+
+# Ledgers of older releases: their names of segments become the names of today.
+#
+# Version 1 named a segment `key@content#nth`, where `nth` counted equal contents from the front. The first
+# build with such a ledger translates every name that the log still has. Other names stay as they were, and
+# name nothing.
+
+SUFFIXES = ("!", ":id")
+"""What may follow the name of a call: `!` names the answer that lamina gave, `:id` a renamed id."""
+
+
+def upgrade_ledger(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
+    """The ledger with the names of today; the same object if it has them already."""
+    if ledger.version == LEDGER_VERSION:
+        return ledger
+    new_names = {old_name: each.ref for old_name, each in name_by_count(identify_segments(log))}
+
+    def rename(ref: Ref) -> Ref:
+        for suffix in SUFFIXES:
+            if ref.endswith(suffix):
+                bare = Ref(ref.removesuffix(suffix))
+                return Ref(f"{new_names.get(bare, bare)}{suffix}")
+        return new_names.get(ref, ref)
+
+    folds = []
+    for fold in ledger.folds:
+        covers = tuple(rename(ref) for ref in fold.covers)
+        folds.append(msgspec.structs.replace(fold, covers=covers))
+    return msgspec.structs.replace(
+        ledger,
+        version=LEDGER_VERSION,
+        lines={rename(ref): line for ref, line in ledger.lines.items()},
+        folds=tuple(folds),
+        repairs={rename(ref): repair for ref, repair in ledger.repairs.items()},
+        promoted=tuple(rename(ref) for ref in ledger.promoted),
+        bound={rename(ref): prefix for ref, prefix in ledger.bound.items()},
+    )
+
+
+def name_by_count(segments: Iterable[NamedSegment]) -> Iterable[tuple[Ref, NamedSegment]]:
+    """Each segment with the name that version 1 gave it.
+
+    The third segment of one content was `key@content#2`. That number shifted when the front of the log was
+    cut off, which is why names have said since then what comes before a segment.
+    """
+    occurrences = Counter[str]()
+    for each in segments:
+        name = f"{each.segment.key or short_handle(each.content)}@{each.content[:16]}"
+        nth = occurrences[name]
+        occurrences[name] += 1
+        if nth:
+            name = f"{name}#{nth}"
+        yield Ref(name), each

@@ -1,10 +1,8 @@
-"""Attachments that come again: once in full, then by reference.
+"""The hoisted layout: attachments of earlier turns stand compacted in LIBRARY, and later turns refer to them.
 
-In place, a later appearance of equal content refers to the one above it. Hoisted, the attachments of earlier
-turns stand compacted in LIBRARY: the newest content of each, in the order in which they were first seen.
-Later turns refer to them there. Chat applications that keep a context library in the system prompt are laid
-out like this. The role stays the user's: a dialect may print the layer beside the system text, but lamina
-gives it no authority.
+The library has the newest content of each, in the order in which they were first seen. Chat applications that
+keep a context library in the system prompt are laid out like this. The role stays the user's: a dialect may
+print the layer beside the system text, but lamina gives it no authority.
 """
 
 from __future__ import annotations
@@ -13,15 +11,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lamina.core.entries import make_own_entry, omit
+from lamina.core.entries import OWN_TURN_ONLY, find_position, make_own_entry, omit
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
-from lamina.core.lowering import lower_to_reference
-from lamina.core.scale import Scale
 from lamina.core.text.tags import escape_attribute
-from lamina.core.turns import OWN_TURN_ONLY
-from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Role, Segment, Text
+from lamina.core.tokens import Scale
+from lamina.core.values import Entry, Form, Layer, Ledger, Role, Segment, Text
 from lamina.core.wording import Wording, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
@@ -30,76 +26,6 @@ IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Con
 IN_THE_LIBRARY = "stands in the library"
 NAMED_IN_THE_LIST = "stands in the library, named in the list"
 """Why an attachment of this turn is not sent where it came."""
-
-
-def word_entries(entries: Iterable[Entry], *, kinds: Kinds, wording: Wording) -> list[Entry]:
-    """Entries in full, in the words of their kind. What is sent as it is stays the same object."""
-    return [_word_entry(entry, kinds, wording) for entry in entries]
-
-
-def _word_entry(entry: Entry, kinds: Kinds, wording: Wording) -> Entry:
-    """One entry in the words of its kind, if its kind has any."""
-    kind = kind_of(kinds, entry.segment)
-    if entry.form is not Form.FULL or entry.role is not entry.segment.role:
-        return entry
-    has_tag = wording.tagged or kind.attachment or kind.section
-    if not has_tag and entry.segment.kind not in wording.words:
-        return entry
-    parts = wording(entry.source, Form.FULL, entry.content)
-    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
-
-
-def refer_to_earlier(
-    entries: list[Entry],
-    ledger: Ledger,
-    attachments: dict[Digest, Ref],
-    *,
-    kinds: Kinds,
-    wording: Wording,
-    scale: Scale,
-) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """Later appearances of content that stands in full, as references, and the new ledger lines for them.
-
-    What is pinned is sent in full, since what it would refer to may be lowered. `attachments` maps content to
-    the entry that has it in full; it is brought up to date.
-    """
-    lines: dict[Ref, LedgerLine] = {}
-    result: list[Entry] = []
-    for entry in entries:
-        if entry.form is not Form.FULL or not kind_of(kinds, entry.segment).attachment:
-            result.append(entry)
-            continue
-        earlier = attachments.get(entry.content)
-        must_be_full = entry.segment.pinned or entry.segment.meta.get("override")
-        if earlier is None or must_be_full:
-            attachments[entry.content] = entry.ref
-            result.append(entry)
-            continue
-        reference = _make_reference(entry, earlier, wording, scale)
-        result.append(reference)
-        if entry.ref not in ledger.lines:
-            lines[entry.ref] = _make_reference_line(reference, wording)
-    return result, lines
-
-
-def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> Entry:
-    """What is sent for content that stands in full above. If the content is smaller, nothing is sent."""
-    why = f"same content as {earlier} above"
-    reference = lower_to_reference(entry, Form.STUB, why, wording=wording)
-    if scale.body(reference) < scale.body(entry):
-        return reference
-    return omit(entry, why)
-
-
-def _make_reference_line(reference: Entry, wording: Wording) -> LedgerLine:
-    """What the ledger keeps of a reference."""
-    return LedgerLine(
-        form=reference.form,
-        why=reference.why,
-        wording=wording.version,
-        sent=reference.sent,
-        reference=reference.form is Form.STUB,
-    )
 
 
 def hoist_attachments(
@@ -141,6 +67,7 @@ class _Library:
     """
 
     def __init__(self, ledger: Ledger, layout: Layout, kinds: Kinds, wording: Wording) -> None:
+        """An empty library. What has a line below COMPACT was lowered by a cut to a handle at most."""
         self.layout = layout
         self.kinds = kinds
         self.wording = wording
@@ -167,7 +94,11 @@ class _Library:
         return [omit(older, f"newer content stands in the library as {entry.ref}")]
 
     def has(self, entry: Entry) -> bool:
-        """Whether an attachment stands here as it is."""
+        """Whether an attachment stands here as it is.
+
+        One that a cut has lowered to a handle does not: then the turn that attaches it again sends it in
+        full.
+        """
         same_name = self.attachments.get(_library_name(entry))
         if same_name is None or same_name.ref in self.lowered:
             return False
@@ -189,6 +120,7 @@ class _Library:
 
 
 def _library_name(entry: Entry) -> str:
+    """The name of an attachment in the library: its key, or its content if it has none."""
     return entry.segment.key or entry.content
 
 
@@ -201,14 +133,19 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
     if not in_library:
         return list(rest)
     names = _make_list_of_names(in_library)
-    pays = scale.body(names) < sum(scale.body(entry) for entry in in_library)
-    why = NAMED_IN_THE_LIST if pays else IN_THE_LIBRARY
-    first_ref = in_library[0].ref
-    refs = {entry.ref for entry in in_library}
+    tokens = sum(scale.body(entry) for entry in in_library)
+    if scale.body(names) >= tokens:
+        return _omit_all(rest, in_library, IN_THE_LIBRARY)
+    named = _omit_all(rest, in_library, NAMED_IN_THE_LIST)
+    first_at = find_position(rest, in_library[0].ref)
+    return [*named[:first_at], names, *named[first_at:]]
+
+
+def _omit_all(entries: Sequence[Entry], omitted: Iterable[Entry], why: str) -> list[Entry]:
+    """The entries, of which some are omitted for this reason."""
+    refs = frozenset(entry.ref for entry in omitted)
     result: list[Entry] = []
-    for entry in rest:
-        if pays and entry.ref == first_ref:
-            result.append(names)
+    for entry in entries:
         if entry.ref in refs:
             result.append(omit(entry, why))
         else:
@@ -217,7 +154,10 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
 
 
 def _is_in_library(entry: Entry, library: _Library, turn: int) -> bool:
-    """Whether this attachment came with this turn, and the library has it as it is."""
+    """Whether this attachment came with this turn, and the library has it as it is.
+
+    If its content has changed, or was lowered there, it is sent in its own turn.
+    """
     if entry.turn != turn or entry.form is not Form.FULL:
         return False
     return kind_of(library.kinds, entry.segment).attachment and library.has(entry)

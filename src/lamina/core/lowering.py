@@ -1,4 +1,9 @@
-"""One entry in a lower form, and the ledger line that sends it in that form again."""
+"""One entry in a lower form, and the ledger line that sends it in that form again.
+
+A lower form can be limited in tokens, by the counter in use. A character is a quarter of a token in English
+and three tokens in some scripts, so a limit in characters says little. The limit that is found goes into the
+ledger line in characters, so that another counter words the entry the same way again.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,16 @@ import msgspec
 from lamina.core.entries import begins_with, omit
 from lamina.core.hashing import parts_digest
 from lamina.core.text.arguments import pick_telling_argument
-from lamina.core.values import Entry, Form, LedgerLine, Part, Role, Segment, ToolResult
-from lamina.core.wording import Wording, name_of
+from lamina.core.tokens import Scale
+from lamina.core.values import Digest, Entry, Form, LedgerLine, Part, Role, Segment, ToolCall, ToolResult
+from lamina.core.wording import COMPACT_LIMIT, Wording, name_of
 
 
 def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
-    """The entry in a lower form. `limit` bounds a COMPACT text in characters; 0 is the wording's own."""
+    """The entry in a lower form. `limit` bounds a COMPACT text in characters; 0 is the wording's own.
+
+    Whatever form it has now, it is worded from its source: lowering twice gives the same as lowering once.
+    """
     if form is Form.OMITTED:
         return omit(entry, why)
     if _is_late_result(entry):
@@ -31,6 +40,11 @@ def make_line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0)
     return LedgerLine(
         form=lowered.form, why=lowered.why, wording=wording.version, sent=lowered.sent, limit=limit, cut=cut
     )
+
+
+def make_omitted_line(why: str, *, cut: int) -> LedgerLine:
+    """What the ledger keeps of an entry that is left out. No wording has a part in that."""
+    return LedgerLine(form=Form.OMITTED, why=why, wording=0, sent=Digest(""), cut=cut)
 
 
 def replace_parts(entry: Entry, form: Form, parts: tuple[Part, ...], why: str) -> Entry:
@@ -61,3 +75,48 @@ def _describe_source(entry: Entry) -> Segment:
         return segment
     attributes = segment.attrs | {"tool": call.name, "path": pick_telling_argument(call.arguments)}
     return msgspec.structs.replace(segment, attrs=attributes)
+
+
+CHARACTERS_PER_TOKEN = 2
+"""Characters of a COMPACT text for each token that it may have: fewer are needed in dense scripts only."""
+
+AROUND = 60
+"""Tokens of what is around a COMPACT text: its tag and its handle."""
+
+TRIES = 6
+"""How often a smaller limit is tried before an entry becomes a STUB."""
+
+
+def shorten_entry(
+    entry: Entry, form: Form, why: str, *, wording: Wording, scale: Scale, limit: int = 0
+) -> tuple[Entry, int]:
+    """The entry in a lower form, and the limit in characters with which it is worded.
+
+    A call keeps its arguments as JSON, which has a limit of its own for each argument.
+    """
+    lowered = lower_entry(entry, form, why, wording=wording, limit=limit)
+    if form is not Form.COMPACT or isinstance(entry.segment.parts[0], ToolCall):
+        return lowered, limit
+    characters = limit or COMPACT_LIMIT
+    most_tokens = characters // CHARACTERS_PER_TOKEN + AROUND
+    if scale.body(lowered) <= most_tokens:
+        return lowered, limit
+    return compact_entry(entry, why, wording=wording, scale=scale, most=most_tokens, limit=characters)
+
+
+def compact_entry(
+    entry: Entry, why: str, *, wording: Wording, scale: Scale, most: int, limit: int
+) -> tuple[Entry, int]:
+    """The entry COMPACT in at most `most` tokens, or as a STUB if no COMPACT text is that small.
+
+    Each try aims at nine tenths of what the last one missed, so that few tries are needed.
+    """
+    for _ in range(TRIES):
+        lowered = lower_entry(entry, Form.COMPACT, why, wording=wording, limit=limit)
+        tokens = scale.body(lowered)
+        if tokens <= most:
+            return lowered, limit
+        limit = limit * most * 9 // (tokens * 10)
+        if limit < 1:
+            break
+    return lower_entry(entry, Form.STUB, why, wording=wording), 0

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
-from lamina.core.entries import count_sent, find_position
+from lamina.core.arrange import may_split_at, replace_entries
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
+from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.options import BuildContext
 from lamina.core.tokens import Counter
-from lamina.core.values import Digest, Entry, Fold, Form, Ref, Role, Segment
+from lamina.core.values import Digest, Entry, Fold, Form, Ref, Segment
 
 
 class Memo:
@@ -31,15 +32,16 @@ class Memo:
         return self._counts.setdefault(counter, {})
 
     def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
-        """The checkpoint, if this log continues its log and nothing else that it depends on has changed."""
+        """The checkpoint, if this log continues its log and nothing else that it depends on has changed.
+
+        Comparing the whole beginning of the log is cheap: its segments are mostly the same objects. So is
+        the ledger, if it is the one that the last build returned.
+        """
         checkpoint = self.checkpoint
         if checkpoint is None:
             return None
-        if checkpoint.ledger is not context.ledger and checkpoint.ledger != context.ledger:
-            return None
-        if checkpoint.root != context.root or checkpoint.counter != context.scale.counter:
-            return None
-        if checkpoint.options != context.options:
+        depended_on = (checkpoint.ledger, checkpoint.root, checkpoint.counter, checkpoint.options)
+        if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
             return None
         start = len(checkpoint.log)
         if log[:start] != checkpoint.log or not may_split_at(log, start):
@@ -55,11 +57,10 @@ class Memo:
         if next_front is None or front is None:
             self.checkpoint = None
             return
-        entries = envelope.entries
         self.checkpoint = DraftCheckpoint(
             log=draft.log[: next_front.boundary],
             ledger=envelope.ledger,
-            last_turn=entries[-1].turn if entries else 0,
+            last_turn=find_last_turn(envelope.entries),
             options=context.options,
             counter=context.scale.counter,
             root=context.root,
@@ -81,32 +82,35 @@ def _front_as_sealed(
     sealed = list(envelope.entries[:end])
     if _covers_any(ledger.folds, envelope.entries[end:]) or _ends_in_digest(sealed):
         return None
-    return msgspec.structs.replace(
-        front,
-        entries=sealed,
-        prefix=sealed[-1].prefix if sealed else context.root,
-        attachments=_attachments_in_full(sealed, context.kinds),
-        tokens=sum(entry.tokens for entry in sealed),
-        sent=count_sent(sealed),
-    )
+    attachments = _attachments_in_full(sealed, context.kinds)
+    return replace_entries(front, sealed, attachments, root=context.root)
 
 
 def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
-    """Whether some fold covers one of these entries."""
+    """Whether some fold covers one of these entries.
+
+    Then the digest, which stands in the front, also stands for what comes after the front.
+    """
     refs = frozenset(entry.ref for entry in entries)
     return any(not refs.isdisjoint(fold.covers) for fold in folds)
 
 
 def _ends_in_digest(entries: Sequence[Entry]) -> bool:
-    """Whether a digest is the last thing that is said. How it ends depends on who speaks next."""
+    """Whether a digest is the last thing that is said. How it ends depends on who speaks next.
+
+    A closing line follows its notes only if the model speaks next, and the next build may say otherwise.
+    """
     for entry in reversed(entries):
-        if entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
+        if is_message(entry):
             return entry.segment.kind == "digest"
     return False
 
 
 def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest, Ref]:
-    """The entry that has each content in full."""
+    """The entry that has each content in full, which later appearances of it may refer to.
+
+    A cut may have lowered some of those that the front had before.
+    """
     attachments: dict[Digest, Ref] = {}
     for entry in entries:
         if entry.form is Form.FULL and kind_of(kinds, entry.segment).attachment:

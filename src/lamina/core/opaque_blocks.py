@@ -40,18 +40,24 @@ class OpaqueBlock:
         self.text = self._strip_value(data, 0)
 
     def _strip_value(self, value: Any, depth: int) -> Any:
-        """The value without what is not text. What is taken out goes into the fields of the block."""
-        if isinstance(value, str):
-            return self._strip_text(value)
-        if depth > _DEEPEST:
-            return value
-        if isinstance(value, Mapping):
-            return self._strip_object(value, depth)
-        if isinstance(value, list | tuple):
-            return [self._strip_value(item, depth + 1) for item in value]
-        return value
+        """The value without what is not text. What is taken out goes into the fields of the block.
+
+        A block that is nested too deeply is left as it is, and counts as text.
+        """
+        match value:
+            case str():
+                return self._strip_text(value)
+            case _ if depth > _DEEPEST:
+                return value
+            case Mapping():
+                return self._strip_object(value, depth)
+            case list() | tuple():
+                return [self._strip_value(item, depth + 1) for item in value]
+            case _:
+                return value
 
     def _strip_text(self, text: str) -> str:
+        """The text, or the beginning of a data URL whose file was taken out: `data:image/png;base64,`."""
         if not text.startswith("data:"):
             return text
         url_start = _DATA_URL.match(text)
@@ -61,6 +67,7 @@ class OpaqueBlock:
         return url_start[0]
 
     def _strip_object(self, block: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        """The fields of an object that are text, or that hold some."""
         rest: dict[str, Any] = {}
         for name, value in block.items():
             if isinstance(value, str) and self._take_field(name, value, block):
@@ -70,7 +77,11 @@ class OpaqueBlock:
         return rest
 
     def _take_field(self, name: str, value: str, block: Mapping[str, Any]) -> bool:
-        """Takes a field out if it is not text; returns whether it did."""
+        """Takes a field out if it is not text; returns whether it did.
+
+        Signatures and encrypted content are sealed. `data` is a file if the block names a media type, and
+        sealed if the block is of a sealed type. A generated image stands in `result`.
+        """
         block_type = block.get("type")
         if name in _SEALED_FIELDS:
             self.sealed.append(value)
@@ -90,7 +101,10 @@ class OpaqueBlock:
         return True
 
     def _count_source(self, block: Mapping[str, Any]) -> None:
-        """Counts a picture or document that is somewhere else, so that its size is unknown."""
+        """Counts a picture or document that is somewhere else, so that its size is unknown.
+
+        `{"type": "image", "source": {"type": "url", …}}` is one.
+        """
         source = block.get("source")
         if not isinstance(source, Mapping) or source.get("type") not in ("file", "url"):
             return
@@ -100,6 +114,7 @@ class OpaqueBlock:
             self.documents += 1
 
     def _add_file(self, data: str, media_type: str) -> None:
+        """Adds a file. Pictures are only counted: what they cost is not in their base64."""
         if media_type.startswith("image/"):
             self.pictures += 1
         else:
@@ -107,7 +122,10 @@ class OpaqueBlock:
 
 
 def _media_type_of(block: Mapping[str, Any]) -> str | None:
-    """The type of the file that a block holds, in any provider's spelling."""
+    """The type of the file that a block holds, in any provider's spelling.
+
+    `{"mimeType": "application/pdf", "data": …}` and `{"media_type": …, "data": …}` are both understood.
+    """
     for name in ("media_type", "mimeType", "mime_type"):
         media_type = block.get(name)
         if media_type:

@@ -13,7 +13,7 @@ from lamina.core.kinds import KINDS, Kinds
 from lamina.core.layout import Layout
 from lamina.core.orders import Order, ladder
 from lamina.core.repair import AS_IS, Repairs
-from lamina.core.scale import Scale
+from lamina.core.tokens import Scale
 from lamina.core.values import Digest, Head, Ledger, Segment
 from lamina.core.wording import PLAIN, Wording
 
@@ -43,6 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         # All stages must use the same table of kinds, and the wording carries one of its own.
+        """Gives the wording the table of kinds of these options: all stages must use the same one."""
         if self.wording.kinds is not self.kinds:
             wording = msgspec.structs.replace(self.wording, kinds=self.kinds)
             msgspec.structs.force_setattr(self, "wording", wording)
@@ -67,10 +68,12 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> Kinds:
+        """The table of kinds of this build."""
         return self.options.kinds
 
     @property
     def wording(self) -> Wording:
+        """How this build words what it sends."""
         return self.options.wording
 
     @property

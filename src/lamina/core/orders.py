@@ -14,11 +14,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from lamina.core.entries import OWN_TURN_ONLY, begins_with, is_message, pair_calls
 from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, kind_of, priority, recoverable
-from lamina.core.selection import pair_calls
 from lamina.core.superseded_results import Exchange, find_superseded
-from lamina.core.turns import OWN_TURN_ONLY
-from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
+from lamina.core.values import (
+    Digest,
+    Document,
+    Entry,
+    Form,
+    Image,
+    Layer,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 
 REPLY_LIMIT = 400
 """Characters of an old reply that stay when replies are shortened."""
@@ -72,7 +83,10 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     current: frozenset[int] = frozenset()
 
     def free(self) -> list[int]:
-        """Positions that may be lowered now, oldest first."""
+        """Positions that may be lowered now, oldest first.
+
+        The entries change while a cut takes moves, so what is free changes too.
+        """
         blocked = self.untouchable | self.spared
         positions = []
         for position, entry in enumerate(self.entries):
@@ -103,14 +117,20 @@ def ladder(view: OrderView) -> Iterator[Batch]:
 
 
 def last_resort(view: OrderView) -> Iterator[Batch]:
-    """When nothing else is left: what cannot be recovered, oldest first, then everything under digests."""
+    """When nothing else is left: what cannot be recovered, oldest first, then everything under digests.
+
+    By then the user's own words are lowered too. They can still be recalled by their handles.
+    """
     for position in _free_foreign(view):
         yield (Move(position, Form.STUB, "nothing else is left to lower"),)
     yield from fold_steps(view, verbatim=None)
 
 
 def _free_foreign(view: OrderView) -> list[int]:
-    """Positions that may be lowered, without those of segments that lamina added itself."""
+    """Positions that may be lowered, without those of segments that lamina added itself.
+
+    Its answers and closing lines are as short as they can be.
+    """
     return [position for position in view.free() if view.entries[position].segment.origin != "lamina"]
 
 
@@ -133,11 +153,9 @@ def _is_recoverable_result(view: OrderView, position: int) -> bool:
     """
     entry = view.entries[position]
     segment = entry.segment
-    if not segment.parts or not isinstance(segment.parts[0], ToolResult):
-        return False
     if entry.form is Form.OMITTED or segment.pinned or segment.origin == "lamina":
         return False
-    return recoverable(view.kinds, segment)
+    return begins_with(segment.parts, ToolResult) and recoverable(view.kinds, segment)
 
 
 def repeated_system_text(view: OrderView) -> list[int]:
@@ -145,20 +163,22 @@ def repeated_system_text(view: OrderView) -> list[int]:
 
     Sections do not count: a cut puts the newest one among the system text, in place of the older ones.
     """
-    reminders = [position for position, entry in enumerate(view.entries) if _is_reminder(view, entry)]
-    newest = {view.entries[position].content: position for position in reminders}
-    repeated = []
-    for position in reminders:
-        entry = view.entries[position]
-        if position in view.current or entry.segment.pinned:
-            continue
-        if newest[entry.content] > position:
-            repeated.append(position)
-    return repeated
+    older: dict[Digest, list[int]] = {}
+    for position, entry in enumerate(view.entries):
+        if _is_reminder(view, entry):
+            older.setdefault(entry.content, []).append(position)
+    repeated: list[int] = []
+    for positions in older.values():
+        repeated += positions[:-1]
+    must_stay = view.current.union(at for at in repeated if view.entries[at].segment.pinned)
+    return sorted(set(repeated) - must_stay)
 
 
 def _is_reminder(view: OrderView, entry: Entry) -> bool:
-    """Whether an entry is system text that is sent in the middle of the conversation."""
+    """Whether an entry is system text that is sent in the middle of the conversation.
+
+    Agents repeat such text with every message, and only the newest copy matters.
+    """
     if entry.role is not Role.SYSTEM or entry.layer is Layer.SYSTEM:
         return False
     if entry.form is Form.OMITTED:
@@ -167,13 +187,16 @@ def _is_reminder(view: OrderView, entry: Entry) -> bool:
 
 
 def goes_last(entry: Entry, kinds: Kinds) -> bool:
-    """Critical, or not to be had again: lowered when nothing else is left. Images have their own rung."""
+    """Critical, or not to be had again: lowered when nothing else is left. Images have their own rung.
+
+    The user's own words go last, and text that the user selected somewhere. A file does not: it can be read
+    again.
+    """
     segment = entry.segment
-    if segment.parts and isinstance(segment.parts[0], Image | Document):
+    if begins_with(segment.parts, Image | Document):
         return False
-    if kind_of(kinds, segment).retention is Retention.CRITICAL:
-        return True
-    return not recoverable(kinds, segment)
+    is_critical = kind_of(kinds, segment).retention is Retention.CRITICAL
+    return is_critical or not recoverable(kinds, segment)
 
 
 # Whole steps under a digest.
@@ -186,35 +209,36 @@ def fold_steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
     result, and no call may lose its result.
     """
     foldable: set[int] = set()
-    for position in view.free():
-        if position not in view.current and _is_foldable(view.entries[position], view.kinds, verbatim):
+    for position in set(view.free()) - view.current:
+        if _is_foldable(view.entries[position], view.kinds, verbatim):
             foldable.add(position)
     broken_steps = _find_broken_steps(view.entries, foldable)
-    positions = sorted(i for i in foldable if view.entries[i].step not in broken_steps)
-    for _, step in groupby(positions, key=lambda position: view.entries[position].step):
+    whole = [position for position in sorted(foldable) if view.entries[position].step not in broken_steps]
+    for _, step in groupby(whole, key=lambda position: view.entries[position].step):
         yield tuple(Move(position, Form.OMITTED, "folded", fold=True) for position in step)
 
 
 def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
     """Whether a digest may replace an entry.
 
-    A digest keeps a user's message word for word, so the message may have at most `verbatim` characters.
+    A digest keeps a user's message word for word. So a message that cannot be had again is folded only if it
+    is text alone, of at most `verbatim` characters; None sets no limit.
     """
-    segment = entry.segment
-    if segment.kind == "digest" or entry.layer is Layer.LIBRARY or entry.role is Role.SYSTEM:
+    if not _is_sent_in_step(entry):
         return False
-    if verbatim is None or segment.origin == "lamina":
-        return True
-    if not goes_last(entry, kinds):
+    is_own = entry.segment.origin == "lamina"
+    if verbatim is None or is_own or not goes_last(entry, kinds):
         return True
     return entry.role is Role.USER and _is_short_text(entry, verbatim)
 
 
 def _is_short_text(entry: Entry, most_characters: int) -> bool:
-    """Whether an entry is text alone, of at most so many characters."""
+    """Whether an entry is text alone, of at most so many characters.
+
+    Parts that are sent as something else cannot stand in a digest word for word.
+    """
     texts = [part.text for part in entry.segment.parts if isinstance(part, Text)]
-    has_other_parts = len(texts) != len(entry.parts)
-    if has_other_parts:
+    if len(texts) != len(entry.parts):
         return False
     return sum(len(text) for text in texts) <= most_characters
 
@@ -230,12 +254,12 @@ def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]
     folded_spans = _folded_spans(entries, foldable)
     broken: set[int] = set()
     for position, entry in enumerate(entries):
-        if position in foldable or entry.step not in steps_with_calls:
-            continue
-        if not _is_sent_in_step(entry):
+        stays = position not in foldable and _is_sent_in_step(entry)
+        if not stays or entry.step not in steps_with_calls:
             continue
         first, last = folded_spans.get(entry.step, (position, position))
-        if position in paired or first < position < last:
+        stands_between = first < position < last
+        if stands_between or position in paired:
             broken.add(entry.step)
     return broken
 
@@ -255,59 +279,70 @@ def _is_sent_in_step(entry: Entry) -> bool:
 
     System text, digests and the library are sent outside of steps.
     """
-    if entry.form is Form.OMITTED or entry.segment.kind == "digest":
-        return False
-    if entry.role is Role.SYSTEM:
-        return False
-    return entry.layer is not Layer.LIBRARY
+    stands_outside = entry.segment.kind == "digest" or entry.layer is Layer.LIBRARY
+    return is_message(entry) and not stands_outside
 
 
 # The first rungs: disposable and superseded entries.
 
 
 def _drop_disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """What is sent in its own turn only, and other disposable kinds."""
+    """What is sent in its own turn only, and other disposable kinds. Thinking has a rung of its own.
+
+    What was for one turn is left out as a whole, since a handle to it would be of no use.
+    """
     for position in free:
         entry = view.entries[position]
+        is_disposable = kind_of(view.kinds, entry.segment).retention is Retention.DISPOSABLE
         if is_turn_scoped(view.kinds, entry.segment) and entry.layer is Layer.HISTORY:
             yield (Move(position, Form.OMITTED, OWN_TURN_ONLY),)
-            continue
-        if _has_first_part(entry, Thinking):
-            continue
-        if kind_of(view.kinds, entry.segment).retention is Retention.DISPOSABLE:
+        elif is_disposable and not begins_with(entry.parts, Thinking):
             yield (Move(position, Form.STUB, "disposable"),)
 
 
 def _drop_thinking(view: OrderView, free: list[int]) -> Iterator[Batch]:
     """Old thinking; of one step all of it or none."""
-    thoughts = [position for position in free if _has_first_part(view.entries[position], Thinking)]
-    for _, step in groupby(thoughts, key=lambda position: view.entries[position].step):
-        yield tuple(Move(position, Form.OMITTED, "disposable") for position in step)
+    moves_by_step: dict[int, list[Move]] = {}
+    for position in free:
+        entry = view.entries[position]
+        if begins_with(entry.parts, Thinking):
+            move = Move(position, Form.OMITTED, "disposable")
+            moves_by_step.setdefault(entry.step, []).append(move)
+    for moves in moves_by_step.values():
+        yield tuple(moves)
 
 
 def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """Results that a later one, sent in full, makes redundant."""
-    allowed = frozenset(free)
-    result_positions: list[int] = []
+    """Results that a later one, sent in full, makes redundant.
+
+    Of three reads of one file the first two go. If the third is lowered already, none does: nothing would
+    show the file any more.
+    """
+    positions: list[int] = []
     exchanges: list[Exchange] = []
     for call_position, result_position in pair_calls(view.entries):
-        result = view.entries[result_position]
-        if result.form is Form.FULL:
-            result_positions.append(result_position)
-            exchanges.append(_make_exchange(view.entries[call_position], result))
+        call = view.entries[call_position].parts[0]
+        result = view.entries[result_position].parts[0]
+        is_in_full = view.entries[result_position].form is Form.FULL
+        if is_in_full and isinstance(call, ToolCall) and isinstance(result, ToolResult):
+            positions.append(result_position)
+            exchanges.append(Exchange(call=call, result=result))
+    allowed = frozenset(free)
     for index, later_index in sorted(find_superseded(exchanges).items()):
-        position = result_positions[index]
-        later = view.entries[result_positions[later_index]]
-        if position in allowed:
-            yield (Move(position, Form.STUB, f"superseded by {later.ref}"),)
+        later = view.entries[positions[later_index]]
+        if positions[index] in allowed:
+            yield (Move(positions[index], Form.STUB, f"superseded by {later.ref}"),)
 
 
-def _make_exchange(call_entry: Entry, result_entry: Entry) -> Exchange:
-    call = call_entry.parts[0]
-    result = result_entry.parts[0]
-    if not isinstance(call, ToolCall) or not isinstance(result, ToolResult):
-        raise TypeError((call, result))
-    return Exchange(call=call, result=result)
+def _rate(view: OrderView, move: Move, token_value: str, *, tokens: int | None = None) -> RatedBatch:
+    """A batch of one move, with its ripeness. `tokens` are those that the entry will have by then.
+
+    None is for the tokens that it has now.
+    """
+    entry = view.entries[move.at]
+    if tokens is None:
+        tokens = entry.tokens
+    return RatedBatch(ripeness(_age_of(view, entry), tokens, TOKEN_VALUES[token_value]), (move,))
 
 
 # Everything else that can be had again, by ripeness.
@@ -335,32 +370,37 @@ def _age_of(view: OrderView, entry: Entry) -> int:
 
 
 def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
-    """Old results, shortened and then by handle; old replies; large arguments of old calls."""
+    """Old results, shortened and then by handle; old replies; large arguments of old calls.
+
+    Moves of higher rungs were taken meanwhile, so an entry may have no parts any more.
+    """
     for position in plain:
         entry = view.entries[position]
-        age = _age_of(view, entry)
-        if _has_first_part(entry, ToolResult):
-            yield from _shorten_in_steps(position, entry, age, "old result")
-        elif _has_first_part(entry, Text) and entry.role is Role.ASSISTANT:
-            move = Move(position, Form.COMPACT, "old reply", REPLY_LIMIT)
-            yield RatedBatch(ripeness(age, entry.tokens, TOKEN_VALUES["reply"]), (move,))
-        elif _has_first_part(entry, ToolCall):
-            move = Move(position, Form.COMPACT, "large arguments")
-            yield RatedBatch(ripeness(age, entry.tokens, TOKEN_VALUES["call"]), (move,))
+        match entry.parts[:1]:
+            case (ToolResult(),):
+                yield from _shorten_in_steps(view, position, "old result")
+            case (Text(),) if entry.role is Role.ASSISTANT:
+                yield _rate(view, Move(position, Form.COMPACT, "old reply", REPLY_LIMIT), "reply")
+            case (ToolCall(),):
+                yield _rate(view, Move(position, Form.COMPACT, "large arguments"), "call")
+            case _:
+                pass
 
 
-def _shorten_in_steps(position: int, entry: Entry, age: int, why: str) -> Iterator[RatedBatch]:
+def _shorten_in_steps(view: OrderView, position: int, why: str) -> Iterator[RatedBatch]:
     """COMPACT and then STUB; a small text has no COMPACT form that would be worth it."""
-    stub = (Move(position, Form.STUB, why),)
+    entry = view.entries[position]
+    stub = Move(position, Form.STUB, why)
     if entry.form is not Form.FULL:
-        yield RatedBatch(ripeness(age, entry.tokens, TOKEN_VALUES["compact"]), stub)
+        yield _rate(view, stub, "compact")
     elif entry.tokens <= COMPACT_TOKENS:
-        yield RatedBatch(ripeness(age, entry.tokens, TOKEN_VALUES["small"]), stub)
+        yield _rate(view, stub, "small")
     else:
-        ripeness_of_compact = ripeness(age, entry.tokens, TOKEN_VALUES["full"])
-        yield RatedBatch(ripeness_of_compact, (Move(position, Form.COMPACT, why),))
-        ripeness_of_stub = ripeness(age, COMPACT_TOKENS, TOKEN_VALUES["compact"])
-        yield RatedBatch(min(ripeness_of_compact, ripeness_of_stub), stub)
+        compact = _rate(view, Move(position, Form.COMPACT, why), "full")
+        yield compact
+        # The stub follows its COMPACT form, however ripe that form would be by then.
+        later = _rate(view, stub, "compact", tokens=COMPACT_TOKENS)
+        yield RatedBatch(min(compact.ripeness, later.ripeness), later.batch)
 
 
 def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
@@ -373,13 +413,11 @@ def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
     def importance(position: int) -> tuple[int, int]:
         return priority(view.kinds, view.entries[position].segment), -position
 
-    attachments = [i for i in free if kind_of(view.kinds, view.entries[i].segment).attachment]
-    attachments.sort(key=importance)
+    attachments = [at for at in free if kind_of(view.kinds, view.entries[at].segment).attachment]
     highest = {Form.COMPACT: 0, Form.STUB: 0}
     rated_batches: list[RatedBatch] = []
-    for position in attachments:
-        entry = view.entries[position]
-        for rated in _shorten_in_steps(position, entry, _age_of(view, entry), "attachment"):
+    for position in sorted(attachments, key=importance):
+        for rated in _shorten_in_steps(view, position, "attachment"):
             form = rated.batch[0].form
             highest[form] = max(highest[form], rated.ripeness)
             rated_batches.append(RatedBatch(highest[form], rated.batch))
@@ -388,30 +426,32 @@ def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
 
 
 def _stub_media(view: OrderView, free: list[int]) -> Iterator[RatedBatch]:
+    """Images and documents, by handle. A token of theirs says about as much as one of a reply."""
     for position in free:
-        entry = view.entries[position]
-        if _has_first_part(entry, Image | Document):
-            move = Move(position, Form.STUB, "image or document")
-            yield RatedBatch(ripeness(_age_of(view, entry), entry.tokens, TOKEN_VALUES["reply"]), (move,))
+        if begins_with(view.entries[position].parts, Image | Document):
+            yield _rate(view, Move(position, Form.STUB, "image or document"), "reply")
 
 
 def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
-    """Whole old steps, as they would be once everything in them is lowered."""
+    """Whole old steps, as they would be once everything in them is lowered.
+
+    So a step is folded only when lowering its parts one by one has little left to give.
+    """
     for batch in fold_steps(view, verbatim=VERBATIM_LIMIT):
         entries = [view.entries[move.at] for move in batch]
         tokens_left = sum(_tokens_when_lowered(view, entry) for entry in entries)
-        source = "asked" if entries[0].role is Role.USER else "step"
-        age = _age_of(view, entries[0])
-        yield RatedBatch(ripeness(age, tokens_left, TOKEN_VALUES[source]), batch)
+        token_value = TOKEN_VALUES["step"]
+        if entries[0].role is Role.USER:
+            token_value = TOKEN_VALUES["asked"]
+        yield RatedBatch(ripeness(_age_of(view, entries[0]), tokens_left, token_value), batch)
 
 
 def _tokens_when_lowered(view: OrderView, entry: Entry) -> int:
-    has_stub = _has_first_part(entry, ToolResult | Image | Document)
+    """About what is left of an entry in its lowest form: a handle, or a shortened text.
+
+    An order cannot know it exactly, since nothing is worded before a move is taken.
+    """
+    has_stub = begins_with(entry.parts, ToolResult | Image | Document)
     if has_stub or kind_of(view.kinds, entry.segment).attachment:
         return min(entry.tokens, STUB_TOKENS)
     return min(entry.tokens, SHORT_TOKENS)
-
-
-def _has_first_part(entry: Entry, part_type: type | object) -> bool:
-    """Whether the first part of an entry, as it is sent, is of this type or union of types."""
-    return bool(entry.parts) and isinstance(entry.parts[0], part_type)  # type: ignore[arg-type]

@@ -6,25 +6,25 @@ never expires.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from lamina.core.hashing import content_digest, handle, make_ref, parts_digest, short_handle
-from lamina.core.values import Digest, Fold, Ledger, Ref, Role, Segment
+from lamina.core.hashing import (
+    NamedSegment,
+    SegmentNames,
+    handle,
+    parts_digest,
+    short_handle,
+)
+from lamina.core.values import Fold, Ledger, Ref, Segment
 from lamina.errors import NotFound
 
 
-class NamedSegment(NamedTuple):
-    """A segment with its ref and the digest of its content."""
-
-    ref: Ref
-    content: Digest
-    segment: Segment
-
-
 def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) -> tuple[Segment, ...]:
-    """The segments that answer to `key`, in full; for a key that changed over time, the newest content."""
+    """The segments that answer to `key`, in full; for a key that changed over time, the newest content.
+
+    The key of a fold brings back everything that its digest stands for, in order. Raises NotFound for a key
+    that names nothing in this log.
+    """
     segments = list(identify_segments(log))
     fold = _find_fold(key, ledger)
     if fold is not None:
@@ -37,7 +37,10 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
 
 
 def _find_fold(key: str, ledger: Ledger | None) -> Fold | None:
-    """The fold with this key, or the one that replaced it."""
+    """The fold with this key, or the one that replaced it.
+
+    Digests merge, and the model may still ask for one that it saw long ago.
+    """
     if ledger is None:
         return None
     for fold in ledger.folds:
@@ -66,19 +69,12 @@ def index_by_name(segments: Iterable[NamedSegment]) -> dict[str, Segment]:
 
 def identify_segments(log: Iterable[Segment]) -> Iterator[NamedSegment]:
     """Each segment of a log with the ref by which the ledger names it."""
-    occurrences = Counter[Ref]()
-    before = Digest("")
+    names = SegmentNames()
     for segment in log:
-        content = content_digest(segment, parts_digest(segment.role, segment.parts))
-        first_ref = make_ref(segment, content, before, 0)
-        ref = make_ref(segment, content, before, occurrences[first_ref])
-        yield NamedSegment(ref, content, segment)
-        occurrences[first_ref] += 1
-        if segment.role is not Role.SYSTEM:
-            before = content
+        yield names.name(segment, parts_digest(segment.role, segment.parts))
 
 
 def list_refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:
-    """Each segment of a log with its ref."""
+    """Each segment of a log with its ref, for callers who do not need its content's digest."""
     for each in identify_segments(log):
         yield each.ref, each.segment

@@ -17,10 +17,9 @@ from typing import Any, Literal
 import msgspec
 
 from lamina.core.entries import begins_with, find_last_sent, is_empty, make_closing_line, make_own_entry, omit
-from lamina.core.hashing import content_digest, make_ref, parts_digest
+from lamina.core.hashing import SegmentNames, parts_digest
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import (
-    Digest,
     Entry,
     Ledger,
     Part,
@@ -70,17 +69,17 @@ AS_IS = Repairs()
 class ScanMemory(msgspec.Struct):
     """What a scan must remember of the log before it.
 
-    `refs` and `ids` count how often each ref and each call id has occurred. `content` is the content of the
-    last segment that is not system text. `side` says whose message is being written.
+    `names` are those of the segments so far, and `ids` counts how often each call id has occurred. `side`
+    says whose message is being written.
     """
 
-    refs: dict[str, int] = {}
+    names: SegmentNames = msgspec.field(default_factory=SegmentNames)
     ids: dict[str, int] = {}
-    content: Digest = Digest("")
     side: str = ""
 
     def copy(self) -> ScanMemory:
-        return ScanMemory(refs=dict(self.refs), ids=dict(self.ids), content=self.content, side=self.side)
+        """A memory of its own for another scan, which changes nothing in this one."""
+        return ScanMemory(names=self.names.copy(), ids=dict(self.ids), side=self.side)
 
 
 def repair(
@@ -108,7 +107,10 @@ def repair(
 
 
 def find_side(role: Role) -> str:
-    """Whose message it is on the wire: results stand on the user's side."""
+    """Whose message it is on the wire: results stand on the user's side.
+
+    A result after a user's message therefore goes on with the same message, unless the log says otherwise.
+    """
     return "user" if role is Role.TOOL else role.value
 
 
@@ -138,7 +140,11 @@ class _Scan:
         self.id_pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
     def take(self, segment: Segment) -> None:
-        """Adds the next segment of the log."""
+        """Adds the next segment of the log.
+
+        If an earlier request ended before this segment, within one message of the model, the answers to its
+        calls come first, and the segment opens a new message.
+        """
         entry = self._identify(segment)
         if self._follows_ended_request(entry):
             self.close()
@@ -148,19 +154,19 @@ class _Scan:
 
     def _take_entry(self, entry: Entry) -> None:
         """Adds an entry by what it is: a result, a blank message, a call, or a message."""
-        first = entry.parts[0] if entry.parts else None
-        if isinstance(first, ToolResult):
-            self._take_result(entry, first)
-        elif self._is_blank(entry):
-            self._omit(entry, "empty")
-        elif isinstance(first, ToolCall):
-            self._take_call(entry, first)
-        elif entry.role is Role.ASSISTANT:
-            if entry.opens:
-                self.close()
-            self._append(entry)
-        else:
-            self._take_message(entry)
+        match entry.parts[:1]:
+            case (ToolResult() as result,):
+                self._take_result(entry, result)
+            case _ if self._is_blank(entry):
+                self._omit(entry, "empty")
+            case (ToolCall() as call,):
+                self._take_call(entry, call)
+            case _ if entry.role is Role.ASSISTANT:
+                if entry.opens:
+                    self.close()
+                self._append(entry)
+            case _:
+                self._take_message(entry)
 
     def close(self) -> None:
         """Ends the place for results: answers, or leaves out, each call that got none."""
@@ -184,30 +190,30 @@ class _Scan:
                 self._append(entry)
 
     def note_end(self) -> None:
-        """Remembers that a request ends with calls that are answered: the model goes on after the answers."""
-        if not self._awaits_results() or self.repairs.dangling == "omit":
-            return
-        if any(entry.role is not Role.SYSTEM for entry in self.deferred):
+        """Remembers that a request ends with calls that are answered: the model goes on after the answers.
+
+        If the real results come later, the log does not show where that request ended. The ledger does.
+        """
+        answers_calls = self._awaits_results() and self.repairs.dangling == "answer"
+        if not answers_calls or self._waits_for_others():
             return
         last = find_last_sent(self.entries)
         if last is not None and last.role is Role.ASSISTANT:
             self._note(Ref(f"{last.ref}:end"), ENDED)
 
+    def _waits_for_others(self) -> bool:
+        """Whether something other than system text was put aside until the results are there."""
+        return any(entry.role is not Role.SYSTEM for entry in self.deferred)
+
     def _identify(self, segment: Segment) -> Entry:
         """The segment as an entry with its ref, in full."""
         _validate(segment)
         sent = parts_digest(segment.role, segment.parts)
-        content = content_digest(segment, sent)
-        before = self.memory.content
-        if segment.role is not Role.SYSTEM:
-            self.memory.content = content
-        first_ref = make_ref(segment, content, before, 0)
-        occurrences = self.memory.refs.get(first_ref, 0)
-        self.memory.refs[first_ref] = occurrences + 1
+        named = self.memory.names.name(segment, sent)
         entry = Entry(
             segment=segment,
-            ref=make_ref(segment, content, before, occurrences),
-            content=content,
+            ref=named.ref,
+            content=named.content,
             role=segment.role,
             parts=segment.parts,
             sent=sent,
@@ -219,7 +225,10 @@ class _Scan:
         return entry
 
     def _opens_message(self, segment: Segment) -> bool:
-        """Whether a segment begins a message, given whose message stands before it."""
+        """Whether a segment begins a message, given whose message stands before it.
+
+        A segment that joins continues the message before it only if both are of one side.
+        """
         if self.repairs.merge:
             return self.memory.side != segment.role.value
         if not segment.joins:
@@ -230,19 +239,25 @@ class _Scan:
         return before != find_side(segment.role)
 
     def _is_blank(self, entry: Entry) -> bool:
-        """Whether there is nothing to send. With tags around everything, only an entry without parts is."""
+        """Whether there is nothing to send. With tags around everything, only an entry without parts is.
+
+        Every provider refuses a message of white space.
+        """
         if self.wording.tagged and entry.parts:
             return False
         return is_empty(entry.parts)
 
     def _follows_ended_request(self, entry: Entry) -> bool:
-        """Whether an earlier request ended just before this entry, within the model's message."""
+        """Whether an earlier request ended just before this entry, within the model's message.
+
+        Its calls were answered then, so the model's message goes on as a new one after the answers.
+        """
         if entry.opens or entry.role is not Role.ASSISTANT:
             return False
         return self._awaits_results() and self._request_ended_here()
 
     def _request_ended_here(self) -> bool:
-        """Whether an earlier request ended after the last entry that is sent."""
+        """Whether an earlier request ended after the last entry that is sent, as the ledger remembers it."""
         last = find_last_sent(self.entries)
         return last is not None and f"{last.ref}:end" in self.ledger.repairs
 
@@ -252,21 +267,24 @@ class _Scan:
         If an earlier request ended there, its calls are answered, and the model goes on after the answers.
         The same holds if a blank message stood between them: it is left out, and ended the message before it.
         """
-        if not self.after_aside or not self.deferred:
+        has_aside = self.after_aside and bool(self.deferred)
+        if not has_aside or self._waits_for_others():
             return False
         has_result = any(self.waiting.values())
         if has_result or not self.waiting:
             return False
-        if self._request_ended_here() or not self.memory.side:
-            return False
-        return all(entry.role is Role.SYSTEM for entry in self.deferred)
+        has_ended = self._request_ended_here() or not self.memory.side
+        return not has_ended
 
     def _awaits_results(self) -> bool:
-        """Whether some call has no result yet."""
+        """Whether some call has no result yet, so that a result may still come for it."""
         return any(result_at is None for result_at in self.waiting.values())
 
     def _take_message(self, entry: Entry) -> None:
-        """Takes what the user's side or the system says. It may not stand between a call and its result."""
+        """Takes what the user's side or the system says. It may not stand between a call and its result.
+
+        While results may still come, it waits, so that none of them is cut off from its call.
+        """
         if self._awaits_results() and self.repairs.late == "append":
             self._defer(entry)
         else:
@@ -286,7 +304,10 @@ class _Scan:
         return len(self.entries) - 1
 
     def _omit(self, entry: Entry, why: str) -> None:
-        """Adds an entry that cannot be sent, with the reason."""
+        """Adds an entry that cannot be sent, with the reason.
+
+        It stays in its place, so that the request can be explained and the segment recalled.
+        """
         is_aside = entry.role is Role.SYSTEM and self._awaits_results()
         if is_aside or self._continues_after_system_text():
             # The model's message may go on after this entry.
@@ -298,7 +319,10 @@ class _Scan:
         self._note(entry.ref, why)
 
     def _note(self, ref: Ref, what: str) -> None:
-        """Records a repair, if the ledger does not have it already."""
+        """Records a repair, if the ledger does not have it already.
+
+        A repair that is made again, as it is in every later build, is no news.
+        """
         if self.ledger.repairs.get(ref) != what:
             self.new_repairs[ref] = what
 
@@ -317,7 +341,10 @@ class _Scan:
         self.unanswered.setdefault(call.id, deque()).append(at)
 
     def _choose_id(self, entry: Entry, call: ToolCall) -> str:
-        """The call's own id, or one derived from the call alone, so that later calls cannot change it."""
+        """The call's own id, or one derived from the call alone, so that later calls cannot change it.
+
+        `call:1/a` becomes `call_1_a_` and eight hex digits for a provider that refuses colons in ids.
+        """
         is_bad = self.id_pattern is not None and not self.id_pattern.fullmatch(call.id)
         is_taken = False
         if self.repairs.unique_ids == "log":
@@ -331,7 +358,11 @@ class _Scan:
         return f"{safe}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
 
     def _take_result(self, entry: Entry, result: ToolResult) -> None:
-        """Takes a result: the first or a second one of a call, or one that came late."""
+        """Takes a result: the first or a second one of a call, or one that came late.
+
+        While other calls wait, a result that belongs to none of them is put aside: it may not stand among
+        theirs.
+        """
         if self.unanswered.get(result.id):
             self._take_first_result(entry, result, self.unanswered[result.id].popleft())
         elif result.id in self.answered:
@@ -385,7 +416,10 @@ class _Scan:
         self._append(make_closing_line(f"{entry.ref}!end", "[end of the late result]"))
 
     def _answer(self, call: Entry) -> None:
-        """Answers a call that has no result, and records it."""
+        """Answers a call that has no result, and records it.
+
+        The answer stands on the user's side, so whatever joins it continues that side's message.
+        """
         self._note(call.ref, ANSWERED)
         self.entries.append(_make_answer(call))
         self.memory.side = "tool" if self.repairs.merge else "user"
@@ -410,7 +444,10 @@ def _make_answer(call_entry: Entry) -> Entry:
 
 
 def _validate(segment: Segment) -> None:
-    """Raises BadInput if a tool call or result shares its segment, or has a role that cannot hold it."""
+    """Raises BadInput if a tool call or result shares its segment, or has a role that cannot hold it.
+
+    Everything after this relies on a call or a result being the only part of its segment.
+    """
     tool_parts = [part for part in segment.parts if isinstance(part, ToolCall | ToolResult)]
     if not tool_parts:
         return
@@ -431,7 +468,10 @@ def _validate(segment: Segment) -> None:
 
 
 def _strip_entry(entry: Entry, tags: tuple[str, ...]) -> Entry:
-    """The entry without spans of these tags."""
+    """The entry without spans of these tags.
+
+    Its segment stays as it is in the log, so that the text can be recalled.
+    """
     stripped = tuple(_strip_part(part, tags) for part in entry.parts)
     if stripped == entry.parts:
         return entry
@@ -439,6 +479,7 @@ def _strip_entry(entry: Entry, tags: tuple[str, ...]) -> Entry:
 
 
 def _strip_part(part: Any, tags: tuple[str, ...]) -> Any:
+    """A part without these spans; of a result, each piece of its content. Arguments of calls stay."""
     match part:
         case Text(text):
             return Text(strip_tags(text, tags))

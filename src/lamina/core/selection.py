@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from lamina.core.entries import omit
+from lamina.core.entries import is_message, omit, pair_calls
 from lamina.core.hashing import short_handle
 from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.layout import Layout
-from lamina.core.values import Entry, Form, Layer, Role, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer
 
 
 def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
-    """Leaves out what the caller chose to leave out, each with the choice as its reason."""
-    if not layout.include and not layout.exclude:
-        return entries
+    """Leaves out what the caller chose to leave out, each with the choice as its reason.
+
+    A call and its result are left out together, whichever of the two the filter names.
+    """
     reasons = [_find_filter_reason(entry, layout) for entry in entries]
     if not any(reasons):
         return entries
@@ -28,18 +29,24 @@ def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
 
 
 def _add_partners(reasons: list[str], entries: Sequence[Entry]) -> None:
-    """Gives the result of a call that is left out a reason too, and the call of such a result."""
+    """Gives the result of a call that is left out a reason too, and the call of such a result.
+
+    No provider takes one of the two without the other.
+    """
     for call_at, result_at in pair_calls(entries):
         call_reason = reasons[call_at]
         result_reason = reasons[result_at]
-        if result_reason and not call_reason:
-            reasons[call_at] = f"{result_reason} (its result)"
-        elif call_reason and not result_reason:
-            reasons[result_at] = f"{call_reason} (its call)"
+        if not call_reason and not result_reason:
+            continue
+        reasons[call_at] = call_reason or f"{result_reason} (its result)"
+        reasons[result_at] = result_reason or f"{call_reason} (its call)"
 
 
 def _find_filter_reason(entry: Entry, layout: Layout) -> str:
-    """Why the layout leaves an entry out; "" if it does not."""
+    """Why the layout leaves an entry out; "" if it does not.
+
+    Excluding wins over including. System text is sent unless it is excluded.
+    """
     if entry.form is Form.OMITTED:
         return ""
     excluded_by = layout.exclude.matches(entry)
@@ -52,24 +59,11 @@ def _find_filter_reason(entry: Entry, layout: Layout) -> str:
     return "filtered: not included"
 
 
-def pair_calls(entries: Sequence[Entry]) -> list[tuple[int, int]]:
-    """Positions of each call that is sent and of its result."""
-    result_pairs: list[tuple[int, int]] = []
-    waiting: dict[str, list[int]] = {}
-    for at, entry in enumerate(entries):
-        if not entry.parts:
-            continue
-        first = entry.parts[0]
-        if isinstance(first, ToolCall):
-            waiting.setdefault(first.id, []).append(at)
-        elif isinstance(first, ToolResult) and waiting.get(first.id):
-            call_at = waiting[first.id].pop()
-            result_pairs.append((call_at, at))
-    return result_pairs
-
-
 def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], str]) -> list[Entry]:
-    """Puts each summary in the place of what it covers. What may not be summarised stays as it is."""
+    """Puts each summary in the place of what it covers. What may not be summarised stays as it is.
+
+    Of several summaries each works on what the ones before it left.
+    """
     covers = [entry for entry in entries if _is_cover(entry)]
     for cover in covers:
         entries = _apply_cover(entries, cover, kinds, name)
@@ -77,7 +71,10 @@ def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], 
 
 
 def _is_cover(entry: Entry) -> bool:
-    """Whether an entry is a summary that a client put in, and not a digest of lamina's own."""
+    """Whether an entry is a summary that a client put in, and not a digest of lamina's own.
+
+    A digest has covers as well, but a fold of the ledger laid it.
+    """
     if not entry.segment.covers or entry.segment.origin == "lamina":
         return False
     return entry.form is Form.FULL
@@ -86,7 +83,10 @@ def _is_cover(entry: Entry) -> bool:
 def _apply_cover(
     entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
 ) -> list[Entry]:
-    """Puts one summary in the place of the first entry that it covers, and omits all that it covers."""
+    """Puts one summary in the place of the first entry that it covers, and omits all that it covers.
+
+    A call whose result is not covered stays, and so does its result: pairs are covered as a whole.
+    """
     cover_at = entries.index(cover)
     covered = _find_covered(entries[:cover_at], cover, kinds, name)
     for call_at, result_at in pair_calls(entries):
@@ -120,11 +120,11 @@ def _find_covered(
 
 
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:
-    """Whether a summary may stand for an entry: it is sent, recoverable, and need not be sent in full."""
-    if entry.form is Form.OMITTED or entry.role is Role.SYSTEM:
+    """Whether a summary may stand for an entry: it is sent, recoverable, and need not be sent in full.
+
+    A summary loses words, so the user's own words and other critical text may not be under one.
+    """
+    if not is_message(entry) or entry.segment.pinned:
         return False
-    if entry.segment.pinned:
-        return False
-    if kind_of(kinds, entry.segment).retention is Retention.CRITICAL:
-        return False
-    return recoverable(kinds, entry.segment)
+    is_critical = kind_of(kinds, entry.segment).retention is Retention.CRITICAL
+    return recoverable(kinds, entry.segment) and not is_critical

@@ -19,27 +19,24 @@ UNREAD_OF_TOOLS: Mapping[str, str] = {
 _SCHEMA_FIELDS = ("input_schema", "parameters", "parametersJsonSchema", "parameters_json_schema")
 
 
-def definition_texts(tool: dict[str, Any]) -> Iterator[str]:
-    """The text of each function in a definition, and of whatever else there is in it."""
+def definition_texts(tool: Any) -> Iterator[str]:
+    """The text of each function in a definition, and of whatever else there is in it.
+
+    One definition may hold many functions, and so may a namespace. Others hold one, in the definition itself
+    or under `function`.
+    """
     match tool:
         case {"functionDeclarations": [*declarations]} | {"function_declarations": [*declarations]}:
             for declaration in declarations:
                 yield _function_text(declaration)
-            other_fields = _other_fields_text(tool, "functionDeclarations", "function_declarations")
-            if other_fields:
-                yield other_fields
+            yield from _other_texts(tool, "functionDeclarations", "function_declarations")
         case {"type": "namespace", "tools": [*inner_tools]}:
             yield _join_texts(tool.get("name"), tool.get("description"))
             for inner_tool in inner_tools:
-                if isinstance(inner_tool, dict):
-                    yield from definition_texts(inner_tool)
-                else:
-                    yield _function_text(inner_tool)
-            other_fields = _other_fields_text(tool, "tools", "name", "description")
-            if other_fields:
-                yield other_fields
+                yield from definition_texts(inner_tool)
+            yield from _other_texts(tool, "tools", "name", "description")
         case {"function": dict() as function}:
-            yield _function_text(function) + _other_fields_text(tool, "function")
+            yield _function_text(function) + "".join(_other_texts(tool, "function"))
         case _:
             yield _function_text(tool)
 
@@ -55,18 +52,15 @@ def _function_text(function: Any) -> str:
         if schema_field in function:
             title = _join_texts(function["name"], function.get("description"))
             schema = canonical_json(function[schema_field]).decode()
-            return title + schema + _other_fields_text(function, "name", "description", schema_field)
+            rest = "".join(_other_texts(function, "name", "description", schema_field))
+            return title + schema + rest
     return canonical_json(function).decode()
 
 
-def _join_texts(*values: Any) -> str:
-    return "".join(value for value in values if isinstance(value, str))
+def _other_texts(holder: dict[str, Any], *counted: str) -> list[str]:
+    """The fields of an object that are not counted elsewhere, and that a model may read, as one JSON text.
 
-
-def _other_fields_text(holder: dict[str, Any], *counted: str) -> str:
-    """The fields of an object that are not counted elsewhere, and that a model may read, as JSON.
-
-    It is "" if there are none.
+    There is no text if there are no such fields.
     """
     other_fields: dict[str, Any] = {}
     for name, value in holder.items():
@@ -74,5 +68,10 @@ def _other_fields_text(holder: dict[str, Any], *counted: str) -> str:
             continue
         other_fields[name] = value
     if not other_fields:
-        return ""
-    return canonical_json(other_fields).decode()
+        return []
+    return [canonical_json(other_fields).decode()]
+
+
+def _join_texts(*values: Any) -> str:
+    """Those of the values that are text, without anything between them."""
+    return "".join(value for value in values if isinstance(value, str))

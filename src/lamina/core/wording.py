@@ -61,6 +61,11 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     handles: bool = True
 
     def __call__(self, segment: Segment, form: Form, content: Digest, *, limit: int = 0) -> tuple[Part, ...]:
+        """The parts of a segment as they are sent in this form.
+
+        A kind with words of its own is asked first. A call stays a call in every form: only its large
+        arguments are replaced. Otherwise the text is shortened, or replaced by one line with the handle.
+        """
         if form is Form.OMITTED:
             return ()
         words_of_kind = self.words.get(segment.kind)
@@ -82,7 +87,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, version=version)
 
     def handle(self, content: Digest) -> str:
-        """The handle of a content as this version writes it; "" if no handles are shown."""
+        """The handle of a content as this version writes it; "" if no handles are shown.
+
+        Versions 1 and 2 wrote short handles, and what they wrote is sent the same way again.
+        """
         if not self.handles:
             return ""
         if self.version <= 2:
@@ -90,7 +98,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return handle(content)
 
     def reference(self, segment: Segment, content: Digest) -> tuple[Part, ...]:
-        """What is sent for an attachment whose equal content is sent in full above."""
+        """What is sent for an attachment whose equal content is sent in full above.
+
+        It has the handle, so that it stays of use when the content above is lowered.
+        """
         name = escape_attribute(name_of(segment) or segment.key)
         attributes = f'to="{name}"'
         if self.handles:
@@ -104,7 +115,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return (Text(wrap_in_tag("late_result", attrs, body)),)
 
     def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
-        """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle."""
+        """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle.
+
+        The tag names where the content came from and its kind, since the library mixes all kinds.
+        """
         text = text_of(segment.parts)
         body = outline_text(text, limit=limit, name=name_of(segment))
         if len(text) > limit and self.handles:
@@ -113,6 +127,11 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return (Text(wrap_in_tag("prior_context", attrs, guard(body, self.kinds))),)
 
     def _full(self, segment: Segment, kind: Kind, content: Digest) -> tuple[Part, ...]:
+        """A segment in full: as it is, or with its text in the tag of its kind.
+
+        Images and documents stand next to the tag. So do a provider's own blocks, unless everything is
+        tagged.
+        """
         if not self._is_in_tag(kind):
             return segment.parts
         verbatim: list[Part] = []
@@ -123,6 +142,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return (in_tag, *_find_media(segment.parts), *verbatim)
 
     def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
+        """A segment shortened to its structure, with its handle on a line of its own."""
         shorten_text = outline_with_names
         if self.version < 2:
             shorten_text = outline_text
@@ -134,9 +154,15 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return _replace_content(segment, body, tagged=False)
 
     def _is_in_tag(self, kind: Kind) -> bool:
+        """Whether a kind is sent in its tag, as attachments, sections and tagged transcripts are."""
         return self.tagged or kind.attachment or kind.section
 
     def _wrap_in_tag(self, segment: Segment, kind: Kind, content: Digest, body: str) -> Text:
+        """A body in the tag of its kind, with the attributes that the kind shows.
+
+        In a tagged transcript each tag has an id as well, and attributes that the parts imply, such as the
+        tool.
+        """
         if self.tagged:
             segment_id = segment.key or handle(content)
             values = segment.attrs | _implied_attributes(segment)
@@ -174,7 +200,10 @@ def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed") -> str:
 
 
 def describe_segment(segment: Segment) -> str:
-    """What a segment is, in a few words: its tool, its name, or its kind."""
+    """What a segment is, in a few words: its tool, its name, or its kind.
+
+    A result is `read_file src/app.py`, an attachment `note docs/spec.md`, a picture without a name `image`.
+    """
     match segment.parts[:1]:
         case (ToolResult() as result,):
             tool_name = result.name or segment.attrs.get("tool", "")
@@ -193,13 +222,27 @@ def _join_words(first: str, second: str) -> str:
 
 
 def name_of(segment: Segment) -> str:
-    """The name a reader knows a segment by."""
-    for name in ("path", "url", "source", "name", "title"):
-        if segment.attrs.get(name):
-            return segment.attrs[name]
+    """The name a reader knows a segment by.
+
+    Its attributes say it, the most specific first; otherwise the file name of a document in it.
+    """
+    name = pick_name(segment.attrs)
+    if name:
+        return name
     for part in segment.parts:
         if isinstance(part, Document) and part.name:
             return part.name
+    return ""
+
+
+def pick_name(attributes: Mapping[str, str]) -> str:
+    """The attribute that names a segment best; "" if none does.
+
+    A path says more than a title: two notes may have one title.
+    """
+    for attribute in ("path", "url", "source", "name", "title"):
+        if attributes.get(attribute):
+            return attributes[attribute]
     return ""
 
 
@@ -212,6 +255,7 @@ def text_of(parts: Iterable[Part], *, data: bool = False) -> str:
 
 
 def _text_of_part(part: Part, *, data: bool) -> str:
+    """What one part says as text; a provider's own block is shown as JSON."""
     match part:
         case Text(text=text) | Thinking(text=text):
             return text
@@ -226,13 +270,16 @@ def _text_of_part(part: Part, *, data: bool) -> str:
 
 
 def _text_of_media(media: Image | Document, *, data: bool) -> str:
-    if isinstance(media, Document) and media.text:
-        return media.text
-    if data:
-        return media.data or media.url
-    if isinstance(media, Document):
-        return f"[Document {media.name}]"
-    return "[Image content]"
+    """What a picture or document says: its text, or its data if that is asked for, or what it is."""
+    match media:
+        case Document(text=text) if text:
+            return text
+        case _ if data:
+            return media.data or media.url
+        case Document(name=name):
+            return f"[Document {name}]"
+        case _:
+            return "[Image content]"
 
 
 def _find_media(parts: Iterable[Part]) -> Iterator[Part]:
@@ -258,18 +305,25 @@ def unguard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> 
 
 
 def has_balanced_tags(parts: tuple[Part, ...], kinds: Kinds = KINDS) -> bool:
-    """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere."""
+    """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere.
+
+    Parts that begin with something else than text have no tag, and nothing to check.
+    """
     if not parts or not isinstance(parts[0], Text):
         return True
     return tags.is_balanced(parts[0].text, _tags_of(kinds))
 
 
 def _tags_of(kinds: Kinds) -> tuple[str, ...]:
-    """All tags that lamina may write, which content must not forge."""
+    """All tags that lamina may write, which content must not forge.
+
+    They are sorted, so that equal tables of kinds give equal patterns.
+    """
     return (*sorted({kind.tag for kind in kinds.values()}), *REFERENCE_TAGS)
 
 
 def _shown_attributes(kind: Kind, values: Mapping[str, str]) -> dict[str, str]:
+    """The attributes that a kind shows, in the order in which it lists them."""
     return {name: values[name] for name in kind.attributes if name in values}
 
 

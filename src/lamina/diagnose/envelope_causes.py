@@ -6,8 +6,8 @@ nothing, `find_own_cause` returns "" and the blocks have to show what happened.
 
 from __future__ import annotations
 
-from lamina.core.digest_entries import is_digest
 from lamina.core.envelope import Envelope
+from lamina.core.folds import is_digest
 from lamina.core.hashing import digest
 from lamina.core.values import Entry, Form, Layer
 

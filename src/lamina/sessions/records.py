@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from lamina.core.ledger_upgrade import name_by_count
-from lamina.core.recall import NamedSegment, identify_segments, index_by_name
+from lamina.core.hashing import NamedSegment
+from lamina.core.ledger import name_by_count
+from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Ref, Segment
 from lamina.errors import BadInput, NotFound
 from lamina.formats.codec import VERSION, decode, encode

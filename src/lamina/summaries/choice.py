@@ -13,13 +13,13 @@ import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import build, plan_cut
-from lamina.core.cut_moves import find_spared, find_untouchable
+from lamina.core.cut import find_spared, find_untouchable
 from lamina.core.cut_target import derive_limits
+from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.recall import list_refs
-from lamina.core.selection import pair_calls
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Ref, Role, Segment, ToolCall, ToolResult
 from lamina.summaries.values import Terms
 

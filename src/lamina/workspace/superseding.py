@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.entries import pair_calls
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last, ladder
-from lamina.core.selection import pair_calls
 from lamina.core.superseded_results import Exchange, find_superseded
 from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, SubjectReader
 from lamina.core.values import Entry, Form, ToolCall, ToolResult

@@ -5,21 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from lamina.core.text.nesting import is_deeper
+from lamina.core.text.nesting import decode_json, is_deeper
 
-TELLING = (
-    "path",
-    "file_path",
-    "filepath",
-    "filename",
-    "file",
-    "notebook_path",
-    "url",
-    "uri",
-    "command",
-    "cmd",
-    "query",
-)
+PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
+"""Arguments that hold the path of a file, the most usual first."""
+
+TELLING = (*PATH_ARGUMENTS, "url", "uri", "command", "cmd", "query")
 """Arguments that say what a call was about, the best first."""
 
 _LONGEST_PARSED = 100_000  # characters of arguments that are worth parsing for a name
@@ -27,13 +18,13 @@ _DEEPEST = 200  # objects inside each other
 
 
 def pick_telling_argument(arguments: str) -> str:
-    """The argument by which a reader would know the call; "" if there is none."""
-    if len(arguments) > _LONGEST_PARSED or is_deeper(arguments, _DEEPEST):
+    """The argument by which a reader would know the call; "" if there is none.
+
+    `{"limit": 10, "path": "a.py"}` gives `a.py`. An argument that is not a text tells nothing.
+    """
+    if len(arguments) > _LONGEST_PARSED:
         return ""
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return ""
+    values = decode_json(arguments, deepest=_DEEPEST)
     if not isinstance(values, dict):
         return ""
     for name in TELLING:
@@ -74,7 +65,10 @@ def _shorten_value(value: object, limit: int, mark: str) -> object:
 
 
 def _encode_object(value: Mapping[str, object]) -> str:
-    """Compact JSON; a lone surrogate, which JSON can name and UTF-8 cannot carry, stays escaped."""
+    """Compact JSON; a lone surrogate, which JSON can name and UTF-8 cannot carry, stays escaped.
+
+    Only then is everything beyond ASCII escaped: letters of other scripts would take six characters each.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if text.isascii() or text.encode("utf-8", "replace").decode() == text:
         return text

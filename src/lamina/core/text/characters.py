@@ -85,7 +85,10 @@ _LOOK_ALIKES = {"i": "\u0130\u0131", "k": "\u212a", "s": "\u017f"}
 
 
 def _word_ranges() -> Iterator[str]:
-    """What lies beyond ASCII and is not in `_BETWEEN_WORDS`, as ranges of a pattern."""
+    """What lies beyond ASCII and is not in `_BETWEEN_WORDS`, as ranges of a pattern.
+
+    Its entries `ab-b1 b4` leave the range from `b2` to `b3` to letters and digits.
+    """
     start = 0x80
     for code_points in re.findall(r"(?<= )[0-9a-f]+(?:-[0-9a-f]+)?(?=[ \n])", _BETWEEN_WORDS):
         first_text, _, last_text = code_points.partition("-")
@@ -130,15 +133,26 @@ def is_alphanumeric(character: str) -> bool:
 
 
 def is_digits(text: str) -> bool:
-    """Whether a text is one or more of the digits 0 to 9."""
+    """Whether a text is one or more of the digits 0 to 9.
+
+    `str.isdigit` alone would accept the digits of other scripts, and superscripts.
+    """
     return text.isascii() and text.isdigit()
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text: whatever is between white space."""
+    """The words of a text: whatever is between white space.
+
+    In ASCII, `str.split` means the same white space and is faster.
+    """
     if text.isascii():
         return text.split()
     return _BETWEEN_SPACES.findall(text)
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The different words of a text, for tables that are written as one line of words."""
+    return frozenset(split_words(text))
 
 
 def split_lines(text: str) -> list[str]:
@@ -150,14 +164,20 @@ def split_lines(text: str) -> list[str]:
 
 
 def with_newlines(text: str) -> str:
-    """The text with a newline for every line end of another sort."""
+    r"""The text with a newline for every line end of another sort.
+
+    A carriage return before a newline belongs to it, so `a\r\nb` becomes `a\nb`.
+    """
     if not _RARE_LINE_END.search(text):
         return text
     return _LINE_END.sub("\n", text)
 
 
 def quote_text(text: str) -> str:
-    """The text in quotes on one line, as `repr` writes it for plain text: what has no glyph is escaped."""
+    """The text in quotes on one line, as `repr` writes it for plain text: what has no glyph is escaped.
+
+    `repr` itself asks the interpreter what is printable, and interpreters differ about that.
+    """
     if text.isascii():
         return repr(text)
     quote = "'"
@@ -169,18 +189,25 @@ def quote_text(text: str) -> str:
 
 
 def _escape_match(match: re.Match[str]) -> str:
+    r"""What has no glyph as an escape: `\x1b` for the character 27."""
     return match[0].encode("unicode_escape").decode("ascii")
 
 
 def lower_ascii(text: str) -> str:
-    """Small letters for A to Z, everything else as it is: for names in protocols and programs."""
+    """Small letters for A to Z, everything else as it is: for names in protocols and programs.
+
+    `str.lower` would ask the interpreter's tables what a capital is.
+    """
     if text.isascii():
         return text.lower()
     return text.translate(_SMALL_ASCII)
 
 
 def upper_ascii(text: str) -> str:
-    """Capitals for a to z, everything else as it is."""
+    """Capitals for a to z, everything else as it is.
+
+    `str.upper` would change letters of other scripts, and some of them into two.
+    """
     if text.isascii():
         return text.upper()
     return text.translate(_CAPITAL_ASCII)
@@ -219,6 +246,7 @@ def spellings(character: str) -> str:
 
 @cache
 def _alphanumeric() -> re.Pattern[str]:
+    """The pattern of one letter or digit, made at its first use."""
     return re.compile(f"[{ALPHANUMERIC}]")
 
 
@@ -228,7 +256,10 @@ _CAPITAL_ASCII = {small: capital for capital, small in _SMALL_ASCII.items()}
 
 @cache
 def _small_letters() -> dict[int, int]:
-    """Each capital with its small letter, as `str.translate` takes them."""
+    """Each capital with its small letter, as `str.translate` takes them.
+
+    The table is made from `_CAPITALS` at its first use. It has one small letter for each capital, never two.
+    """
     table = {ord(capital): ord(small) for capital, small in _MORE_SMALL.items()}
     # One entry of the table: `100-12e/2+1` is first and last capital, every second one, one further.
     for entry in re.finditer(r"([0-9a-f]+)-([0-9a-f]+)(/2)?([+-][0-9]+)", _CAPITALS):

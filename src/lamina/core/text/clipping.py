@@ -39,7 +39,10 @@ def shorten(text: str, limit: int) -> str:
 
 
 def _end_at_pause(text: str, limit: int) -> str:
-    """Ends a text after a sentence or paragraph in its second half, or a word in its last fifth."""
+    """Ends a text after a sentence or paragraph in its second half, or a word in its last fifth.
+
+    Only a text without any such pause is cut in the middle of a word.
+    """
     sentence_end = max(text.rfind(end) for end in _SENTENCE_ENDS)
     if 2 * sentence_end > limit:
         return text[: sentence_end + 1] + " ..."
@@ -68,7 +71,10 @@ def clip(text: str, limit: int, *, unit: str = "bytes") -> str:
 
 
 def _cut_end(text: str, limit: int) -> str:
-    """The start of a text, with an ellipsis if there is room for one."""
+    """The start of a text, with an ellipsis if there is room for one.
+
+    It is for limits in which the size of what is left out would take most of the room.
+    """
     if limit > SMALLEST_PIECE:
         return text[: _find_edge(text, limit - 3)] + "..."
     return text[: _find_edge(text, max(limit, 0))]
@@ -121,7 +127,10 @@ def truncate(text: str, limit: int, *, name: str = "") -> str:
 
 
 def truncate_bytes(text: str, limit: int) -> str:
-    """The longest prefix whose UTF-8 has at most `limit` bytes."""
+    """The longest prefix whose UTF-8 has at most `limit` bytes.
+
+    A character of three bytes that would pass the limit by one is left out as a whole.
+    """
     limit = max(limit, 0)
     data = text[:limit].encode("utf-8", "surrogatepass")
     end = min(len(data), limit)
@@ -131,6 +140,7 @@ def truncate_bytes(text: str, limit: int) -> str:
 
 
 def _continues_character(byte: int) -> bool:
+    """Whether a byte of UTF-8 is not the first one of its character."""
     return byte & 0xC0 == 0x80
 
 
@@ -140,14 +150,20 @@ def left_out_marker(count: int, unit: str) -> str:
 
 
 def count_units(count: int, units: str) -> str:
-    """A number with its unit: `1 row`, `1,200 rows`."""
+    """A number with its unit: `1 row`, `1,200 rows`.
+
+    The unit is given in the plural.
+    """
     if count == 1:
         units = units.removesuffix("s")
     return f"{count:,} {units}"
 
 
 def measure(text: str, unit: str = "bytes") -> int:
-    """The size of a text in bytes, or in characters for any other unit."""
+    """The size of a text in bytes, or in characters for any other unit.
+
+    A text of ASCII need not be encoded for that, and most texts are.
+    """
     if unit != "bytes" or text.isascii():
         return len(text)
     return len(text.encode("utf-8", "surrogatepass"))

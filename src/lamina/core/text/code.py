@@ -74,7 +74,10 @@ def _number_lines(lines: Sequence[str]) -> Iterator[NumberedLine]:
 
 
 def is_numbered(lines: Iterable[str]) -> bool:
-    """Whether the first lines carry consecutive numbers, as tools that read files print them."""
+    """Whether the first lines carry consecutive numbers, as tools that read files print them.
+
+    `  7→def f():`, `  8→    pass` and `  9→` do. So a log whose lines begin with equal dates does not.
+    """
     matches = [_NUMBERED.match(line) for line in islice(lines, 3)]
     numbers = [int(match[1]) for match in matches if match]
     if len(numbers) < 3:
@@ -84,6 +87,11 @@ def is_numbered(lines: Iterable[str]) -> bool:
 
 
 def _find_signatures(lines: Sequence[NumberedLine]) -> Iterator[Signature]:
+    """The definitions among these lines, and the first line of each docstring.
+
+    A docstring may stand at the beginning of a file, or below a signature that ends with a colon. Comments
+    may stand before it. The lines that a signature goes on for are not looked at again.
+    """
     may_document = True  # a docstring may follow: the file begins, or a signature has just ended
     lines_to_skip = 0  # lines that belong to the signature before them
     for index, (number, line) in enumerate(lines):
@@ -110,7 +118,11 @@ def _line_after(lines: Sequence[NumberedLine], index: int) -> str:
 
 
 def is_definition(line: str, following: str = "") -> bool:
-    """Whether a line defines something. `following` is the line after it, which may hold the brace."""
+    """Whether a line defines something. `following` is the line after it, which may hold the brace.
+
+    `export async function load(id) {`, `pub fn run()`, `const add = (a, b) => a + b` and `int main(void)`
+    before a line `{` do. Words such as `export` and `pub` in front of a definition do not matter.
+    """
     line = line[:_WIDTH].rstrip(WHITE_SPACE)
     bare = line.lstrip(WHITE_SPACE)
     words = split_words(bare)
@@ -137,17 +149,26 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
         return False
     if len(words) == 1:
         return False
-    first_character = words[1][0]
-    begins_name = is_letter(first_character) or first_character in "_$(<"
-    if not begins_name:
+    if not _begins_name(words[1][0]):
         return False
     if len(words) == 2:
         return True
     return any(mark in line for mark in "({:=;<")
 
 
+def _begins_name(character: str) -> bool:
+    """Whether a name may begin with this character, or with what may stand before a name in Go and Rust.
+
+    `func (s *Server) Close()` has its receiver there, and `impl <T> Trait` its type parameters.
+    """
+    return is_letter(character) or character in "_$(<"
+
+
 def _binds_function(bare: str) -> bool:
-    """`const add = (a, b) => a + b` and `let run = function () {`."""
+    """Whether a line binds a function to a name: `const add = (a, b) => a + b`, `let run = function () {`.
+
+    `const total = (a + b) * 2` has a bracket in the same place, but neither an arrow nor a function.
+    """
     _, equals, value = bare.partition("=")
     value = value.lstrip(WHITE_SPACE)
     if not equals or not _ARROW.match(value):
@@ -179,7 +200,10 @@ def _is_function_head(line: str, bare: str, *, has_modifiers: bool, brace_follow
 
 
 def _ends_with_name(head: str, words: Sequence[str]) -> bool:
-    """Whether the words before a bracket are types and a name, and not `while` or `return`."""
+    """Whether the words before a bracket are types and a name, and not `while` or `return`.
+
+    `static int find` are, and so is `*Foo::bar`. `else if` and `a + b` are not.
+    """
     if not words or words[0] in _CONTROL:
         return False
     if not _TYPE_AND_NAME.fullmatch(head):
@@ -212,4 +236,5 @@ def _join_continuations(bare: str, lines: Sequence[NumberedLine], index: int) ->
 
 
 def _count_open_brackets(line: str) -> int:
+    """How many more brackets a line opens than it closes. Braces do not count: a body goes on in them."""
     return line.count("(") + line.count("[") - line.count(")") - line.count("]")

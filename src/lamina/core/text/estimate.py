@@ -59,7 +59,10 @@ def bytes_by_4(text: str) -> int:
 
 
 def features(text: str) -> list[int]:
-    """What the coefficients weigh, in the order of the table: for fitting."""
+    """What the coefficients weigh, in the order of the table: for fitting.
+
+    Each is the count of one pattern in the text's shapes or letters; the last one is the constant.
+    """
     data = text.encode("utf-8", "surrogatepass")
     shapes = data.translate(_SHAPE, _CONTINUATION)
     letters = data.translate(_LETTER)
@@ -205,7 +208,11 @@ class _PatternWeights(NamedTuple):
 
 @cache
 def _weights_of(family: str) -> _PatternWeights:
-    """One column of the table. Patterns that weigh nothing are left out, since counting them takes time."""
+    """One column of the table. Patterns that weigh nothing are left out, since counting them takes time.
+
+    The rows of the table are in the order of the patterns: first those of shapes, then those of letters, then
+    the constant.
+    """
     column = _HEAD.index(family)
     weights = [int(row[column]) for row in _ROWS]
     shapes = zip(_SHAPE_PATTERNS, weights, strict=False)

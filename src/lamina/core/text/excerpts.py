@@ -51,7 +51,11 @@ _FILE_SUFFIXES = frozenset(
 
 
 def find_error_lines(text: str) -> list[str]:
-    """The first and the last two lines that look like errors: the cause, and how it ended."""
+    """The first and the last two lines that look like errors: the cause, and how it ended.
+
+    Of a very long result only both ends are searched. A line is cut to a window around what looks like an
+    error.
+    """
     if len(text) > 2 * _SEARCHED_FOR_ERRORS:
         text = f"{text[:_SEARCHED_FOR_ERRORS]}\n{text[-_SEARCHED_FOR_ERRORS:]}"
     lines: list[str] = []
@@ -73,7 +77,11 @@ def find_error_lines(text: str) -> list[str]:
 
 
 def find_decisions(text: str) -> Iterator[str]:
-    """The sentences that begin like a decision; a short one is a title, and has the next one with it."""
+    """The sentences that begin like a decision; a short one is a title, and has the next one with it.
+
+    `I'll use a lock around the cache. It is simple.` has the first sentence as its decision. A line `Root
+    cause:` takes the sentence after it along.
+    """
     sentences = [sentence for sentence in _SENTENCE_END.split(text) if not is_blank(sentence)]
     for sentence, following in pairwise([*sentences, ""]):
         if not _DECISION.match(sentence[:LINE].lstrip(_DECISION_LEAD)):
@@ -85,7 +93,10 @@ def find_decisions(text: str) -> Iterator[str]:
 
 
 def find_paths(text: str) -> Iterator[str]:
-    """The words that look like a file or an address."""
+    """The words that look like a file or an address.
+
+    In `see src/a.py:12, https://x.org and e.g. this` they are `src/a.py` and `https://x.org`.
+    """
     words = _WORD.findall(clean_text(text[:_SEARCHED_FOR_PATHS]))
     if len(text) > _SEARCHED_FOR_PATHS:
         words = words[:-1]  # the last one may be cut
@@ -124,6 +135,9 @@ def clean_text(text: str) -> str:
 
 
 def to_one_line(text: str, width: int) -> str:
-    """The start of a text on one line of at most `width` characters."""
+    """The start of a text on one line of at most `width` characters.
+
+    Runs of white space become one space, and what nobody sees is left out.
+    """
     words = split_words(_HIDDEN.sub("", clean_text(text)))
     return shorten(" ".join(words), width - 4)

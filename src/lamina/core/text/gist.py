@@ -6,12 +6,14 @@ for anything else. Who wrote the messages, and in what order, is the caller's bu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.text.characters import WHITE_SPACE, is_blank
-from lamina.core.text.clipping import clip
+from lamina.core.text.clipping import clip, count_units
 from lamina.core.text.estimate import utf8_size
 from lamina.core.text.excerpts import (
     LINE,
@@ -60,7 +62,7 @@ _SHORTEST_MESSAGE = 120  # characters that hold both ends of a message and the s
 _AROUND_MESSAGE = 12  # characters that a message takes besides its own, at most
 _LONGEST_ARGUMENTS = 200_000  # characters of arguments that are parsed
 
-_PATH_KEYS = ("path", "file_path", "filepath", "filename", "file", "notebook_path", "directory", "dir")
+_PATH_KEYS = (*PATH_ARGUMENTS, "directory", "dir")
 _TELLING_KEYS = (*_PATH_KEYS, "command", "cmd", "url", "uri", "query", "pattern", "q", "name", "key", "id")
 """Arguments that say what a call was about, the best first."""
 
@@ -81,7 +83,12 @@ class GistPiece(NamedTuple):
 
 
 def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
-    """The pieces that fit into `limit` characters under a header, in order; what does not fit is counted."""
+    """The pieces that fit into `limit` characters under a header, in order; what does not fit is counted.
+
+    Under the header `Earlier conversation, 4 messages folded.` a gist reads, with two spaces before each
+    piece: `Turn 1`, `asked: Fix the parser`, `call: read_file src/parse.py -> 812 bytes`, `paths:
+    src/parse.py`. Its last line may be `(and 3 more calls)`.
+    """
     room = limit - len(header) - len(_count_remainder(pieces)) - 1
     if limit < SMALLEST_DIGEST or room < 0:
         return header
@@ -112,10 +119,15 @@ def merge_equal_calls(pieces: Iterable[GistPiece]) -> list[GistPiece]:
 
 
 def _is_same_call(piece: GistPiece, other: GistPiece) -> bool:
+    """Whether two calls ask for the same and ended in the same way, whatever the sizes of their results."""
     return piece._replace(size=None, times=1) == other._replace(size=None, times=1)
 
 
 def _merge_calls(before: GistPiece, piece: GistPiece) -> GistPiece:
+    """The earlier call with one more repetition, and with the size of both results.
+
+    If the later call has no result, the size of the others is not shown either.
+    """
     total_size = None
     if piece.size is not None:
         total_size = piece.size + (before.size or 0)
@@ -146,6 +158,11 @@ def _choose_pieces(pieces: Sequence[GistPiece], room: int) -> dict[int, str]:
 
 
 def _order_by_importance(pieces: Sequence[GistPiece]) -> Iterator[int]:
+    """The indices of the pieces, claim by claim in the order of `_UNITS`.
+
+    Of each claim the first piece comes first, since a conversation begins with what it is about. The others
+    follow from the newest to the oldest.
+    """
     for claim in _UNITS:
         indices = [index for index, piece in enumerate(pieces) if piece.claim == claim]
         yield from indices[:1]
@@ -161,7 +178,10 @@ def _headings_of(piece: GistPiece) -> list[tuple[int, str]]:
 
 
 def _choose_message_width(messages: Sequence[GistPiece], room: int) -> int:
-    """How much of each user message can stay, so that all of them do and a quarter is left for the rest."""
+    """How much of each user message can stay, so that all of them do and a quarter is left for the rest.
+
+    The width falls by a quarter at a time, until the messages fit or are as short as is worth reading.
+    """
     width = LONGEST_MESSAGE
     used = _measure_messages(messages, width)
     if used <= room:
@@ -174,10 +194,16 @@ def _choose_message_width(messages: Sequence[GistPiece], room: int) -> int:
 
 
 def _measure_messages(messages: Sequence[GistPiece], width: int) -> int:
+    """Characters that these messages take if each is clipped to `width`."""
     return sum(len(_print_piece(message, width)) + _AROUND_MESSAGE for message in messages)
 
 
 def _print_piece(piece: GistPiece, width: int) -> str:
+    """A piece as it stands in the gist, without its headings.
+
+    `  call: read_file a.py, 3 times -> 1,204 bytes (error)` is a call that was made three times in a row. A
+    path is printed bare, since the paths of a turn share one line.
+    """
     if piece.claim == "path":
         return piece.text
     if piece.claim == "asked":
@@ -187,13 +213,15 @@ def _print_piece(piece: GistPiece, width: int) -> str:
     if piece.times > 1:
         line += f", {piece.times:,} times"
     if piece.size is not None:
-        unit = "byte" if piece.size == 1 else "bytes"
-        line += f" -> {piece.size:,} {unit}"
+        line += f" -> {count_units(piece.size, 'bytes')}"
     return line + piece.after
 
 
 def _indent_lines(text: str) -> str:
-    """Each line that is not blank four spaces further in."""
+    """Each line that is not blank four spaces further in.
+
+    So no line of a message can pass for a line of the gist itself, which has two spaces or none.
+    """
     return "\n".join(line if is_blank(line) else f"    {line}" for line in text.split("\n"))
 
 
@@ -203,7 +231,10 @@ def _squeeze_message(piece: GistPiece, room: int) -> str:
 
 
 def _arrange_lines(chosen: Sequence[tuple[GistPiece, str]]) -> Iterator[str]:
-    """The printed pieces under their turns, the paths of a turn on one line at its end."""
+    """The printed pieces under their turns, the paths of a turn on one line at its end.
+
+    A turn without a piece that fits has no heading either.
+    """
     for turn, group in groupby(chosen, key=lambda item: item[0].turn):
         yield f"Turn {turn}"
         path_lines: list[str] = []
@@ -218,12 +249,13 @@ def _arrange_lines(chosen: Sequence[tuple[GistPiece, str]]) -> Iterator[str]:
 
 def _count_remainder(pieces: Sequence[GistPiece]) -> str:
     """What is left out, by claim: `(and 1 more error, 12 more calls)`; "" if nothing is."""
+    times: Counter[str] = Counter()
+    for piece in pieces:
+        times[piece.claim] += piece.times
     counts: list[str] = []
     for claim, unit in _UNITS.items():
-        count = sum(piece.times for piece in pieces if piece.claim == claim)
-        if count:
-            units = unit if count == 1 else f"{unit}s"
-            counts.append(f"{count:,} more {units}")
+        if times[claim]:
+            counts.append(count_units(times[claim], f"more {unit}s"))
     if not counts:
         return ""
     return f"(and {', '.join(counts)})"
@@ -233,7 +265,10 @@ def _count_remainder(pieces: Sequence[GistPiece]) -> str:
 
 
 def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[GistPiece]:
-    """A user's message, and the paths in it."""
+    """A user's message, and the paths in it.
+
+    A message of which nothing is left without control characters is not kept.
+    """
     message = clean_text(text)
     if not message:
         return
@@ -276,18 +311,23 @@ def gather_call(
 def _read_text_arguments(arguments: str) -> dict[str, str]:
     """The arguments that are a text or a number, by name; empty if they are no JSON object.
 
-    `parse_json` gives numbers as the text that was written.
+    `parse_json` gives numbers as the text that was written. Blank text says nothing.
     """
     if len(arguments) > _LONGEST_ARGUMENTS:
         return {}
     values = parse_json(arguments)
     if not isinstance(values, dict):
         return {}
-    texts = {key: value for key, value in values.items() if isinstance(value, str)}
-    return {key: text for key, text in texts.items() if not is_blank(text)}
+    texts: dict[str, str] = {}
+    for key, value in values.items():
+        if not isinstance(value, str) or is_blank(value):
+            continue
+        texts[key] = value
+    return texts
 
 
 def _pick_telling_argument(text_arguments: Mapping[str, str]) -> str:
+    """The argument by which a reader would know the call: the best known one, else the first one."""
     for key in _TELLING_KEYS:
         if key in text_arguments:
             return text_arguments[key]
@@ -295,6 +335,10 @@ def _pick_telling_argument(text_arguments: Mapping[str, str]) -> str:
 
 
 def _paths_in_argument(key: str, value: str) -> Iterable[str]:
+    """The paths in one argument. One that is named like a path is one, even if it does not look like it.
+
+    `{"path": "Makefile"}` names a path, although `Makefile` alone in a sentence would not.
+    """
     is_one_path = key in _PATH_KEYS and len(value) <= NAME - 4
     if is_one_path:
         return [to_one_line(value, NAME)]
@@ -302,7 +346,10 @@ def _paths_in_argument(key: str, value: str) -> Iterable[str]:
 
 
 def gather_errors(text: str, turn: int, *, failed: bool) -> Iterator[GistPiece]:
-    """The errors in a result; of a failed call its first words, if nothing in them looks like an error."""
+    """The errors in a result; of a failed call its first words, if nothing in them looks like an error.
+
+    A failed call that said nothing is kept as well: that it failed is worth a line.
+    """
     lines = find_error_lines(text)
     if failed and not lines:
         first_words = text.strip(WHITE_SPACE)[: 2 * LINE]

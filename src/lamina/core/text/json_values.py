@@ -11,7 +11,7 @@ from collections.abc import Sequence, Sized
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lamina.core.text.nesting import is_deeper
+from lamina.core.text.nesting import decode_json
 
 _DEEPEST = 64  # deeper JSON is not parsed: where the interpreter gives up depends on its stack
 _MOST_ITEMS = 12  # items of a value that are shown
@@ -36,12 +36,13 @@ class JsonTable(NamedTuple):
 
 def parse_json(text: str) -> Any:
     """A JSON value with its numbers as written, or None if the text is not JSON or nested too deeply."""
-    if is_deeper(text, _DEEPEST):
-        return None
-    try:
-        return json.loads(text, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=JsonNumber)
-    except (ValueError, RecursionError):
-        return None
+    return decode_json(
+        text,
+        deepest=_DEEPEST,
+        parse_int=JsonNumber,
+        parse_float=JsonNumber,
+        parse_constant=JsonNumber,
+    )
 
 
 def describe_value(value: Any) -> str:
@@ -62,7 +63,11 @@ def describe_value(value: Any) -> str:
 
 
 def describe_keys(rows: Sequence[Any]) -> str:
-    """The keys of all objects of an array, with the types of their values, in order of appearance."""
+    """The keys of all objects of an array, with the types of their values, in order of appearance.
+
+    `[{"a": 1}, {"a": null, "b": "x"}]` gives `"a": number | null; "b": string`. What is not an object in the
+    array is described under `(item)`.
+    """
     types_by_key: dict[str, dict[str, None]] = {}
     for row in rows:
         fields = row if isinstance(row, dict) else {_ITEM: row}
@@ -76,23 +81,30 @@ def describe_keys(rows: Sequence[Any]) -> str:
 
 
 def find_first_table(value: Any, *, path: str = "", depth: int = 3) -> JsonTable:
-    """The first array of objects inside a value; a table without rows if there is none."""
-    if not isinstance(value, dict) or not depth:
-        return JsonTable(path, value if _is_table(value) else [])
-    for key, item in value.items():
-        item_path = f"{path}.{key}"[:_LONGEST_PATH]
-        table = find_first_table(item, path=item_path, depth=depth - 1)
-        if table.rows:
-            return table
+    """The first array of objects inside a value; a table without rows if there is none.
+
+    In `{"meta": {}, "response": {"items": [{"id": 1}]}}` it is the array at `.response.items`.
+    """
+    match value:
+        case [dict(), *_]:
+            return JsonTable(path, value)
+        case dict() if depth:
+            for key, item in value.items():
+                item_path = f"{path}.{key}"[:_LONGEST_PATH]
+                table = find_first_table(item, path=item_path, depth=depth - 1)
+                if table.rows:
+                    return table
+        case _:
+            pass
     return JsonTable(path, [])
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-
-
 def abbreviate_value(value: Any, depth: int = 3) -> str:
-    """Compact JSON; what is long or deep in it is counted instead."""
+    """Compact JSON; what is long or deep in it is counted instead.
+
+    In `{"a":{"b":{"c":object of 2}}}` the innermost object is only counted, and the last item of a long list
+    may be `... 30 more`.
+    """
     match value:
         case JsonNumber():
             return value[:_MOST_CHARACTERS]
@@ -127,6 +139,7 @@ def _count_more(value: Sized) -> list[str]:
 
 
 def _type_name(value: Any) -> str:
+    """The type of a value, as JSON calls it."""
     match value:
         case JsonNumber():
             return "number"

@@ -59,7 +59,10 @@ def is_heading(line: str) -> bool:
 
 
 def mark_fenced_lines(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it is part of a fenced block; the fence's own lines are."""
+    """Each line, and whether it is part of a fenced block; the fence's own lines are.
+
+    A `# comment` inside of a fenced block is no heading.
+    """
     fence = ""
     for line in lines:
         fence_before = fence
@@ -68,6 +71,7 @@ def mark_fenced_lines(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _split_sections(text: str) -> Iterator[_Section]:
+    """The sections of a text, in order; the first one has no heading if text stands before all headings."""
     heading = ""
     body_lines: list[str] = []
     for line, is_fenced in mark_fenced_lines(text.split("\n")):
@@ -117,7 +121,10 @@ def _sketch_sections(sections: Sequence[_Section], section_count: int, width: in
 
 
 def _join_preview(heading: str, body: str, preview: str) -> str:
-    """What follows a heading: its whole body, or the preview on lines of its own."""
+    """What follows a heading: its whole body, or the preview on lines of its own.
+
+    A whole body begins with the newline that ends its heading. A preview has none, so one is added.
+    """
     if preview is body:
         return body
     gap = "\n" if heading and preview else ""

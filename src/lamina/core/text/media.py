@@ -56,7 +56,11 @@ _TEXT_TYPES = (
 
 
 def count_media_tokens(data: str, media_type: str, *, page: int, count: TokenCount) -> int:
-    """Tokens of base64 data of this type, where a page of a PDF takes `page` tokens."""
+    """Tokens of base64 data of this type, where a page of a PDF takes `page` tokens.
+
+    A PDF is recognised by its first bytes too, whatever its type says. Text is counted with `count`. Anything
+    else takes at least a page.
+    """
     raw = decode_base64(data)
     plain_type = lower_ascii(media_type.partition(";")[0])
     if plain_type == "application/pdf" or b"%PDF-" in raw[:1024]:
@@ -71,6 +75,7 @@ def count_media_tokens(data: str, media_type: str, *, page: int, count: TokenCou
 
 
 def _is_text(plain_type: str) -> bool:
+    """Whether data of this type is read as text: `text/csv`, `application/json`, `image/svg+xml`."""
     if plain_type.startswith("text/") or plain_type.endswith(("+json", "+xml")):
         return True
     return plain_type in _TEXT_TYPES
@@ -85,7 +90,10 @@ def _divide_up(dividend: int, divisor: int) -> int:
 
 
 def decode_base64(data: str) -> bytes:
-    """Base64 in either alphabet. Other characters are skipped, so every interpreter gives the same bytes."""
+    """Base64 in either alphabet. Other characters are skipped, so every interpreter gives the same bytes.
+
+    Padding may stand inside the text, where several pieces were joined: each piece is decoded by itself.
+    """
     letters = data.encode("ascii", "ignore").translate(_TO_STANDARD, _NOT_BASE64)
     return b"".join(_decode_letters(piece[0]) for piece in _BETWEEN_PADDING.finditer(letters))
 
@@ -121,7 +129,11 @@ def count_pdf_pages(raw: bytes) -> int:
 
 
 def _unpack_objects(raw: bytes) -> Iterator[bytes]:
-    """The objects that a PDF has packed into streams, up to a bound."""
+    """The objects that a PDF has packed into streams, up to a bound.
+
+    A small file can unpack to gigabytes, so the bytes of one stream, of all streams, and the number of
+    streams are bounded.
+    """
     view = memoryview(raw)
     bytes_left = UNPACKED
     position = raw.find(_OBJECT_STREAM)
@@ -142,6 +154,7 @@ def _unpack_objects(raw: bytes) -> Iterator[bytes]:
 
 
 def _unpack_stream(stream: memoryview, most: int) -> bytes:
+    """The first `most` bytes of a packed stream; none if it is packed in another way."""
     try:
         return zlib.decompressobj().decompress(stream, most)
     except zlib.error:  # packed in another way, or encrypted
@@ -152,7 +165,10 @@ def _unpack_stream(stream: memoryview, most: int) -> bytes:
 
 
 def _count_recording_tokens(raw: bytes, tokens_per_second: int) -> int:
-    """Tokens of sound or film: by its length, if the file says it, else by its size."""
+    """Tokens of sound or film: by its length, if the file says it, else by its size.
+
+    A file that says that it is shorter than its size allows is not believed.
+    """
     seconds = _count_wave_seconds(raw) or _count_movie_seconds(raw)
     if seconds:
         return max(seconds * tokens_per_second, len(raw) // LEAST_OF_RECORDING)
@@ -160,7 +176,10 @@ def _count_recording_tokens(raw: bytes, tokens_per_second: int) -> int:
 
 
 def _count_wave_seconds(raw: bytes) -> int:
-    """The length of a WAV file in seconds, rounded up; 0 if it is not a WAV file."""
+    """The length of a WAV file in seconds, rounded up; 0 if it is not a WAV file.
+
+    The chunk `fmt ` says how many bytes a second has. It is looked for in the first 4,096 bytes.
+    """
     if raw[:4] != b"RIFF" or raw[8:12] != b"WAVE":
         return 0
     format_at = raw.find(b"fmt ", 12, 4096)

@@ -35,7 +35,11 @@ def list_names(texts: Iterable[str], *, limit: int) -> str:
 
 
 def _is_telling(name: str) -> bool:
-    """Whether a name is more than a plain word."""
+    """Whether a name is more than a plain word.
+
+    `max_size`, `maxSize`, `utf16` and `src/a.py` are; `however` is not, and neither is a name of four
+    letters.
+    """
     if not _SHORTEST <= len(name) <= _LONGEST:
         return False
     return _NOT_A_WORD.search(name) is not None

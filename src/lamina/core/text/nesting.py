@@ -1,4 +1,4 @@
-"""How deep JSON text is nested, measured before it is decoded.
+"""JSON text, decoded only if it is not nested too deeply.
 
 At which depth a decoder gives up depends on the interpreter and on the stack of its caller. Bytes that are
 sent or kept must not depend on either, so whatever decodes JSON for them asks here first.
@@ -6,10 +6,25 @@ sent or kept must not depend on either, so whatever decodes JSON for them asks h
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 # Strings, and everything else that is not a bracket or brace.
 _NO_BRACKETS = re.compile(r'"[^"]*"?|[^"\[\]{}]+')
+
+
+def decode_json(text: str, *, deepest: int, **readers: Any) -> Any:
+    """The value of a JSON text; None if it is not JSON, or nested in more than `deepest` levels.
+
+    `readers` are arguments of `json.loads`, such as `parse_float`.
+    """
+    if is_deeper(text, deepest):
+        return None
+    try:
+        return json.loads(text, **readers)
+    except (ValueError, RecursionError):
+        return None
 
 
 def is_deeper(text: str, limit: int) -> bool:

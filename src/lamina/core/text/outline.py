@@ -50,7 +50,11 @@ _DELIMITERS = {"csv": ",", "tsv": "\t", "ssv": ";"}
 
 
 def outline_text(text: str, *, limit: int, name: str = "") -> str:
-    """`text` itself if it fits, else its structure within `limit` characters."""
+    """`text` itself if it fits, else its structure within `limit` characters.
+
+    The suffix of `name` says what structure to look for, otherwise the first lines do. If the outline is
+    empty, or longer than it may be, whole lines from either end are shown instead.
+    """
     if len(text) <= limit:
         return text
     syntax = _syntax_of_name(name) or _recognise_syntax(text)
@@ -72,7 +76,11 @@ def outline_with_names(text: str, *, limit: int, name: str = "") -> str:
 
 
 def outline_code(text: str, *, limit: int) -> str:
-    """The signatures with their line numbers; if not all fit, the outermost ones."""
+    """The signatures with their line numbers; if not all fit, the outermost ones.
+
+    A row is `12: def load(path: str) -> Config:`, indented as in the source. With fewer than three
+    definitions, head and tail of the text say more.
+    """
     found_signatures = find_signatures(text)
     definitions = [signature for signature in found_signatures if not signature.documents]
     if len(text) <= limit or len(definitions) < _FEWEST_SIGNATURES:
@@ -103,6 +111,7 @@ def _print_signature(signature: Signature) -> str:
 
 
 def _outline_syntax(text: str, syntax: str, limit: int) -> str:
+    """The outline of a text in this syntax; "log" and everything unknown is shown by head and tail."""
     match syntax:
         case "code":
             return outline_code(text, limit=limit)
@@ -126,7 +135,11 @@ def _syntax_of_name(name: str) -> str | None:
 
 
 def _recognise_syntax(text: str) -> str:
-    """The syntax of a text, by its first lines; "log" if they look like nothing else."""
+    """The syntax of a text, by its first lines; "log" if they look like nothing else.
+
+    The order matters: a numbered listing of a Markdown file is code, and a line of code in a fenced block
+    does not make a page code.
+    """
     if _has_json_ends(text):
         return "json"
     sample = _sample_lines(text)
@@ -145,14 +158,20 @@ def _recognise_syntax(text: str) -> str:
 
 
 def _has_json_ends(text: str) -> bool:
-    """Whether a text begins and ends with a bracket or brace."""
+    """Whether a text begins and ends with a bracket or brace.
+
+    White space around it does not matter. Whether it is JSON is only known after parsing it.
+    """
     first_character = text[:_SAMPLE_WIDTH].lstrip(WHITE_SPACE)[:1]
     last_character = text[-_SAMPLE_WIDTH:].rstrip(WHITE_SPACE)[-1:]
     return first_character in ("{", "[") and last_character in ("}", "]")
 
 
 def _sample_lines(text: str) -> list[str]:
-    """The starts of the first lines."""
+    """The starts of the first lines.
+
+    A log may have lines of megabytes, and its syntax shows in the first characters.
+    """
     start = text[: _SAMPLE_LINES * _SAMPLE_WIDTH]
     lines = start.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES]
     return [line[:_SAMPLE_WIDTH] for line in lines]

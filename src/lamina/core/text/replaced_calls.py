@@ -99,7 +99,10 @@ def _prefix_maximum(tree: Sequence[int], place: int) -> int:
 
 
 def _raise_maximum(tree: list[int], place: int, value: int) -> None:
-    """Takes `value` into a Fenwick tree at `place`."""
+    """Takes `value` into a Fenwick tree at `place`.
+
+    Every node whose range includes `place` is raised: each is one set bit further than the one before it.
+    """
     while place < len(tree):
         tree[place] = max(tree[place], value)
         place += place & -place

@@ -38,7 +38,11 @@ _CELL_TYPES = (
 
 
 def outline_json(text: str, *, limit: int) -> str:
-    """Keys and types, then the first rows; a text that does not parse is shown by head and tail."""
+    """Keys and types, then the first rows; a text that does not parse is shown by head and tail.
+
+    The outline of an array of objects begins with `JSON array of 200 rows` and `"id": number; "name":
+    string`.
+    """
     if not limit < len(text) <= _LONGEST_JSON:
         return clip_lines(text, limit=limit)
     value = parse_json(text)
@@ -55,7 +59,10 @@ def outline_json(text: str, *, limit: int) -> str:
 
 
 def _outline_object(value: dict[str, Any], text: str, limit: int) -> str:
-    """An object's keys; the rows of its first table too, where the keys leave room for them."""
+    """An object's keys; the rows of its first table too, where the keys leave room for them.
+
+    An answer of an API is often one object with a list in it, and the list is what was asked for.
+    """
     title = f"JSON object of {count_units(len(value), 'keys')}"
     widest_key = max(limit // 6, SMALLEST_PIECE)
     keys = [clip(f"  {quote_json(key)}: {describe_value(item)}", widest_key) for key, item in value.items()]
@@ -85,7 +92,10 @@ def outline_csv(text: str, *, limit: int, delimiter: str = ",") -> str:
 
 
 def looks_tabular(lines: Sequence[str], delimiter: str) -> bool:
-    """At least three rows of the same three or more columns; the last line may be cut off."""
+    """At least three rows of the same three or more columns; the last line may be cut off.
+
+    A comma between quotes is no border of a column: `1,"a, b",2` has three of them.
+    """
     widths = [len(list(_join_quoted(line.split(delimiter), delimiter))) for line in lines[:-1]]
     if len(widths) < 3 or widths[0] < 3:
         return False
@@ -93,6 +103,7 @@ def looks_tabular(lines: Sequence[str], delimiter: str) -> bool:
 
 
 def _split_row(row: str, delimiter: str) -> list[str]:
+    """The cells of one row; a delimiter between quotes does not divide them."""
     return list(_join_quoted(row.rstrip("\r").split(delimiter), delimiter))
 
 
@@ -111,9 +122,12 @@ def _join_quoted(pieces: Iterable[str], glue: str) -> Iterator[str]:
 
 
 def _describe_column(rows: Sequence[Sequence[str]], column: int) -> str:
-    """What a column holds: the first type of `_CELL_TYPES` that all its cells have, else "text"."""
+    """What a column holds: the first type of `_CELL_TYPES` that all its cells have, else "text".
+
+    Empty cells say nothing. A column of `12`, an empty cell and `7` holds integers.
+    """
     cells = [row[column].strip('" ') for row in rows if column < len(row)]
-    values = [cell[:_LONGEST_CELL] for cell in cells if cell]
+    values = {cell[:_LONGEST_CELL] for cell in cells} - {""}
     if not values:
         return "nothing"
     for type_name, pattern in _CELL_TYPES:

@@ -11,29 +11,25 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lamina.core.text.characters import WHITE_SPACE, is_blank, split_words
+from lamina.core.text.characters import WHITE_SPACE, is_blank, split_words, word_set
 
 _LONGEST_LINE = 4096  # characters of a command line that are worth splitting
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(split_words(text))
-
-
 # Programs that change something: their output is a receipt.
-_CHANGING_PROGRAMS = _words(
+_CHANGING_PROGRAMS = word_set(
     "rm rmdir mv cp ln mkdir touch chmod chown kill pkill killall patch dd truncate"
-) | (_words("curl wget"))
+) | (word_set("curl wget"))
 # Programs that change something with one of the commands below (`git commit`), and nothing with others.
-_PROGRAMS_WITH_COMMANDS = _words("git gh npm pnpm yarn pip pip3 uv cargo go apt apt-get brew docker") | (
-    _words("kubectl systemctl")
+_PROGRAMS_WITH_COMMANDS = word_set("git gh npm pnpm yarn pip pip3 uv cargo go apt apt-get brew docker") | (
+    word_set("kubectl systemctl")
 )
 _CHANGING_COMMANDS = (
-    _words("add am api apply cherry-pick checkout clean clone close comment commit create delete deploy")
-    | _words(
+    word_set("add am api apply cherry-pick checkout clean clone close comment commit create delete deploy")
+    | word_set(
         "destroy down edit get init install merge mv publish pull push rebase remove reopen reset restart"
     )
-    | _words("restore revert review rm start stash stop switch uninstall up update upgrade")
+    | word_set("restore revert review rm start stash stop switch uninstall up update upgrade")
 )
 # A program and up to three words after it: in `cd x && sudo git -C y commit` first `cd` and `x`, then `git`
 # and `-C y commit`.
@@ -85,7 +81,10 @@ def split_clauses(line: str) -> list[ShellClause] | None:
 
 
 def _is_whole_document(body: str, clauses: Sequence[ShellClause]) -> bool:
-    """Whether `body` is one here-document that the clauses begin, and nothing more."""
+    """Whether `body` is one here-document that the clauses begin, and nothing more.
+
+    After `cat > a.txt <<EOF`, it is some lines, the line `EOF`, and at most white space.
+    """
     end_marks = [clause.words[0] for clause in clauses if clause.operator.startswith("<<") and clause.words]
     if len(end_marks) != 1:
         return False
@@ -131,11 +130,14 @@ def written_files(clauses: Sequence[ShellClause]) -> list[str]:
     operators = [clause.operator for clause in clauses[1:]]
     if not _PLAIN_OPERATORS.issuperset(operators):
         return []
-    redirected = [clause.words for clause in clauses if clause.operator in _REDIRECTIONS]
-    if redirected:
-        if len(redirected) == 1 and len(redirected[0]) == 1:
-            return redirected[0]
-        return []
+    targets = [clause.words for clause in clauses if clause.operator in _REDIRECTIONS]
+    match targets:
+        case []:
+            pass
+        case [[target]]:
+            return [target]
+        case _:
+            return []
     program_at = 0
     if operators.count("|") == 1:
         program_at = operators.index("|") + 1
@@ -147,20 +149,21 @@ def _operands_written(words: Sequence[str]) -> list[str]:
 
     `sed -i` has the file behind its script; `tee` and `rm` have nothing but files.
     """
-    if not words:
-        return []
-    program, *arguments = words
-    operands = [argument for argument in arguments if not argument.startswith("-")]
-    if program in {"tee", "rm"}:
-        return operands
-    if program != "sed":
-        return []
-    edits_in_place = any(_IN_PLACE.match(argument) for argument in arguments)
-    return operands[-1:] if edits_in_place else []
+    operands = [word for word in words[1:] if not word.startswith("-")]
+    match words[:1]:
+        case ["tee" | "rm"]:
+            return operands
+        case ["sed"] if any(_IN_PLACE.match(word) for word in words[1:]):
+            return operands[-1:]
+        case _:
+            return []
 
 
 def changes_something(line: str) -> bool:
-    """Whether any program in a command line is one that changes files, repositories or services."""
+    """Whether any program in a command line is one that changes files, repositories or services.
+
+    `rm a.py`, `cd x && git commit` and `sudo systemctl restart web` do; `git status` and `cargo test` do not.
+    """
     for program, arguments in _PROGRAM.findall(line):
         if program in _CHANGING_PROGRAMS:
             return True

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
-from lamina.core.text.nesting import is_deeper
+from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, word_set
+from lamina.core.text.nesting import decode_json
 from lamina.core.text.paths import shortest_path
 from lamina.core.text.shell_lines import (
     ShellClause,
@@ -63,12 +63,8 @@ class ReadableCall(Protocol):
 SubjectReader = Callable[[ReadableCall], Subject | None]
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(split_words(text))
-
-
 # Names of arguments, without case, `_` and `-`.
-_PATH_ARGUMENTS = _words(
+_PATH_ARGUMENTS = word_set(
     "path paths file filepath filename notebookpath uri fileuri targetfile targetpath absolutepath"
 )
 _FIRST_LINE_ARGUMENTS = ("offset", "startline", "linestart", "start", "fromline", "startlineoneindexed")
@@ -76,9 +72,9 @@ _LAST_LINE_ARGUMENTS = ("endline", "lineend", "end", "toline", "endlineoneindexe
 _RANGE_ARGUMENTS = ("viewrange", "linerange", "range", "lines")
 _LINE_ARGUMENTS = frozenset((*_FIRST_LINE_ARGUMENTS, *_LAST_LINE_ARGUMENTS, *_RANGE_ARGUMENTS, "limit"))
 # Arguments that do not change what a call does.
-_SIDE_ARGUMENTS = _words("description explanation justification reason purpose thought timeout timeoutms")
+_SIDE_ARGUMENTS = word_set("description explanation justification reason purpose thought timeout timeoutms")
 # Arguments that say that a path is not one of this machine's files.
-_REMOTE_ARGUMENTS = _words("owner repo repository branch ref revision bucket host server")
+_REMOTE_ARGUMENTS = word_set("owner repo repository branch ref revision bucket host server")
 
 _DEEPEST_JSON = 200
 _DASHES = re.compile("[_-]")
@@ -98,7 +94,11 @@ class _CommandLine(NamedTuple):
 
 
 def _read_shell_call(call: ReadableCall) -> Subject | None:
-    """Command lines, by what they write or show, else by their own text; None if all they do is a change."""
+    """Command lines, by what they write or show, else by their own text; None if all they do is a change.
+
+    `echo x > a.py` writes `a.py`, `head -5 a.py` reads its lines 1 to 5, `git commit` has no subject, and
+    `pytest -q` is a question whose answer a later `pytest -q` replaces.
+    """
     command = _read_command(call)
     if command is None:
         return None
@@ -118,7 +118,10 @@ def _read_shell_call(call: ReadableCall) -> Subject | None:
 
 
 def _read_command(call: ReadableCall) -> _CommandLine | None:
-    """The command line of a call of a shell; None for any other tool."""
+    """The command line of a call of a shell; None for any other tool.
+
+    `{"command": "ls", "cwd": "src"}` and `{"cmd": ["bash", "-lc", "ls"]}` are both understood.
+    """
     if not is_shell(split_tool_name(call.name)):
         return None
     arguments = _read_arguments(call)
@@ -144,7 +147,10 @@ def _join_command(words: list[str]) -> str:
 
 
 def _enter_folder(folder: str, clauses: list[ShellClause]) -> tuple[str, list[ShellClause]]:
-    """`cd FOLDER && …` as the folder and the clauses after it."""
+    """`cd FOLDER && …` as the folder and the clauses after it.
+
+    `cd src && cat a.py` in the folder `app` is `cat a.py` in `app/src`.
+    """
     if len(clauses) < 2 or clauses[1].operator != "&&":
         return folder, clauses
     first_words = clauses[0].words
@@ -155,7 +161,10 @@ def _enter_folder(folder: str, clauses: list[ShellClause]) -> tuple[str, list[Sh
 
 
 def _observe_command(clauses: Sequence[ShellClause], folder: str, text: str) -> Subject:
-    """Any other command, by its own words and its folder. Spaces between words do not matter."""
+    """Any other command, by its own words and its folder. Spaces between words do not matter.
+
+    A line of several commands, and one that cannot be split, is compared as the text that it is.
+    """
     words: list[str] = []
     if len(clauses) == 1:
         words = clauses[0].words
@@ -170,7 +179,10 @@ def _observe_command(clauses: Sequence[ShellClause], folder: str, text: str) -> 
 
 
 def _read_patch_call(call: ReadableCall) -> Subject | None:
-    """Patches that name their files in their own text."""
+    """Patches that name their files in their own text.
+
+    Some models write the patch into an argument, others write nothing but the patch.
+    """
     if not is_patch_tool(split_tool_name(call.name)):
         return None
     arguments = _read_arguments(call)
@@ -186,7 +198,11 @@ def _read_patch(text: str, folder: str = "") -> Subject | None:
 
 
 def _read_file_call(call: ReadableCall) -> Subject | None:
-    """Tools whose name says that they read or change files; an editor says it in its argument `command`."""
+    """Tools whose name says that they read or change files; an editor says it in its argument `command`.
+
+    `str_replace_editor(command="view", path="a.py")` reads a file. A tool with an argument such as `repo`
+    changes files of another machine, of which no local read shows anything.
+    """
     words = split_tool_name(call.name)
     arguments = _read_arguments(call)
     if is_editor(words) and isinstance(arguments.get("command"), str):
@@ -202,7 +218,11 @@ def _read_file_call(call: ReadableCall) -> Subject | None:
 
 
 def _read_query_call(call: ReadableCall) -> Subject | None:
-    """Other tools whose name is a question, by their arguments."""
+    """Other tools whose name is a question, by their arguments.
+
+    `get_order(id=7)` asks the same as a later `get_order(id=7)`. `order_meal` is an action, and has no
+    subject.
+    """
     verb = find_verb(split_tool_name(call.name))
     if verb is None or verb == "write":
         return None
@@ -212,7 +232,10 @@ def _read_query_call(call: ReadableCall) -> Subject | None:
 
 
 def _read_file_lines(arguments: Mapping[str, Any], folder: str = "") -> Subject | None:
-    """A read of lines of one path, if every argument is understood."""
+    """A read of lines of one path, if every argument is understood.
+
+    With an argument that nobody here has heard of, the tool may show something else than plain lines.
+    """
     path = _read_path(arguments, folder)
     line_range = _read_line_range(arguments)
     if path is None or line_range is None:
@@ -223,7 +246,10 @@ def _read_file_lines(arguments: Mapping[str, Any], folder: str = "") -> Subject 
 
 
 def _write_subject(paths: Iterable[str | None]) -> Subject | None:
-    """A write of these paths; None if there are none. What goes to `/dev/null` is not written."""
+    """A write of these paths; None if there are none. What goes to `/dev/null` is not written.
+
+    The paths of one write stand on lines of their own in its resource.
+    """
     different_paths = dict.fromkeys(paths)
     resources = [path for path in different_paths if path and path != "/dev/null"]
     if not resources:
@@ -236,7 +262,7 @@ def _write_subject(paths: Iterable[str | None]) -> Subject | None:
 
 def _canonical_call(call: ReadableCall) -> str:
     """The call as one text that does not depend on the order of its arguments."""
-    arguments = _decode_json(call.arguments)
+    arguments = decode_json(call.arguments, deepest=_DEEPEST_JSON)
     if arguments is None:
         return f"{call.name} {call.arguments}"
     return f"{call.name} {json.dumps(arguments, sort_keys=True, separators=(',', ':'))}"
@@ -247,7 +273,7 @@ def _read_arguments(call: ReadableCall) -> dict[str, Any]:
 
     Arguments that are not a JSON object give an empty dict.
     """
-    decoded = _decode_json(call.arguments)
+    decoded = decode_json(call.arguments, deepest=_DEEPEST_JSON)
     if not isinstance(decoded, dict):
         return {}
     arguments: dict[str, Any] = {}
@@ -258,18 +284,11 @@ def _read_arguments(call: ReadableCall) -> dict[str, Any]:
     return arguments
 
 
-def _decode_json(text: str) -> Any:
-    """JSON, or None if it is not JSON or nested too deeply."""
-    if is_deeper(text, _DEEPEST_JSON):
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _pick_argument(arguments: Mapping[str, Any], *names: str) -> Any:
-    """The first of these arguments that is there, or None."""
+    """The first of these arguments that is there, or None.
+
+    Tools name the same argument differently, so each caller lists the names that it knows.
+    """
     for name in names:
         if name in arguments:
             return arguments[name]
@@ -293,7 +312,11 @@ def _read_path(arguments: Mapping[str, Any], folder: str = "") -> str | None:
 
 
 def _normalise_path(path: str, folder: str) -> str | None:
-    """A path in its shortest spelling; None if the text cannot be a path. Nothing is looked up."""
+    r"""A path in its shortest spelling; None if the text cannot be a path. Nothing is looked up.
+
+    `file:///src//a.py` is `/src/a.py`, and `src\a.py` is `src/a.py`. An address such as `https://x.org/a`
+    stays.
+    """
     path = path.removeprefix("file://")
     if is_blank(path) or "\n" in path:
         return None
@@ -349,6 +372,10 @@ def _pick_range_ends(arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def _to_integer(value: Any) -> int | None:
+    """The number of a line, which some models write as text or as `12.0`; None stays None.
+
+    Raises ValueError for anything else.
+    """
     if value is None:
         return None
     if not _INTEGER.fullmatch(str(value)):
@@ -366,7 +393,10 @@ SUBJECT_READERS: tuple[SubjectReader, ...] = (
 
 
 def read_subject(call: ReadableCall, *, table: tuple[SubjectReader, ...] = SUBJECT_READERS) -> Subject | None:
-    """What a call was about; None if its result neither replaces another nor can be replaced."""
+    """What a call was about; None if its result neither replaces another nor can be replaced.
+
+    The readers of `table` are asked in order, and the first one that understands the call decides.
+    """
     for reader in table:
         call_subject = reader(call)
         if call_subject is not None:

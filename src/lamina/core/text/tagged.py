@@ -95,7 +95,10 @@ def find_blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
 
 
 def find_tag_pairs(text: str) -> tuple[Opening, ...]:
-    """The first opening of each tag that closes further on in the text."""
+    """The first opening of each tag that closes further on in the text.
+
+    An importer can name those that it does not know, and does not read as blocks.
+    """
     last_closing = {match[1]: match.start() for match in _ANY_CLOSING.finditer(text)}
     first_opening: dict[str, int] = {}
     for match in _ANY_OPENING.finditer(text):
@@ -123,6 +126,7 @@ def unescape(value: str) -> str:
 
 
 def _decode_entity(entity: re.Match[str]) -> str:
+    """What an entity stands for. One that names no character, such as `&#55296;`, stays as it is."""
     name, number = entity[1], entity[2]
     if name:
         return _ENTITIES[name]
@@ -134,7 +138,10 @@ def _decode_entity(entity: re.Match[str]) -> str:
 
 
 def _find_openings(text: str, tags: Sequence[str]) -> Iterator[re.Match[str]]:
-    """Every opening of these tags; group 1 is the tag, group 2 its attributes."""
+    """Every opening of these tags; group 1 is the tag, group 2 its attributes.
+
+    The longest names are tried first, so that `note_context` is not read as `note`.
+    """
     longest_first = sorted(tags, key=len, reverse=True)
     names = "|".join(re.escape(tag) for tag in longest_first)
     if not names:
@@ -150,7 +157,10 @@ class _Closings:
         self.none_from: dict[str, int] = {}
 
     def find_after(self, closing: str, start: int) -> re.Match[str] | None:
-        """The first match of the pattern `closing` from `start` on."""
+        """The first match of the pattern `closing` from `start` on; None if there is none.
+
+        Without the memory, a text of many openings and no closing would take quadratic time.
+        """
         if closing in self.none_from and start >= self.none_from[closing]:
             return None
         match = re.compile(closing).search(self.text, start)
@@ -181,6 +191,7 @@ def _read_block(text: str, opening: re.Match[str], closings: _Closings) -> Tagge
 
 
 def _read_attributes(text: str) -> dict[str, str]:
+    """The attributes of an opening tag by their names, without their quotes and entities."""
     attrs: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(text):
         name, in_double_quotes, in_single_quotes = match.groups()

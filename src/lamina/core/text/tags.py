@@ -32,7 +32,10 @@ _MOST_PASSES = 4  # of `strip_tags`
 
 
 def wrap_in_tag(name: str, attrs: Mapping[str, str], body: str) -> str:
-    """A body between tags on lines of their own, with attributes in the opening one."""
+    """A body between tags on lines of their own, with attributes in the opening one.
+
+    The tag `file_context` around `hi` with a path opens with `<file_context path="a.txt">`.
+    """
     attributes = "".join(f' {key}="{escape_attribute(value)}"' for key, value in attrs.items())
     return f"<{name}{attributes}>\n{body}\n</{name}>"
 
@@ -66,7 +69,10 @@ def guard(body: str, tags: tuple[str, ...]) -> str:
 
 
 def unguard(body: str, tags: tuple[str, ...]) -> str:
-    """The text that `guard` was called with."""
+    r"""The text that `guard` was called with.
+
+    One backslash comes out of each `<\tag`; of `<\\tag`, which was guarded twice, one stays.
+    """
     if "<" not in body:
         return body
     return _guarded_tag_pattern(tags).sub(r"<\1\2", body)

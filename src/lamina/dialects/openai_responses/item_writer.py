@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from lamina.core.selection import pair_calls
+from lamina.core.entries import pair_calls
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Entry, Head, Part, Raw, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
