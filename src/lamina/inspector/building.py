@@ -170,7 +170,6 @@ def build_call(built: BuiltSession, number: int) -> Envelope:
     log = read_log(built, call)
     return _build_log(
         log,
-        settings=built.settings,
         budget=built.budget,
         ledger=call.ledger,
         counter=built.counter,
@@ -185,7 +184,6 @@ def build_in_full(built: BuiltSession, number: int) -> Envelope:
     call = find_call(built, number)
     return _build_log(
         read_log(built, call),
-        settings=BuildSettings(),
         budget=None,
         ledger=Ledger(),
         counter=built.counter,
@@ -284,7 +282,6 @@ class _Run:
             log = _choose_segments(log, self.settings)
             envelope = _build_log(
                 log,
-                settings=self.settings,
                 budget=self.budget,
                 ledger=ledger,
                 counter=self.counter,
@@ -365,7 +362,6 @@ class _Run:
 def _build_log(
     log: tuple[Segment, ...],
     *,
-    settings: BuildSettings,
     budget: Budget | None,
     ledger: Ledger,
     counter: Counter,

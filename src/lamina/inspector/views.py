@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from lamina.caches import all_rules
+from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
 from lamina.core.hashing import handle
-from lamina.core.selection import pair_calls
 from lamina.core.text.subjects import read_subject
 from lamina.core.values import Entry, Form, Image, Layer, Part, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
