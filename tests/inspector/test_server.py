@@ -65,6 +65,8 @@ def test_every_view_has_a_json_twin(server: Server) -> None:
         f"session/{session_id}",
         f"request/{session_id}/3?policy=lamina&window=12000",
         f"segment/{session_id}/3/{ref}",
+        f"text/{session_id}/3/{ref}",
+        f"curl/{session_id}/3",
         f"compare/{session_id}/2/3",
         f"whatif/{session_id}?window=12000",
         f"visible/{session_id}?text=def",
@@ -133,6 +135,8 @@ def test_a_live_page_hears_of_a_change(tmp_path: Path) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         connection.request("GET", "/api/live")
         response = connection.getresponse()
+        assert response.readline().startswith(b"retry: ")
+        response.readline()
         first = response.readline()
         assert first.startswith(b"data: ")
         write_session(tmp_path, turns=2)
@@ -154,4 +158,9 @@ def test_a_redacted_page_holds_no_text(inspector: Inspector) -> None:
     answers = [m["content"] for m in conversation.messages if m["role"] == "tool"]
     words = max(answers[0].split("\n"), key=len).strip(" \"'<>&")[:30]
     assert words in write_page(inspector)
-    assert words not in write_page(inspector, redact=True)
+    redacted_page = write_page(inspector, redact=True)
+    assert words not in redacted_page
+    for message in conversation.messages:
+        for call in message.get("tool_calls") or ():
+            for value in json.loads(call["function"]["arguments"]).values():
+                assert len(str(value)) < 6 or str(value) not in redacted_page

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import secrets
 import sys
+import time
 import webbrowser
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -25,9 +26,12 @@ from lamina.inspector.views import Inspector
 from lamina.replay.traces.lamina_exports import log_to_trace
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
+from lamina.stores.port import Store
 
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
+
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
@@ -82,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     if arguments.store:
-        return Sessions(arguments.paths, [partial(_read_store, arguments)])
+        return Sessions(arguments.paths, [StoreSource(arguments)])
     if arguments.paths:
         return Sessions(arguments.paths)
     places = [str(Path(place).expanduser()) for place in USUAL_PLACES]
@@ -96,22 +100,52 @@ def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     return Sessions(existing)
 
 
-def _read_store(arguments: argparse.Namespace) -> list[Trace | UnreadableLine]:
-    """The conversations of a store, as traces."""
-    return anyio.run(_read_conversations, arguments)
+class StoreSource:
+    """The conversations of a store. One that has grown is read again, the others are remembered.
+
+    A live page asks often, so the store is looked at once a second at most.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._counts: dict[str, int] = {}
+        self._looked_at = -math.inf
+        self._traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
+
+    def state(self) -> dict[str, int]:
+        """The number of records of each conversation."""
+        if time.monotonic() - self._looked_at > _SECONDS_BETWEEN_LOOKS:
+            self._counts = anyio.run(self._count_records)
+            self._looked_at = time.monotonic()
+        return self._counts
+
+    def read(self) -> list[Trace | UnreadableLine]:
+        return anyio.run(self._read_conversations)
+
+    async def _count_records(self) -> dict[str, int]:
+        async with open_named_store(self._arguments) as (store, workspace):
+            return {head.conversation: head.count async for head in every_conversation(store, workspace)}
+
+    async def _read_conversations(self) -> list[Trace | UnreadableLine]:
+        traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
+        async with open_named_store(self._arguments) as (store, workspace):
+            async for head in every_conversation(store, workspace):
+                name = head.conversation
+                remembered = self._traces.get(name)
+                if remembered is not None and remembered[0] == head.count:
+                    traces[name] = remembered
+                else:
+                    traces[name] = (head.count, await _read_conversation(store, workspace, name))
+        self._traces = traces
+        return [trace for _, trace in traces.values()]
 
 
-async def _read_conversations(arguments: argparse.Namespace) -> list[Trace | UnreadableLine]:
-    traces: list[Trace | UnreadableLine] = []
-    async with open_named_store(arguments) as (store, workspace):
-        async for head in every_conversation(store, workspace):
-            name = head.conversation
-            try:
-                async with open_existing(store, workspace, name) as session:
-                    traces.append(log_to_trace(session.log, name))
-            except LaminaError as error:
-                traces.append(UnreadableLine(place=name, reason=str(error)))
-    return traces
+async def _read_conversation(store: Store, workspace: str, name: str) -> Trace | UnreadableLine:
+    try:
+        async with open_existing(store, workspace, name) as session:
+            return log_to_trace(session.log, name, model=session.setup.model or "")
+    except LaminaError as error:
+        return UnreadableLine(place=name, reason=str(error))
 
 
 def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:

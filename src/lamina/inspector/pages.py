@@ -140,6 +140,9 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("segment", 4): lambda inspector, words, query: views.show_segment(
         inspector, words[1], _number(words[2]), words[3], views.read_settings(query)
     ),
+    ("text", 4): lambda inspector, words, query: views.show_text(
+        inspector, words[1], _number(words[2]), words[3], views.read_settings(query)
+    ),
     ("compare", 4): lambda inspector, words, query: views.compare_requests(
         inspector, words[1], _number(words[2]), _number(words[3]), views.read_settings(query)
     ),
@@ -150,6 +153,9 @@ _VIEWS: dict[tuple[str, int], View] = {
         inspector, words[1], query.get("text", ""), views.read_settings(query)
     ),
     ("export", 3): lambda inspector, words, query: views.export_request(
+        inspector, words[1], _number(words[2]), views.read_settings(query)
+    ),
+    ("curl", 3): lambda inspector, words, query: views.write_curl(
         inspector, words[1], _number(words[2]), views.read_settings(query)
     ),
     ("archive", 2): lambda inspector, words, query: views.export_session(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from lamina.errors import BadInput
+from lamina.errors import BadInput, LaminaError
 from lamina.inspector.pages import Access, Answer, answer_request, refuse_stranger
 from lamina.inspector.views import Inspector
 
@@ -16,6 +16,9 @@ LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 """How often a live page is told whether a file has changed."""
+
+_MILLISECONDS_TO_RETRY = 1000
+"""After how long a browser tries again if the server has ended."""
 
 _MOST_EVENTS = 600
 """Events of one live connection; the browser then connects again by itself."""
@@ -128,6 +131,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
         last_state = ""
         try:
+            self.wfile.write(f"retry: {_MILLISECONDS_TO_RETRY}\n\n".encode())
             for _ in range(_MOST_EVENTS):
                 state = self.server.inspector.sessions.state()
                 line = f"data: {state}\n\n" if state != last_state else ": still here\n\n"
@@ -138,6 +142,8 @@ class _Connection(BaseHTTPRequestHandler):
                     return
         except OSError:
             return  # the page was closed
+        except LaminaError:
+            return  # a file or a store cannot be read now; the page connects again by itself
 
     def log_message(self, *_arguments: object) -> None:
         """Nothing is printed: addresses can hold what people search for."""

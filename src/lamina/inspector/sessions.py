@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -44,8 +45,9 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     lost_caches: int
     began: float | None
     ended: float | None
+    cuts: int = 0
+    project: str = ""
     parent: str = ""
-    problem: str = ""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,24 +61,39 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         """The window of the model that answered."""
         return window_of(self.conversation.trace.model)
 
+    @property
+    def has_head(self) -> bool:
+        """Whether system text or tools were recorded. Logs of some coding agents have neither."""
+        if self.conversation.tools:
+            return True
+        return any(message.get("role") in ("system", "developer") for message in self.conversation.messages)
 
-Reader = Callable[[], Iterable[Trace | UnreadableLine]]
-"""Reads all traces of a source anew."""
+
+class Source(Protocol):
+    """Where traces come from, besides files: a store, say."""
+
+    def state(self) -> object:
+        """A value that differs as soon as anything has changed."""
+
+    def read(self) -> Iterable[Trace | UnreadableLine]:
+        """All traces, as they are now."""
 
 
 class Sessions:
     """All sessions of some sources. They are read when first asked for, and again when a file has changed.
 
-    One lock guards the list: a server answers several requests at once.
+    A file that has not changed is not read again. One lock guards the list: a server answers several
+    requests at once.
     """
 
-    def __init__(self, paths: Sequence[str] = (), readers: Sequence[Reader] = ()) -> None:
+    def __init__(self, paths: Sequence[str] = (), sources: Sequence[Source] = ()) -> None:
         self._paths = tuple(paths)
-        self._readers = tuple(readers)
+        self._sources = tuple(sources)
         self._lock = threading.RLock()
+        self._by_file: dict[Path, _ReadFile] = {}
         self._sessions: dict[str, Session] = {}
         self._problems: list[UnreadableLine] = []
-        self._state: tuple[object, ...] | None = None
+        self._state: object = None
 
     def summaries(self) -> list[SessionSummary]:
         """The newest first. Those without times come last, in the order in which they were read."""
@@ -103,48 +120,96 @@ class Sessions:
             )
         return session
 
-    def state(self) -> str:
-        """A word that changes whenever a file does: the live page asks for it."""
+    def children(self, session: Session) -> list[Session]:
+        """The sessions of the sub-agents of a session."""
         with self._lock:
-            return hashlib.sha256(repr(self._file_state()).encode()).hexdigest()[:16]
+            self._refresh()
+            return [
+                other for other in self._sessions.values() if other.summary.parent == session.summary.name
+            ]
+
+    def state(self) -> str:
+        """A word that changes whenever a file or a store does: the live page asks for it."""
+        with self._lock:
+            return hashlib.sha256(repr(self._look()).encode()).hexdigest()[:16]
+
+    def _look(self) -> tuple[object, ...]:
+        """What the sources look like now."""
+        return (_look_at_files(self._paths), *(source.state() for source in self._sources))
 
     def _refresh(self) -> None:
-        state = self._file_state()
+        state = self._look()
         if state == self._state:
             return
         self._state = state
-        sessions: dict[str, Session] = {}
+        self._read_files()
+        results: list[Session | UnreadableLine] = []
+        for read_file in self._by_file.values():
+            results += read_file.results
+        for source in self._sources:
+            results += _read_sessions(source.read())
+        self._sessions = {}
         self._problems = []
-        for trace in self._read():
-            if isinstance(trace, UnreadableLine):
-                self._problems.append(trace)
-                continue
-            session = read_session(trace, known_ids=sessions)
-            if session is not None:
-                sessions[session.summary.id] = session
-        self._sessions = sessions
+        for result in results:
+            if isinstance(result, UnreadableLine):
+                self._problems.append(result)
+            else:
+                session = _name_apart(result, self._sessions)
+                self._sessions[session.summary.id] = session
 
-    def _read(self) -> Iterable[Trace | UnreadableLine]:
-        if self._paths:
-            yield from read_traces(self._paths)
-        for reader in self._readers:
-            yield from reader()
-
-    def _file_state(self) -> tuple[object, ...]:
-        """The size and time of each file. A source that is not a file counts as unchanged."""
-        if not self._paths:
-            return ()
-        state: list[object] = []
-        for path in find_files(self._paths):
-            try:
-                status = Path(path).stat()
-            except OSError:
-                continue
-            state.append((str(path), status.st_size, status.st_mtime_ns))
-        return tuple(state)
+    def _read_files(self) -> None:
+        """Reads the files that are new or have changed."""
+        by_file: dict[Path, _ReadFile] = {}
+        for path, state in _look_at_files(self._paths):
+            read_file = self._by_file.get(path)
+            if read_file is None or read_file.state != state:
+                read_file = _ReadFile(state=state, results=_read_sessions(read_traces([str(path)])))
+            by_file[path] = read_file
+        self._by_file = by_file
 
 
-def read_session(trace: Trace, known_ids: Iterable[str] = ()) -> Session | None:
+class _ReadFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file held when its size and time were these."""
+
+    state: tuple[int, int]
+    results: list[Session | UnreadableLine]
+
+
+def _look_at_files(paths: Sequence[str]) -> tuple[tuple[Path, tuple[int, int]], ...]:
+    """The size and time of each file."""
+    if not paths:
+        return ()
+    files: list[tuple[Path, tuple[int, int]]] = []
+    for path in find_files(paths):
+        try:
+            status = path.stat()
+        except OSError:
+            continue  # it was removed just now
+        files.append((path, (status.st_size, status.st_mtime_ns)))
+    return tuple(files)
+
+
+def _read_sessions(traces: Iterable[Trace | UnreadableLine]) -> list[Session | UnreadableLine]:
+    results: list[Session | UnreadableLine] = []
+    for trace in traces:
+        if isinstance(trace, UnreadableLine):
+            results.append(trace)
+            continue
+        session = read_session(trace)
+        if session is not None:
+            results.append(session)
+    return results
+
+
+def _name_apart(session: Session, others: Mapping[str, Session]) -> Session:
+    """The session with an id that no other has."""
+    session_id = session.summary.id
+    while session_id in others:
+        session_id = hashlib.sha256(session_id.encode()).hexdigest()[:12]
+    return msgspec.structs.replace(session, summary=msgspec.structs.replace(session.summary, id=session_id))
+
+
+def read_session(trace: Trace) -> Session | None:
     """A trace as a session; None for one in which no model was called."""
     try:
         conversation = read_conversation(trace)
@@ -156,7 +221,7 @@ def read_session(trace: Trace, known_ids: Iterable[str] = ()) -> Session | None:
     usages = [usage for _, usage in sorted(trace.used.items())]
     times = [usage.at for usage in usages if usage.at is not None]
     summary = SessionSummary(
-        id=_unique_id(trace, known_ids),
+        id=_make_id(trace),
         name=trace.id,
         source=trace.source,
         place=trace.place,
@@ -170,6 +235,8 @@ def read_session(trace: Trace, known_ids: Iterable[str] = ()) -> Session | None:
         lost_caches=len(reported.lost),
         began=min(times, default=None),
         ended=max(times, default=None),
+        cuts=len(trace.compacted),
+        project=_find_project(trace),
         parent=_find_parent(trace),
     )
     return Session(summary=summary, conversation=conversation)
@@ -201,14 +268,19 @@ def _largest_request(usages: Sequence[RecordedUsage]) -> int | None:
     return max(usage.total for usage in usages)
 
 
-def _unique_id(trace: Trace, known_ids: Iterable[str]) -> str:
-    """An id that can stand in an address. Two traces of one name get different ones."""
-    digest = hashlib.sha256(f"{trace.source}\0{trace.place}\0{trace.id}".encode()).hexdigest()
-    session_id = digest[:12]
-    while session_id in known_ids:
-        digest = hashlib.sha256(digest.encode()).hexdigest()
-        session_id = digest[:12]
-    return session_id
+def _make_id(trace: Trace) -> str:
+    """An id that can stand in an address."""
+    return hashlib.sha256(f"{trace.source}\0{trace.place}\0{trace.id}".encode()).hexdigest()[:12]
+
+
+def _find_project(trace: Trace) -> str:
+    """The folder in which Claude Code keeps the sessions of a project: "-home-me-app" for /home/me/app."""
+    if trace.source != "claude-code":
+        return ""
+    for folder in Path(trace.place).parents:
+        if folder.parent.name == "projects":
+            return folder.name
+    return ""
 
 
 def _find_parent(trace: Trace) -> str:

@@ -7,13 +7,20 @@ and a program agree.
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
+from bisect import bisect_left
 from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 
 from lamina.caches import all_rules
+from lamina.caches.breakpoints import number_positions
+from lamina.caches.marker_plan import plan_markers
 from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
@@ -32,13 +39,15 @@ from lamina.inspector.building import (
     BuiltCall,
     BuiltSession,
     SessionBuilder,
-    build_call,
-    build_in_full,
+    build_session,
     find_call,
     render_request,
+    usages_by_call,
 )
 from lamina.inspector.sessions import Session, Sessions
 from lamina.models.table import AS_OF
+from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.model_calls import CHAT
 
 Json = dict[str, Any]
 
@@ -53,6 +62,15 @@ LONGEST_DIFFERENCE = 4_000
 
 MOST_MATCHES = 200
 """Segments that a search lists."""
+
+MOST_LANES = 40
+"""Sub-agents that are drawn under their parent."""
+
+LONGEST_IMAGE = 8_000_000
+"""Characters of the largest image that is shown."""
+
+_IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
+"""Images that a browser draws without running anything: no SVG."""
 
 RE_READ = 3
 """A file that was read at least so often is listed."""
@@ -97,21 +115,45 @@ def _occurs_in(session: Session, words: str) -> bool:
 def show_session(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
     """The strip: one bar for each request, with its layers, its cache and its cost."""
     built = inspector.built(session_id, settings)
-    limits = _limits(built)
-    calls = [show_call(call) for call in built.calls]
     return {
         "session": msgspec.to_builtins(built.session.summary),
         "settings": msgspec.to_builtins(settings),
         "rules": built.rules.name,
         "all_rules": sorted(all_rules()),
         "window": built.session.window if built.budget is None else built.budget.window,
-        "limits": limits,
-        "calls": calls,
+        "limits": _limits(built),
+        "calls": [show_call(call) for call in built.calls],
+        "recorded_calls": len(built.session.conversation.calls),
+        "skipped": built.skipped,
         "totals": sum_calls(built.calls),
         "tools": list(find_tool_use(built)),
-        "compacted": list(built.session.conversation.trace.compacted),
-        "head_recorded": bool(built.session.conversation.tools) or _has_system_text(built.session),
+        "compacted": find_compacted_calls(built.session),
+        "head_recorded": built.session.has_head,
+        "unrecorded": built.unrecorded,
+        "lanes": [show_lane(child) for child in inspector.sessions.children(built.session)[:MOST_LANES]],
     }
+
+
+def show_lane(session: Session) -> Json:
+    """The requests of a sub-agent: when each was sent, and how large it was where that is recorded."""
+    usages = usages_by_call(session)
+    calls: list[Json] = []
+    for number, call in enumerate(session.conversation.calls):
+        usage = usages[number]
+        calls.append({"number": number, "at": call.at, "tokens": usage.total if usage else None})
+    return {
+        "id": session.summary.id,
+        "name": session.summary.name,
+        "first_words": session.summary.first_words,
+        "calls": calls,
+    }
+
+
+def find_compacted_calls(session: Session) -> list[int]:
+    """The calls before which the client itself replaced what stood there."""
+    starts = sorted(session.conversation.trace.used)
+    calls = {bisect_left(starts, place) for place in session.conversation.trace.compacted}
+    return sorted(number for number in calls if number < len(session.conversation.calls))
 
 
 def show_call(call: BuiltCall) -> Json:
@@ -122,7 +164,6 @@ def show_call(call: BuiltCall) -> Json:
         "idle": call.idle,
         "tokens": call.tokens,
         "layers": dict(call.layers),
-        "kinds": dict(call.kinds),
         "entries": call.entries,
         "left_out": call.left_out,
         "cut": call.cut,
@@ -136,6 +177,8 @@ def show_call(call: BuiltCall) -> Json:
         "dollars": call.dollars,
         "equivalents": call.equivalents,
         "simulated": call.simulated,
+        "reported": call.reported,
+        "turn": call.turn,
         "miss": call.miss,
     }
 
@@ -177,10 +220,6 @@ def _limits(built: BuiltSession) -> Json:
     return {"window": budget.window, "room": room, "trigger": trigger, "target": target}
 
 
-def _has_system_text(session: Session) -> bool:
-    return any(message.get("role") in ("system", "developer") for message in session.conversation.messages)
-
-
 def find_tool_use(built: BuiltSession) -> Iterator[Json]:
     """Each tool with the size of its definition, and how often it was called; the unused ones first."""
     calls: Tally[str] = Tally()
@@ -204,9 +243,9 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
     built = inspector.built(session_id, settings)
     call = find_call(built, number)
     if call.error:
-        return {"call": show_call(call), "limits": _limits(built), "entries": [], "groups": {}}
-    envelope = build_call(built, number)
-    full_tokens = _full_sizes(built, number)
+        return {"call": show_call(call), "limits": _limits(built), "entries": [], "groups": {}, "markers": []}
+    envelope = inspector.builder.build_call(built, number)
+    full_tokens = _full_sizes(inspector, built, number)
     manifest = explain(envelope)
     rows: list[Json] = []
     for entry, row in zip(envelope.entries, manifest.rows, strict=True):
@@ -231,12 +270,14 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
                 "arrived": built.arrivals.get(entry.ref, number),
             }
         )
-    _mark_cached(rows, call, manifest.tools)
+    _mark_cached(rows, call, manifest.tools + built.unrecorded)
     return {
         "call": show_call(call),
         "limits": _limits(built),
         "entries": rows,
         "tools": manifest.tools,
+        "unrecorded": built.unrecorded,
+        "markers": list(find_markers(built, call, envelope)),
         "other": manifest.answer + manifest.parameters + manifest.request + manifest.margin,
         "exact": manifest.exact,
         "notes": list(manifest.notes),
@@ -251,11 +292,14 @@ def _preview(segment: Segment) -> str:
     return " ".join(text.split())[:LONGEST_PREVIEW]
 
 
-def _full_sizes(built: BuiltSession, number: int) -> dict[str, int]:
+def _full_sizes(inspector: Inspector, built: BuiltSession, number: int) -> dict[str, int]:
     """Tokens of each segment in full, by ref."""
     if built.budget is None:
         return {}
-    return {str(entry.ref): entry.tokens for entry in build_in_full(built, number).entries}
+    return {
+        str(entry.ref): entry.tokens
+        for entry in inspector.builder.build_call(built, number, in_full=True).entries
+    }
 
 
 def _mark_cached(rows: list[Json], call: BuiltCall, tool_tokens: int) -> None:
@@ -272,6 +316,43 @@ def _mark_cached(rows: list[Json], call: BuiltCall, tool_tokens: int) -> None:
             row["cache"] = "written"
         else:
             row["cache"] = "uncached"
+
+
+def find_markers(built: BuiltSession, call: BuiltCall, envelope: Envelope) -> Iterator[Json]:
+    """Where cache markers stand under the rules, in tokens from the beginning, and how far back each looks.
+
+    The cost of a session is simulated with these markers. Caches without markers have none.
+    """
+    rules = built.rules
+    if not rules.markers:
+        return
+    model = built.session.conversation.trace.model
+    sizes = MessageSizes(built.counter, built.session.conversation.tools)
+    messages = render_request(built, envelope)["messages"]
+    stream = sizes.stream(messages, model)
+    numbered = [
+        msgspec.structs.replace(block, place=str(at), markable=True) for at, block in enumerate(stream.blocks)
+    ]
+    stream = msgspec.structs.replace(stream, blocks=tuple(numbered))
+    last_block = None
+    if call.continues and call.number:
+        before = built.session.conversation.calls[call.number - 1]
+        last_block = len(sizes.stream(messages[: before.end], model).blocks) - 1
+    plan = plan_markers(stream, rules, last=last_block)
+    ends = list(accumulate(block.tokens for block in stream.blocks))
+    scale = envelope.account.total / max(ends[-1], 1)
+    positions = list(number_positions(stream.blocks, runs=rules.runs))
+    for place in plan.places:
+        at = int(place)
+        first = at
+        while first and positions[at] - positions[first - 1] < rules.look_back:
+            first -= 1
+        start = ends[first - 1] if first else 0
+        yield {
+            "tokens": round(ends[at] * scale),
+            "looks_back_to": round(start * scale),
+            "why": plan.reasons.get(place, ""),
+        }
 
 
 def group_entries(entries: Sequence[Entry]) -> Json:
@@ -328,7 +409,7 @@ def show_segment(
 ) -> Json:
     """One segment of a request: as sent, in full, how the two differ, why, and its form over the session."""
     built = inspector.built(session_id, settings)
-    envelope = build_call(built, number)
+    envelope = inspector.builder.build_call(built, number)
     entry = _find_entry(envelope, ref)
     sent = _text_of_parts(entry.parts)
     original = _text_of_parts(entry.segment.parts)
@@ -354,7 +435,37 @@ def show_segment(
         "explanation": explain_form(entry, history, built),
         "recall": handle(entry.content) if entry.form is not Form.FULL else "",
         "covers": [str(covered) for covered in entry.segment.covers],
+        "images": list(find_images(entry.segment.parts)),
+        "path": _path_of(envelope, entry),
     }
+
+
+def show_text(inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings) -> Json:
+    """A segment as sent and in full, however long it is."""
+    entry = _find_entry(inspector.builder.build_call(inspector.built(session_id, settings), number), ref)
+    sent = _text_of_parts(entry.parts)
+    original = _text_of_parts(entry.segment.parts)
+    return {"ref": ref, "sent": sent, "original": original}
+
+
+def find_images(parts: Sequence[Part]) -> Iterator[str]:
+    """Images of a segment as data addresses. One at another address is not loaded, so it is not here."""
+    for part in parts:
+        if isinstance(part, ToolResult):
+            yield from find_images(part.content)
+        if not isinstance(part, Image):
+            continue
+        source = part.url
+        if part.data:
+            source = f"data:{part.media_type or 'image/png'};base64,{part.data}"
+        if _IMAGE.match(source) and len(source) <= LONGEST_IMAGE:
+            yield source
+
+
+def _path_of(envelope: Envelope, entry: Entry) -> str:
+    """The file that a call or its result is about, "" if there is none."""
+    at = next(at for at, other in enumerate(envelope.entries) if other is entry)
+    return _subjects_of(envelope.entries).get(at, ("", ""))[1]
 
 
 def _find_entry(envelope: Envelope, ref: str) -> Entry:
@@ -376,8 +487,9 @@ def _text_of_parts(parts: Sequence[Part]) -> str:
                 texts.append(_text_of_parts(content))
             case Thinking():
                 texts.append(text_of((part,)) or "[thinking]")
-            case Image():
-                texts.append("[image]")
+            case Image(url=url):
+                is_elsewhere = url and not url.startswith("data:")
+                texts.append(f"[image at {url}, not loaded]" if is_elsewhere else "[image]")
             case _:
                 texts.append(text_of((part,)) or f"[{type(part).__name__.lower()}]")
     return "\n".join(texts)
@@ -430,13 +542,13 @@ def compare_requests(
     built = inspector.built(session_id, settings)
     find_call(built, before)
     find_call(built, after)
-    envelopes = [build_call(built, number) for number in (before, after)]
+    envelopes = [inspector.builder.build_call(built, number) for number in (before, after)]
     requests = [render_request(built, envelope) for envelope in envelopes]
     gap = None
     times = (built.calls[before].at, built.calls[after].at)
     if times[0] is not None and times[1] is not None:
         gap = max(times[1] - times[0], 0.0)
-    chat = DIALECTS["openai_chat"]
+    chat = DIALECTS[CHAT]
     difference = diff(requests[0], requests[1], rules=built.rules, gap=gap, dialect=chat)
     answer: Json = msgspec.to_builtins(difference)
     if any(call.cut for call in built.calls[before + 1 : after + 1]):
@@ -475,19 +587,37 @@ def _clip(message: Json) -> Json:
 
 
 def show_what_if(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
-    """The session as it was beside the session under other settings."""
-    recorded = inspector.built(session_id, BuildSettings(rules=settings.rules))
+    """The session as it was beside the session under other settings.
+
+    Of a long session only some requests are built, and then the same ones on both sides.
+    """
     other = inspector.built(session_id, msgspec.structs.replace(settings, policy=LAMINA))
+    recorded = inspector.built(session_id, BuildSettings(rules=settings.rules))
+    if other.skipped:
+        numbers = [call.number for call in other.calls]
+        recorded = build_session(recorded.session, recorded.settings, numbers=numbers)
+    window = settings.window or recorded.session.window
+    last = other.calls[-1]
     return {
         "recorded": sum_calls(recorded.calls),
         "other": sum_calls(other.calls),
         "settings": msgspec.to_builtins(other.settings),
         "limits": _limits(other),
         "calls": [show_call(call) for call in other.calls],
-        "over_window": sum(
-            call.tokens > (settings.window or recorded.session.window) for call in recorded.calls
-        ),
+        "skipped": other.skipped,
+        "over_window": sum(call.tokens + other.unrecorded > window for call in recorded.calls),
+        "visible_names": _count_visible_names(other),
+        "last": {"in_full": last.entries, "left_out": last.left_out},
     }
+
+
+def _count_visible_names(built: BuiltSession) -> Json:
+    """Of the names, paths and numbers that answers took from earlier context: how many stood in the request.
+
+    Everything else could have been recalled.
+    """
+    needed = sum(call.needed for call in built.calls)
+    return {"needed": needed, "visible": sum(call.visible for call in built.calls)}
 
 
 def find_visible(inspector: Inspector, session_id: str, text: str, settings: BuildSettings) -> Json:
@@ -499,27 +629,37 @@ def find_visible(inspector: Inspector, session_id: str, text: str, settings: Bui
         raise BadInput("there is nothing to look for", place="text", hint="give a text or a path")
     built = inspector.built(session_id, settings)
     lowered_text = text.lower()
-    states = [""] * len(built.calls)
+    states = dict.fromkeys((call.number for call in built.calls), "")
     matches: dict[str, Json] = {}
     for first, last in find_runs(built.calls):
-        for entry in build_call(built, last).entries:
+        for entry in inspector.builder.build_call(built, last).entries:
             if lowered_text not in _text_of_parts(entry.segment.parts).lower():
                 continue
             arrived = built.arrivals.get(entry.ref, first)
             state = _visibility(entry, lowered_text)
-            for number in range(max(arrived, first), last + 1):
-                if _VISIBILITY.index(state) > _VISIBILITY.index(states[number]):
+            for number in states:
+                is_in_run = max(arrived, first) <= number <= last
+                if is_in_run and _VISIBILITY.index(state) > _VISIBILITY.index(states[number]):
                     states[number] = state
             if len(matches) < MOST_MATCHES:
                 what = describe_segment(entry.segment)
                 matches.setdefault(str(entry.ref), {"ref": str(entry.ref), "what": what, "arrived": arrived})
     return {
         "text": text,
-        "states": states,
+        "states": list(states.values()),
         "matches": list(matches.values()),
-        "visible": sum(state in ("full", "part") for state in states),
-        "hidden": states.count("recall"),
+        "visible": sum(state in ("full", "part") for state in states.values()),
+        "hidden": list(states.values()).count("recall"),
+        "turns": _states_of_turns(built.calls, list(states.values())),
     }
+
+
+def _states_of_turns(calls: Sequence[BuiltCall], states: Sequence[str]) -> list[Json]:
+    """What the last request of each turn showed."""
+    last_states: dict[int, str] = {}
+    for call, state in zip(calls, states, strict=True):
+        last_states[call.turn] = state
+    return [{"turn": turn, "state": state} for turn, state in last_states.items()]
 
 
 _VISIBILITY = ("", "recall", "part", "full")
@@ -552,7 +692,19 @@ def export_request(inspector: Inspector, session_id: str, number: int, settings:
     """The request as it would be sent, as JSON."""
     built = inspector.built(session_id, settings)
     find_call(built, number)
-    return render_request(built, build_call(built, number))
+    return render_request(built, inspector.builder.build_call(built, number))
+
+
+def write_curl(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
+    """A command that sends the request. Its key comes from the environment of whoever runs it."""
+    request = export_request(inspector, session_id, number, settings)
+    lines = [
+        "curl https://api.openai.com/v1/chat/completions",
+        "-H 'Content-Type: application/json'",
+        '-H "Authorization: Bearer $OPENAI_API_KEY"',
+        f"-d {shlex.quote(msgspec.json.encode(request).decode())}",
+    ]
+    return {"curl": " \\\n  ".join(lines)}
 
 
 def export_session(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
@@ -564,8 +716,8 @@ def export_session(inspector: Inspector, session_id: str, settings: BuildSetting
             continue
         entries.append(
             {
-                "startedDateTime": call.at,
-                "request": render_request(built, build_call(built, call.number)),
+                "startedDateTime": _moment(call.at),
+                "request": render_request(built, inspector.builder.build_call(built, call.number)),
                 "usage": {
                     "input": call.tokens,
                     "read": call.read,
@@ -576,6 +728,12 @@ def export_session(inspector: Inspector, session_id: str, settings: BuildSetting
             }
         )
     return {"log": {"version": "1.0", "creator": {"name": "lamina"}, "entries": entries}}
+
+
+def _moment(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def read_settings(query: dict[str, str]) -> BuildSettings:

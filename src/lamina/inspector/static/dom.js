@@ -27,26 +27,33 @@ export function replace(element, ...children) {
   return element;
 }
 
+export function button(words, onclick, attributes = {}) {
+  return h("button", { type: "button", onclick, ...attributes }, words);
+}
+
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const isMissing = (value) => value === null || value === undefined;
 
-export const number = (value) => (value === null || value === undefined ? "–" : whole.format(Math.round(value)));
-export const tokens = (value) => (value === null || value === undefined ? "–" : short.format(value));
+export const number = (value) => (isMissing(value) ? "–" : whole.format(Math.round(value)));
+export const tokens = (value) => (isMissing(value) ? "–" : short.format(value));
 export const percent = (part, all) => (all ? `${Math.round((100 * part) / all)} %` : "–");
+export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 
 export function money(dollars) {
-  if (dollars === null || dollars === undefined) return "no price";
+  if (isMissing(dollars)) return "no price";
   if (dollars !== 0 && Math.abs(dollars) < 0.01) return `$${dollars.toFixed(4)}`;
   return `$${dollars.toFixed(2)}`;
 }
 
 export function date(seconds, withDate = true) {
-  if (seconds === null || seconds === undefined) return "not recorded";
-  const moment = new Date(seconds * 1000);
-  const time = moment.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  if (!withDate) return time;
-  const day = moment.toLocaleDateString("en-GB", { day: "2-digit", month: "short", year: "numeric" });
-  return `${day} ${time}`;
+  if (isMissing(seconds)) return "time not recorded";
+  const time = new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  return withDate ? `${day(seconds)} ${time}` : time;
+}
+
+export function day(seconds) {
+  return new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "2-digit", month: "short", year: "numeric" });
 }
 
 export function span(seconds) {
@@ -61,10 +68,27 @@ export function say(text) {
 }
 
 export function download(name, text) {
-  const link = h("a", { href: URL.createObjectURL(new Blob([text], { type: "text/plain" })), download: name });
+  const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  const link = h("a", { href: address, download: name });
   document.body.append(link);
   link.click();
   link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+// A button that downloads the figures of a pane, as the JSON that the pane was drawn from.
+export function downloadButton(name, value) {
+  const save = () => download(`${name}.json`, JSON.stringify(value, null, 2));
+  return button("Download", save, { class: "download", title: "The figures of this pane, as JSON" });
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied");
+  } catch {
+    say("The browser does not allow copying here");
+  }
 }
 
 // The words of an address after its question mark, or nothing if there are none.
