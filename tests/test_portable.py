@@ -25,6 +25,7 @@ SHAPE_NOTHING = {
     "lamina.cli": "prints to a person, and reads what one types",
     "lamina.clients": "passes requests on as they are",
     "lamina.replay": "replays recorded sessions and reports on them",
+    "lamina.inspector": "shows requests that were sent before",
     "lamina.diagnose": "says where two requests part, and sends neither",
     "lamina.core.explanation": "prints to a person",
     "lamina.settings": "names environment variables",

@@ -38,6 +38,7 @@ COMMANDS = {
     "recall": "bring back the full text behind a handle",
     "rekey": "seal a store anew under another key",
     "replay": "say what recorded sessions cost, and would have cost under each policy",
+    "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "demo": "send a made-up session through lamina and watch",
 }
 BAD_INPUT, NO_ROOM, STORE, BUG, CLOSED, STOPPED = 2, 3, 4, 70, 141, 130
