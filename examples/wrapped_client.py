@@ -20,6 +20,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 import lamina
 from lamina import Budget
+from lamina.fitting import fitted_of
 
 TURNS = 60
 BUDGET = Budget(window=4_000, reserve=500)
@@ -35,7 +36,7 @@ def main(url: str, model: str = "gpt-4o") -> None:
             history.append({"role": "user", "content": f"Day {day}: what is there to write down?"})
             completion = client.chat.completions.create(model=model, messages=history, max_tokens=100)
             history.append({"role": "assistant", "content": completion.choices[0].message.content or ""})
-            fitted = client.fitted_of(completion)
+            fitted = fitted_of(client, completion)
             cut = fitted.envelope.cut
             if cut:
                 print(f"day {day}: a cut, {cut.before:,} to {cut.after:,} tokens")

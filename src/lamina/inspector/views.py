@@ -45,7 +45,7 @@ from lamina.inspector.building import (
     usages_by_call,
 )
 from lamina.inspector.sessions import Session, Sessions
-from lamina.models.table import AS_OF
+from lamina.models.facts import AS_OF
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT
 
