@@ -15,11 +15,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_store import ConversationStore
+from lamina.gateway.conversation_store import GatewayStore
 from lamina.gateway.exchange import Gateway, Receive, Scope, Send, answer_request
 from lamina.gateway.fit import Fitter
 from lamina.gateway.journal import Journal
-from lamina.gateway.metrics import Metrics
+from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import PROBES
 from lamina.gateway.security import admit_visitor
@@ -54,14 +54,14 @@ class _Shared:
         self.settings = settings
         self.environment = environment
         self.journal = journal
-        self.metrics = Metrics()
-        self.store: ConversationStore | None = None
+        self.metrics = GatewayMetrics()
+        self.store: GatewayStore | None = None
         self.gateway: Gateway | None = None
 
     @asynccontextmanager
     async def run(self, _: Starlette) -> AsyncIterator[None]:
         """Open everything, and close it in order at the end: what waits to be saved is saved."""
-        self.store = ConversationStore(self.settings)
+        self.store = GatewayStore(self.settings)
         await self.store.open()
         fitter = Fitter(self.settings, self.store, self.metrics, self.journal)
         async with _open_session(self.settings) as session:

@@ -1,9 +1,10 @@
 """Every call of a store that the gateway makes. It holds nothing itself, so workers can share a store.
 
-A conversation is kept as one state, the `ConversationState`, and records: what was lowered, or everything, as
-`keep` says. A family lists the conversations that begin with the same words, so that a request which carries
-no id can be found by its messages. A state is replaced only if it is still the one that was read: of two
-workers with requests of one conversation, the second gets Conflict, reads again and fits again.
+A conversation is kept as one state, the `ConversationSnapshot`, and records: what was lowered, or
+everything, as `keep` says. A family lists the conversations that begin with the same words, so that a
+request which carries no id can be found by its messages. A state is replaced only if it is still the one
+that was read: of two workers with requests of one conversation, the second gets Conflict, reads again and
+fits again.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class StoreGone(Exception):
     """The store cannot be reached, or does not answer in time."""
 
 
-class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored of a conversation between two requests.
 
     `group` is the client's own id, `parent` the conversation or group that this one came from. `system` and
@@ -90,15 +91,15 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         )
 
 
-class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as it was read: `source` are the bytes of its state."""
 
     name: str
-    state: ConversationState
+    state: ConversationSnapshot
     source: bytes
 
 
-class ConversationStore:
+class GatewayStore:
     """Opens the store, and opens it again after it failed."""
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -135,20 +136,20 @@ class ConversationStore:
         names = [record.body.decode() for record in page.records]
         return list(dict.fromkeys(reversed(names)))
 
-    async def load(self, workspace: str, name: str) -> StoredConversation | None:
+    async def load(self, workspace: str, name: str) -> GatewayConversation | None:
         """A conversation, or None if it was deleted or never saved."""
         where = Where(f"{WORKSPACE}{workspace}", name)
         page = await self._call(lambda store: store.read(where, last=0))
         if not page.head.state:
             return None
         state = decode_state(page.head.state)
-        return StoredConversation(name=name, state=state, source=page.head.state)
+        return GatewayConversation(name=name, state=state, source=page.head.state)
 
     async def save(
         self,
         workspace: str,
         name: str,
-        state: ConversationState,
+        state: ConversationSnapshot,
         *,
         was: bytes,
         family: str,
@@ -226,8 +227,8 @@ def _key_path(path: str) -> Path | None:
     return Path(path).expanduser()
 
 
-def decode_state(source: bytes) -> ConversationState:
-    return msgspec.json.decode(source, type=ConversationState)
+def decode_state(source: bytes) -> ConversationSnapshot:
+    return msgspec.json.decode(source, type=ConversationSnapshot)
 
 
 def _ignore_outcome(task: asyncio.Task[_Value]) -> None:

@@ -28,9 +28,9 @@ from lamina.fitting.request import RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.conversation_store import (
-    ConversationState,
-    ConversationStore,
-    StoredConversation,
+    ConversationSnapshot,
+    GatewayConversation,
+    GatewayStore,
     StoreGone,
 )
 from lamina.gateway.identity import ClientIdentity
@@ -54,7 +54,7 @@ class LiveConversation:
     sent, `sent_at` when, and `reported` the tokens that the upstream counted for it.
     """
 
-    def __init__(self, workspace: str, name: str, family: str, state: ConversationState) -> None:
+    def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
         self.workspace = workspace
         self.name = name
         self.family = family
@@ -115,7 +115,7 @@ class ConversationIndex:
     `shared`: other processes write to the store, so it is asked for every request.
     """
 
-    def __init__(self, store: ConversationStore, *, shared: bool) -> None:
+    def __init__(self, store: GatewayStore, *, shared: bool) -> None:
         self._store = store
         self._shared = shared
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
@@ -167,7 +167,7 @@ class ConversationIndex:
             self._touch(conversation)
             return ConversationMatch(conversation, parsed, digests, nearest.shared, certain)
 
-        state = ConversationState(dialect=dialect, group=identity.group, parent=identity.parent)
+        state = ConversationSnapshot(dialect=dialect, group=identity.group, parent=identity.parent)
         if conversation is not None and nearest.shared > digests.first_answer:
             state = _fork_state(state, conversation, parsed, digests, nearest.shared)
         name = _make_name(identity, family, digests, members)
@@ -223,7 +223,7 @@ class ConversationIndex:
         self,
         workspace: str,
         family: str,
-        stored: StoredConversation,
+        stored: GatewayConversation,
         live: LiveConversation | None,
     ) -> LiveConversation:
         """A conversation in memory, brought to what the store has."""
@@ -310,12 +310,12 @@ def _measure(member: LiveConversation, digests: RequestDigests) -> _Nearness:
 
 
 def _fork_state(
-    state: ConversationState,
+    state: ConversationSnapshot,
     conversation: LiveConversation,
     parsed: ParsedRequest,
     digests: RequestDigests,
     shared: int,
-) -> ConversationState:
+) -> ConversationSnapshot:
     """The state of a fork: the ledger of the common part, and the windows that were learnt."""
     length = len(digests.system) + shared
     refs = [ref for ref, _ in list_refs(parsed.log)][:length]

@@ -27,7 +27,7 @@ from lamina.gateway.config import GatewaySettings
 from lamina.gateway.fit import Fitter, IncomingRequest, OutgoingRequest
 from lamina.gateway.identity import identify_client
 from lamina.gateway.journal import Journal
-from lamina.gateway.metrics import Metrics
+from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.misses import MissReporter
 from lamina.gateway.recorder import AnswerRecorder
 from lamina.gateway.refusals import Refusal
@@ -61,7 +61,7 @@ class Gateway:
         *,
         session: aiohttp.ClientSession,
         fitter: Fitter,
-        metrics: Metrics,
+        metrics: GatewayMetrics,
         journal: Journal,
         environment: Mapping[str, str],
     ) -> None:
@@ -116,7 +116,7 @@ async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send:
         _refuse_websocket(scope["headers"])
         gateway.enter(visitor.workspace)
         try:
-            exchange = Exchange(gateway, scope, receive, writer, visitor)
+            exchange = ProxiedExchange(gateway, scope, receive, writer, visitor)
             await exchange.run()
         finally:
             gateway.leave(visitor.workspace)
@@ -159,7 +159,7 @@ async def _refuse(writer: AnswerWriter, refusal: Refusal, dialect: str) -> None:
         return
 
 
-class Exchange:
+class ProxiedExchange:
     """One request and its answer."""
 
     def __init__(
@@ -456,7 +456,13 @@ class UpstreamAnswer:
     """
 
     def __init__(
-        self, exchange: Exchange, upstream: Upstream, body: Any, headers: Any, *, keeps_alive: bool = False
+        self,
+        exchange: ProxiedExchange,
+        upstream: Upstream,
+        body: Any,
+        headers: Any,
+        *,
+        keeps_alive: bool = False,
     ) -> None:
         self._exchange = exchange
         self._upstream = upstream

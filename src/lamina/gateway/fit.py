@@ -34,7 +34,7 @@ from lamina.fitting.request import Fitted, fit_request
 from lamina.formats.codec import encode
 from lamina.gateway.bodies import RequestBody, encode_body
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_store import ConversationState, ConversationStore, StoreGone
+from lamina.gateway.conversation_store import ConversationSnapshot, GatewayStore, StoreGone
 from lamina.gateway.conversations import (
     ConversationIndex,
     ConversationMatch,
@@ -43,7 +43,7 @@ from lamina.gateway.conversations import (
 )
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.journal import Journal
-from lamina.gateway.metrics import Metrics
+from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.profiles import add_salt, apply_profile
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.upstreams import Upstream
@@ -109,7 +109,7 @@ class Fitter:
     """Fits requests, with the conversations of one gateway process."""
 
     def __init__(
-        self, settings: GatewaySettings, store: ConversationStore, metrics: Metrics, journal: Journal
+        self, settings: GatewaySettings, store: GatewayStore, metrics: GatewayMetrics, journal: Journal
     ) -> None:
         self._settings = settings
         self._store = store
@@ -458,7 +458,7 @@ class Fitter:
         return msgspec.structs.replace(self._pass(call, match), fitted=fitted)
 
     async def _save(
-        self, conversation: LiveConversation, state: ConversationState, records: list[bytes]
+        self, conversation: LiveConversation, state: ConversationSnapshot, records: list[bytes]
     ) -> None:
         conversation.source = await self._store.save(
             conversation.workspace,
@@ -478,7 +478,7 @@ class Fitter:
         self,
         call: _Call,
         match: ConversationMatch,
-        state: ConversationState,
+        state: ConversationSnapshot,
         request: Mapping[str, Any],
     ) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
@@ -498,7 +498,7 @@ class Fitter:
             conversation.tokens = fitted.envelope.tokens
 
     def _encode_records(
-        self, match: ConversationMatch, fitted: Fitted, before: ConversationState
+        self, match: ConversationMatch, fitted: Fitted, before: ConversationSnapshot
     ) -> list[bytes]:
         """What `keep` wants to be stored of this request."""
         if self._settings.keep == "all":
@@ -542,7 +542,7 @@ class Fitter:
     def _counter(self, incoming: IncomingRequest) -> Counter:
         return find_counter(incoming.upstream.settings.tokenizer, incoming.model)
 
-    def _budget(self, incoming: IncomingRequest, state: ConversationState) -> Budget:
+    def _budget(self, incoming: IncomingRequest, state: ConversationSnapshot) -> Budget:
         """The budget of a model at an upstream. A smaller window that the upstream reported comes first."""
         upstream = incoming.upstream.settings
         facts = model_or_none(incoming.model)
@@ -696,7 +696,9 @@ def _says_the_same(usage: Usage, last: Usage | None) -> bool:
     return (usage.input, usage.cached, usage.cleared) == (last.input, last.cached, last.cleared)
 
 
-def _next_state(call: _Call, match: ConversationMatch, ledger: Ledger, *, tokens: int) -> ConversationState:
+def _next_state(
+    call: _Call, match: ConversationMatch, ledger: Ledger, *, tokens: int
+) -> ConversationSnapshot:
     """The state after this request. What was reported for the last one is in the ledger now."""
     return msgspec.structs.replace(
         match.conversation.state,
@@ -712,7 +714,7 @@ def _next_state(call: _Call, match: ConversationMatch, ledger: Ledger, *, tokens
     )
 
 
-def _must_save(call: _Call, fitted: Fitted, state: ConversationState) -> bool:
+def _must_save(call: _Call, fitted: Fitted, state: ConversationSnapshot) -> bool:
     """Whether the next request depends on the ledger of this one."""
     if state.has_ledger or fitted.request is not call.request:
         return True

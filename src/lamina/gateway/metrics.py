@@ -18,7 +18,7 @@ _HELP = {
 }
 
 
-class Metrics:
+class GatewayMetrics:
     """All counters of one process."""
 
     def __init__(self) -> None:

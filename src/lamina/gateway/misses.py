@@ -19,7 +19,7 @@ from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.gateway.fit import IncomingRequest, OutgoingRequest
 from lamina.gateway.journal import Journal
-from lamina.gateway.metrics import Metrics
+from lamina.gateway.metrics import GatewayMetrics
 
 SMALLEST = 2048
 """Tokens of the last request below which a miss costs nothing worth a line."""
@@ -31,7 +31,7 @@ EXPECTED_SHARE = 0.5
 class MissReporter:
     """Compares each request with the one before it, where its cache gave back too little."""
 
-    def __init__(self, metrics: Metrics, journal: Journal) -> None:
+    def __init__(self, metrics: GatewayMetrics, journal: Journal) -> None:
         self._metrics = metrics
         self._journal = journal
         self._one_at_a_time = asyncio.Lock()
