@@ -12,7 +12,7 @@ from lamina.core.recall import identify_segments
 from lamina.core.text.tags import make_inert
 from lamina.core.values import Budget, Segment, ToolCall, ToolResult
 from lamina.core.wording import name_of, text_of
-from lamina.dialects.json_values import read_field
+from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput, BudgetExceeded
 
 QUOTE = 30
@@ -79,9 +79,10 @@ def _describe_kind(segment: Segment) -> str:
 
 def _find_place(segment: Segment, request: Mapping[str, Any]) -> str:
     """Return the place of the message that a segment came from: "messages[3]"; "" if it is not known."""
-    message = read_field(segment.meta.get("wire"), "of")
-    if message is None:
+    origin = read_origin(segment)
+    if origin is None or origin.message is None:
         return ""
+    message = origin.message
     for field, value in request.items():
         if value is message:
             return str(field)
