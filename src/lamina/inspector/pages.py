@@ -196,11 +196,12 @@ def _number(word: str) -> int:
 
 
 def _answer_file(words: list[str]) -> Answer:
-    name = words[-1] or "index.html"
-    if words[0] != "static":
-        name = "index.html"  # every other address is a view of the one page
+    """A file of the page. Views have their addresses behind its #, so there is no other page."""
+    name = words[-1]
+    if words == [""]:
+        name = "index.html"
     body = read_static(name)
-    if body is None:
+    if body is None or words[0] not in ("", "static"):
         return _problem(HTTPStatus.NOT_FOUND, "there is no such file")
     suffix = f".{name.rpartition('.')[2]}"
     return Answer(headers={**SAFETY_HEADERS, "Content-Type": _FILE_TYPES[suffix]}, body=body)

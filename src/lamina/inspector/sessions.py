@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -255,11 +255,18 @@ def find_first_words(conversation: RecordedConversation) -> str:
     for message in conversation.messages:
         if message.get("role") != "user":
             continue
-        text = _TAGGED.sub(" ", message_text(message))
-        words = " ".join(text.split())
-        if words:
-            return words[:FIRST_WORDS]
+        for text in reversed(_texts_of(message)):  # attachments stand before the question
+            words = " ".join(_TAGGED.sub(" ", text).split())
+            if words:
+                return words[:FIRST_WORDS]
     return ""
+
+
+def _texts_of(message: dict[str, Any]) -> list[str]:
+    content = message.get("content")
+    if isinstance(content, list):
+        return [message_text({"content": [part]}) for part in content]
+    return [message_text(message)]
 
 
 def _largest_request(usages: Sequence[RecordedUsage]) -> int | None:

@@ -287,8 +287,10 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
 
 
 def _preview(segment: Segment) -> str:
-    """The beginning of a segment on one line."""
-    text = _text_of_parts(segment.parts)[: 2 * LONGEST_PREVIEW]
+    """The beginning of a segment on one line. A call shows its arguments: its name stands before them."""
+    first = _first_part(segment)
+    text = first.arguments if isinstance(first, ToolCall) else _text_of_parts(segment.parts)
+    text = text[: 2 * LONGEST_PREVIEW]
     return " ".join(text.split())[:LONGEST_PREVIEW]
 
 

@@ -21,17 +21,18 @@ export async function get(path, settings = {}, words = {}) {
   return value;
 }
 
+// Relative to the page, which may be mounted anywhere.
 export function makeAddress(path, values = {}) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(values)) {
     if (value !== "" && value !== null && value !== undefined) query.set(name, value);
   }
-  return `/api/${path}${withQuestionMark(query)}`;
+  return `api/${path}${withQuestionMark(query)}`;
 }
 
 // What a saved page holds of a view: "whatif" may be there for some windows only.
 export function isInSaved(path, settings) {
-  return saved !== null && makeAddress(path, settings) in saved;
+  return saved !== null && `/${makeAddress(path, settings)}` in saved;
 }
 
 function readSaved(path, address, words) {
@@ -39,7 +40,7 @@ function readSaved(path, address, words) {
   if (kind === "segment") return findSavedText(saved, session, decodeURIComponent(ref));
   if (kind === "visible") return findVisibleInSaved(saved, session, words.text);
   if (kind === "request") return openSavedRequest(saved, path);
-  const value = saved[address] ?? saved[`/api/${path}`]; // whatever the settings: it is shown as it was recorded
+  const value = saved[`/${address}`] ?? saved[`/api/${path}`]; // whatever the settings: it is shown as it was recorded
   if (value === undefined) {
     throw new Error("This file does not hold that. Open the session with `lamina inspect` to see it.");
   }
@@ -56,7 +57,7 @@ export function followFiles(onChange, onSign) {
   let last = null;
   let events = null;
   function connect() {
-    events = new EventSource("/api/live");
+    events = new EventSource("api/live");
     events.onopen = () => onSign(true);
     events.onerror = () => {
       onSign(false);

@@ -16,7 +16,7 @@ export const FORMS = {
   FULL: { glyph: "■", words: "in full" },
   COMPACT: { glyph: "▤", words: "shortened" },
   STUB: { glyph: "□", words: "by name and handle" },
-  OMITTED: { glyph: "·", words: "not sent" },
+  OMITTED: { glyph: "×", words: "not sent" },
 };
 
 // From cheap to dear: the lighter, the cheaper.

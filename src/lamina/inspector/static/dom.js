@@ -77,9 +77,9 @@ export function download(name, text) {
 }
 
 // A button that downloads the figures of a pane, as the JSON that the pane was drawn from.
-export function downloadButton(name, value) {
+export function downloadButton(name, value, words = "Download") {
   const save = () => download(`${name}.json`, JSON.stringify(value, null, 2));
-  return button("Download", save, { class: "download", title: "The figures of this pane, as JSON" });
+  return button(words, save, { class: "download", title: "The figures of this pane, as JSON" });
 }
 
 export async function copy(text) {

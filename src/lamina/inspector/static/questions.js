@@ -154,7 +154,7 @@ function showFigures(answer) {
   const header = ["", "as recorded", "under these settings", "change"];
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Both sides" },
+    { class: "scroll fit", tabindex: "0", role: "region", "aria-label": "Both sides" },
     h(
       "table",
       { class: "figures", id: "whatif" },

@@ -77,7 +77,7 @@ function describeRequest(request, session) {
   if (request.unrecorded) {
     sentences.push(`System text and tools are not recorded: about ${tokens(request.unrecorded)} tokens, estimated from the first reported usage.`);
   }
-  if (call.reported !== null) sentences.push(`The provider reported ${number(call.reported)} tokens.`);
+  if (call.reported !== null && session.settings.policy === "recorded") sentences.push(`The provider reported ${number(call.reported)} tokens.`);
   if (call.left_out) sentences.push(`${plural(call.left_out, "segment")} left out.`);
   if (call.cut) sentences.push(`Here lamina made a cut (${call.cut}) and lowered ${plural(call.cut_lowered, "segment")}.`);
   if (!call.continues && !call.cut) sentences.push("It does not continue the request before it, so the cached prefix was lost.");
@@ -104,8 +104,8 @@ function makeButtons(session, request, address) {
     call.number > 0 && button("Why this cost", () => go({ view: "compare", segment: null }), { id: "why-cost" }),
     !isSaved && button("Copy as JSON", copyJson),
     !isSaved && button("Copy as curl", copyCurl),
-    !isSaved && h("a", { class: "button", href: makeAddress(path("export"), address.settings), download: "" }, "Request as JSON"),
-    downloadButton(`request-${call.number + 1}`, request),
+    !isSaved && h("a", { class: "button", href: makeAddress(path("export"), address.settings), download: "" }, "Download request"),
+    downloadButton(`request-${call.number + 1}`, request, "Download figures"),
   );
 }
 
@@ -115,7 +115,7 @@ function describeMarkers(request) {
   return h(
     "details",
     { class: "markers" },
-    h("summary", {}, `▶ ${plural(request.markers.length, "cache marker")}`),
+    h("summary", {}, plural(request.markers.length, "cache marker")),
     h("p", { class: "faint small" }, "Where the rules of this cache put markers. The line above each shows how far back the cache is searched from it."),
     h("ul", {}, places),
   );

@@ -117,10 +117,10 @@ function barTip(call, session) {
     h("span", {}, `${tokens(call.read)} read · ${tokens(call.written)} written · ${tokens(call.uncached)} paid in full`),
   ];
   if (session.unrecorded) lines.push(h("span", {}, `of them about ${tokens(session.unrecorded)} not recorded`));
-  if (call.idle > IDLE) lines.push(h("span", {}, `⏸ after a pause of ${span(call.idle)}`));
+  if (call.idle > IDLE) lines.push(h("span", {}, `‖ after a pause of ${span(call.idle)}`));
   if (call.cut) lines.push(h("span", { class: "bad" }, `✂ cut: ${call.cut}; ${number(call.cut_lowered)} segments`));
   if (!call.continues) lines.push(h("span", { class: "bad" }, `▼ prefix lost: ${call.miss || "what was sent before has changed"}`));
-  if (session.compacted.includes(call.number)) lines.push(h("span", {}, "⧉ the client compacted the conversation before it"));
+  if (session.compacted.includes(call.number)) lines.push(h("span", {}, "◇ the client compacted the conversation before it"));
   return lines;
 }
 
@@ -157,7 +157,7 @@ function layOut(session, lanes, width, seen) {
     placed.push({ ...lane, y, bars: placeLane(lane.calls, bars) });
     y += LANE_HEIGHT;
   }
-  return { bars, largest, dates, lanes: placed, height: y, end: x };
+  return { bars, largest, dates, lanes: placed, height: y, end: x, width };
 }
 
 // Bars of a sub-agent stand under the request of its parent that was sent last before them.
@@ -277,12 +277,12 @@ function drawEvents(pen, bars, session, { bad, faint }) {
       pen.fillStyle = faint;
       pen.fillRect(x - gap / 2 - 0.5, TOP, 1, HEIGHT);
     }
-    let sign = gap ? "⏸" : "";
-    if (compacted.has(call.number)) sign = "⧉";
+    let sign = gap ? "‖" : "";
+    if (compacted.has(call.number)) sign = "◇";
     if (!call.continues) sign = "▼";
     if (call.cut) sign = "✂";
     if (!sign) continue;
-    const middle = sign === "⏸" ? x - gap / 2 : x + width / 2;
+    const middle = sign === "‖" ? x - gap / 2 : x + width / 2;
     pen.fillStyle = sign === "✂" || sign === "▼" ? bad : faint;
     pen.fillRect(middle - 0.5, TOP - 4, 1, 5);
     if (middle < free) continue;
@@ -304,8 +304,8 @@ function drawLimits(pen, limits, { bars, end }, y, { ink, faint }) {
     pen.stroke();
     pen.setLineDash([]);
     pen.fillStyle = faint;
-    pen.textAlign = isTrigger ? "right" : "left";
-    pen.fillText(name, isTrigger ? end - 2 : LEFT + 4, y(amount) + (isTrigger ? 12 : -3));
+    pen.textAlign = "left";
+    pen.fillText(name, LEFT + 4, y(amount) + (isTrigger ? 12 : -3));
   }
 }
 
@@ -353,7 +353,7 @@ function drawDates(pen, { bars, dates, end }, faint) {
   if (timed.length > 1 && lastStart > free) pen.fillText(last, lastStart, dates);
 }
 
-function drawLane(pen, lane, { end }, { faint, line, ink }) {
+function drawLane(pen, lane, { end, width: whole }, { faint, line, ink }) {
   pen.strokeStyle = line;
   pen.beginPath();
   pen.moveTo(LEFT, lane.y + LANE_HEIGHT - 3.5);
@@ -375,7 +375,7 @@ function drawLane(pen, lane, { end }, { faint, line, ink }) {
   const before = (lane.bars[0] ? lane.bars[0].x : LEFT) - 8 - width;
   pen.fillStyle = ink;
   pen.textAlign = "left";
-  if (after + width < end) pen.fillText(words, after, lane.y + LANE_HEIGHT - 8);
+  if (after + width < whole) pen.fillText(words, after, lane.y + LANE_HEIGHT - 8);
   else if (before > LEFT) pen.fillText(words, before, lane.y + LANE_HEIGHT - 8);
 }
 
@@ -393,8 +393,8 @@ export function makeLegend(session) {
     Object.values(CACHE).map((look) => swatch(look, look.glyph)),
     session.totals.cuts ? sign("✂", "cut") : null,
     session.totals.broken ? sign("▼", "prefix lost") : null,
-    session.calls.some((call) => call.idle > IDLE) ? sign("⏸", "pause") : null,
-    session.compacted.length ? sign("⧉", "compacted by the client") : null,
+    session.calls.some((call) => call.idle > IDLE) ? sign("‖", "pause") : null,
+    session.compacted.length ? sign("◇", "compacted by the client") : null,
     session.totals.dollars ? sign("╱", "cost so far") : null,
   );
 }
