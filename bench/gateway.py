@@ -31,6 +31,10 @@ from typing import NamedTuple
 import aiohttp
 import orjson
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP
+
 SIZES = {"5k": (20, 900), "100k": (40, 9_000)}
 """Tool calls and bytes of each result, so that a conversation has about so many tokens."""
 
@@ -92,6 +96,14 @@ class Row(NamedTuple):
     memory: float
 
 
+class Load(NamedTuple):
+    """What every proxy is sent: conversations by size, numbers of connections, and requests for each row."""
+
+    bodies: dict[str, list[bytes]]
+    connections: tuple[int, ...]
+    requests: int
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -99,7 +111,12 @@ def main() -> None:
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND", help="another proxy")
     parser.add_argument("--requests", type=int, default=300, help="for each row (default: 300)")
     parser.add_argument("--sizes", default="5k,100k", help="of conversations (default: 5k,100k)")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file as well")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.requests = 8
+        arguments.sizes = "5k"
     with tempfile.TemporaryDirectory() as folder:
         run_all(arguments, Path(folder))
 
@@ -116,17 +133,23 @@ def run_all(arguments: argparse.Namespace, folder: Path) -> None:
     bodies = {size: make_bodies(*SIZES[size]) for size in sizes}
     rows: list[Row] = []
     with running([sys.executable, "-c", STUB, str(stub_port)], stub_port):
-        rows += measure("direct", stub_port, None, bodies, arguments.requests)
+        connections = CONNECTIONS[:1] if arguments.quick else CONNECTIONS
+        load = Load(bodies, connections, arguments.requests)
+        rows += measure("direct", stub_port, None, load)
         for name, command in commands.items():
             port = free_port()
             words = shlex.split(command.format(port=port, url=url, folder=folder))
             began = time.perf_counter()
             with running(words, port) as process:
                 print(f"{name}: ready after {time.perf_counter() - began:.2f} s", flush=True)
-                rows += measure(name, port, process.pid, bodies, arguments.requests)
+                rows += measure(name, port, process.pid, load)
                 if name == "lamina":
-                    rows += measure("lamina, off", port, process.pid, bodies, arguments.requests)
-    print_table(rows, {size: json_cost(bodies[size][-1]) for size in sizes})
+                    rows += measure("lamina, off", port, process.pid, load)
+    json_costs = {size: json_cost(bodies[size][-1]) for size in sizes}
+    print_table(rows, json_costs)
+    if arguments.json:
+        figures = {"rows": [row._asdict() for row in rows], "json": json_costs}
+        arguments.json.write_bytes(orjson.dumps(figures))
 
 
 def lamina_command(folder: Path, url: str) -> str:
@@ -151,12 +174,11 @@ def make_bodies(steps: int, size: int) -> list[bytes]:
     return bodies[steps // 2 :]
 
 
-def measure(
-    name: str, port: int, pid: int | None, bodies: dict[str, list[bytes]], requests: int
-) -> list[Row]:
+def measure(name: str, port: int, pid: int | None, load: Load) -> list[Row]:
+    requests = load.requests
     rows: list[Row] = []
-    for size, conversation in bodies.items():
-        for connections in CONNECTIONS:
+    for size, conversation in load.bodies.items():
+        for connections in load.connections:
             headers = {"x-lamina": "off"} if name.endswith("off") else {}
             asyncio.run(send_all(port, conversation, connections, connections * 4, headers))
             cpu_before = cpu_seconds(pid)

@@ -151,12 +151,28 @@ def check_markers(figures: Any) -> None:
         assert row["read"]["plan"] >= max(row["read"]["two"], row["read"]["four"])
 
 
+def check_gateway(figures: Any) -> None:
+    names = {row["name"] for row in figures["rows"]}
+    assert names == {"direct", "lamina", "lamina, off"}
+    assert positive(*(row["p50"] for row in figures["rows"]), *figures["json"].values())
+
+
+def check_loss(figures: Any) -> None:
+    (table,) = figures
+    comparison = table["comparison"]
+    assert comparison["answers"] == comparison["sessions"] == 2
+    assert [row["policy"] for row in comparison["policies"]] == ["sliding", "lamina"]
+    assert positive(comparison["full_loss"], *(row["prompt"] for row in comparison["policies"]))
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
     "estimate": check_estimate,
     "fit_request": check_fit_request,
     "fuzz": check_fuzz,
+    "gateway": check_gateway,
+    "loss": check_loss,
     "markers": check_markers,
     "oracle": check_oracle,
     "policies": check_policies,
