@@ -40,6 +40,8 @@ PARSERS = frozenset(
 """Calls that raise RecursionError for nesting that is deep enough."""
 
 NOT_FROM_OUTSIDE = {
+    "gateway/bodies.py:_check_keys": "one string, which has no depth",
+    "gateway/server.py:create_worker_app": "settings that the first process wrote for its workers",
     "cli/strict.py:_check_key": "one string, which has no depth",
     "clients/scripted.py": "a double for tests, which reads what the test wrote",
     "models/counters/remote.py": "whatever an endpoint answers, its callers turn into CountFailed",

@@ -238,7 +238,11 @@ def _is_deeper(value: Any, depth: int) -> bool:
 
 
 def _check_repeated_keys(source: bytes, place: str) -> None:
-    _check_keys(source, msgspec.json.decode(source, type=dict[str, msgspec.Raw]), place)
+    try:
+        fields = msgspec.json.decode(source, type=dict[str, msgspec.Raw])
+    except RecursionError:
+        raise Refusal(400, f"{place} is nested too deeply") from None
+    _check_keys(source, fields, place)
 
 
 def _check_keys(text: bytes, fields: Mapping[str, msgspec.Raw], place: str) -> None:

@@ -195,7 +195,7 @@ def _read_settings(path: Path) -> GatewaySettings:
         raise BadInput(f"cannot be read: {error}", place=str(path), hint="check the path") from None
     try:
         values: dict[str, Any] = msgspec.toml.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, ValueError) as error:  # the message has the line already
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # the message has the line already
         raise BadInput(str(error), place=str(path), hint="it must be TOML") from None
     tables = values.pop("upstreams", {})
     settings: GatewaySettings = _convert(values, GatewaySettings, path=path, text=text, section="")

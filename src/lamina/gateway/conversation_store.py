@@ -21,7 +21,7 @@ import msgspec
 
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.usage import Usage
-from lamina.errors import BadInput, Conflict, Reused, StoreError
+from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError
 from lamina.fitting.request_digests import RequestDigests
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
@@ -228,7 +228,11 @@ def _key_path(path: str) -> Path | None:
 
 
 def decode_state(source: bytes) -> ConversationSnapshot:
-    return msgspec.json.decode(source, type=ConversationSnapshot)
+    """The state that a store holds. A store that holds something else is damaged."""
+    try:
+        return msgspec.json.decode(source, type=ConversationSnapshot)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Damaged(f"the state of a conversation cannot be read: {error}") from error
 
 
 def _ignore_outcome(task: asyncio.Task[_Value]) -> None:

@@ -70,7 +70,7 @@ def _read_user_id(request: Mapping[str, Any]) -> str:
         return ""
     try:
         fields = msgspec.json.decode(metadata["user_id"], type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     session = fields.get("session_id")
     return session if isinstance(session, str) else ""
