@@ -18,7 +18,7 @@ from lamina.dialects.openai_chat.mark import MARKABLE_TYPES
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, for_each_view, name_rules
+from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, name_rules
 
 Json = Mapping[str, Any]
 
@@ -127,11 +127,11 @@ def messages_are_objects(reading: ChatReading) -> Faults:
             yield view.place, "not an object"
 
 
-@for_each_view
-def roles_are_known(view: ChatMessageView) -> Faults:
+def roles_are_known(reading: ChatReading) -> Faults:
     """A message has one of the roles of this API."""
-    if view.wire and not view.role:
-        yield ".role", "not a role of this API"
+    for view in reading.views:
+        if view.wire and not view.role:
+            yield f"{view.place}.role", "not a role of this API"
 
 
 def calls_are_answered(reading: ChatReading) -> Faults:
@@ -167,68 +167,68 @@ def results_have_calls(reading: ChatReading) -> Faults:
             function_waits = view.legacy_call is not None
 
 
-@for_each_view
-def results_name_their_call(view: ChatMessageView) -> Faults:
+def results_name_their_call(reading: ChatReading) -> Faults:
     """C2: a tool message has the id of its call, a function message the name of its function."""
-    if not view.is_result:
-        return
-    field = _CALL_FIELDS[view.role]
-    if not text_or_empty(view.wire.get(field)):
-        yield f".{field}", _STRING_FAULT
+    for view in reading.views:
+        if not view.is_result:
+            continue
+        field = _CALL_FIELDS[view.role]
+        if not text_or_empty(view.wire.get(field)):
+            yield f"{view.place}.{field}", _STRING_FAULT
 
 
-@for_each_view
-def calls_are_whole(view: ChatMessageView) -> Faults:
+def calls_are_whole(reading: ChatReading) -> Faults:
     """A list of calls has some; a call has an id, and its name and arguments are strings."""
-    if "tool_calls" in view.wire and not view.calls:
-        yield ".tool_calls", "not a list of calls by an assistant"
-    for position, call in enumerate(view.calls):
-        if not call.id:
-            yield f".tool_calls[{position}].id", _STRING_FAULT
-    for call in view.list_all_calls():
-        for field in ("name", call.arguments_field):
-            if not isinstance(call.function.get(field), str):
-                yield f"{call.function_place}.{field}", "not a string"
+    for view in reading.views:
+        if "tool_calls" in view.wire and not view.calls:
+            yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
+        for position, call in enumerate(view.calls):
+            if not call.id:
+                yield f"{view.place}.tool_calls[{position}].id", _STRING_FAULT
+        for call in view.list_all_calls():
+            for field in ("name", call.arguments_field):
+                if not isinstance(call.function.get(field), str):
+                    yield f"{view.place}{call.function_place}.{field}", "not a string"
 
 
-@for_each_view
-def ids_are_unique(view: ChatMessageView) -> Faults:
+def ids_are_unique(reading: ChatReading) -> Faults:
     """No two calls of one assistant message share an id."""
-    seen_ids: set[str | None] = set()
-    for position, call in enumerate(view.calls):
-        if call.id is not None and call.id in seen_ids:
-            yield f".tool_calls[{position}].id", f"a call before it has {call.id!r} too"
-        seen_ids.add(call.id)
+    for view in reading.views:
+        seen_ids: set[str | None] = set()
+        for position, call in enumerate(view.calls):
+            if call.id is not None and call.id in seen_ids:
+                yield f"{view.place}.tool_calls[{position}].id", f"a call before it has {call.id!r} too"
+            seen_ids.add(call.id)
 
 
-@for_each_view
-def content_is_there(view: ChatMessageView) -> Faults:
+def content_is_there(reading: ChatReading) -> Faults:
     """C3: content is text or parts; only an assistant that says something else may have null."""
-    is_valid = is_valid_content(view.wire.get("content"))
-    if view.role == "assistant":
-        is_valid = has_valid_content(view.wire)
-    if view.role and not is_valid:
-        yield ".content", "neither text nor parts"
+    for view in reading.views:
+        is_valid = is_valid_content(view.wire.get("content"))
+        if view.role == "assistant":
+            is_valid = has_valid_content(view.wire)
+        if view.role and not is_valid:
+            yield f"{view.place}.content", "neither text nor parts"
 
 
-@for_each_view
-def assistants_say_something(view: ChatMessageView) -> Faults:
+def assistants_say_something(reading: ChatReading) -> Faults:
     """An assistant message has text, a call or another field that counts; no model goes on from nothing."""
-    if view.role != "assistant" or view.makes_calls:
-        return
-    if _has_blank_content(view) and not read_extra_fields(view.wire):
-        yield "", "says nothing"
+    for view in reading.views:
+        if view.role != "assistant" or view.makes_calls:
+            continue
+        if _has_blank_content(view) and not read_extra_fields(view.wire):
+            yield view.place, "says nothing"
 
 
-@for_each_view
-def parts_are_objects(view: ChatMessageView) -> Faults:
+def parts_are_objects(reading: ChatReading) -> Faults:
     """Each part of a content is an object that says its type, and holds text where it says text."""
-    for position, part in enumerate(view.parts):
-        part_type = part.get("type")
-        if not isinstance(part_type, str):
-            yield f".content[{position}]", "not an object with a type"
-        elif part_type in ("text", "refusal") and not isinstance(part.get(part_type), str):
-            yield f".content[{position}].{part_type}", "not a string"
+    for view in reading.views:
+        for position, part in enumerate(view.parts):
+            part_type = part.get("type")
+            if not isinstance(part_type, str):
+                yield f"{view.place}.content[{position}]", "not an object with a type"
+            elif part_type in ("text", "refusal") and not isinstance(part.get(part_type), str):
+                yield f"{view.place}.content[{position}].{part_type}", "not a string"
 
 
 def names_fit_the_pattern(reading: ChatReading) -> Faults:
