@@ -30,13 +30,12 @@ from lamina.dialects.openai_responses.items import (
     read_item_id,
     read_role,
     read_type,
-    to_item,
+    to_item_or_empty,
 )
 from lamina.dialects.openai_responses.parse import continues_server_state
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD, TEXT_FIELDS, may_be_sent_by
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, Reading, check_growing, name_rules
-from lamina.errors import BadInput
 
 _REQUIRED_FIELDS = {"function_call": ("name", "arguments"), "custom_tool_call": ("name", "input")}
 """Fields of a call that must be text."""
@@ -72,36 +71,42 @@ class ItemReading:
     place in the item.
     """
 
-    __slots__ = ("call_id", "is_call", "is_output", "item", "item_type", "parts", "position", "role")
+    __slots__ = (
+        "call_id",
+        "is_call",
+        "is_output",
+        "item",
+        "item_type",
+        "parts",
+        "position",
+        "role",
+        "speaks",
+    )
 
     def __init__(self, source: Any, position: int) -> None:
+        item = to_item_or_empty(source)  # `items_say_what_they_are` reports an empty one
+        item_type = read_type(item)
         self.position = position
-        try:
-            self.item: Json = to_item(source)
-        except BadInput:
-            self.item = {}  # `items_say_what_they_are` reports it
-        self.item_type = read_type(self.item)
+        self.item: Json = item
+        self.item_type = item_type
         self.role: Role | None = None
-        if self.item_type:
-            self.role = read_role(self.item)
-        self.is_call = self.item_type in OUTPUT_TYPE_OF_CALL
-        self.is_output = self.item_type in OUTPUT_TYPES
+        if item_type:
+            self.role = read_role(item)
+        self.speaks = self.role is Role.ASSISTANT
+        self.is_call = item_type in OUTPUT_TYPE_OF_CALL
+        self.is_output = item_type in OUTPUT_TYPES
         self.call_id = ""
         if self.is_call or self.is_output:
-            self.call_id = text_or_empty(self.item.get(find_call_id_field(self.item)))
+            self.call_id = text_or_empty(item.get(find_call_id_field(item)))
         self.parts: list[tuple[str, Json]] = []
-        field = PARTS_FIELDS.get(self.item_type)
+        field = PARTS_FIELDS.get(item_type)
         if field is not None:
-            for index, block in enumerate(list_or_empty(self.item.get(field))):
+            for index, block in enumerate(list_or_empty(item.get(field))):
                 self.parts.append((f".{field}[{index}]", to_dict_or_empty(block)))
 
     @property
     def place(self) -> str:
         return f"input[{self.position}]"
-
-    @property
-    def speaks(self) -> bool:
-        return self.role is Role.ASSISTANT
 
 
 class EarlierItems:
@@ -163,8 +168,6 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
     has_unseen_calls = reading.past.has_unseen_calls or continues_server_state(reading.request)
     for view in reading.views:
         call_id = view.call_id
-        if may_refer_to_call(view.item):
-            has_unseen_calls = True
         if view.is_call:
             waiting_ids.add(call_id)
             answered_ids.discard(call_id)
@@ -175,6 +178,8 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
                 yield view.place, f"answers no call that waits: {call_id!r}"
             waiting_ids.discard(call_id)
             answered_ids.add(call_id)
+        elif may_refer_to_call(view.item):
+            has_unseen_calls = True
 
 
 def calls_are_answered(reading: ResponsesReading) -> Faults:
@@ -206,11 +211,11 @@ def reasoning_is_followed(reading: ResponsesReading) -> Faults:
 
     Read from the end: what follows a run of reasoning decides for the whole run.
     """
-    is_followed = False
+    next_item: Json | None = None
     for view in reversed(reading.views):
         if view.item_type != "reasoning":
-            is_followed = may_follow_reasoning(view.item)
-        elif not is_followed:
+            next_item = view.item
+        elif next_item is None or not may_follow_reasoning(next_item):
             yield view.place, "no item of the model follows this reasoning"
 
 
@@ -314,15 +319,17 @@ def calls_are_whole(reading: ResponsesReading) -> Faults:
 
 def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
     """Names of functions match [a-zA-Z0-9_-]{1,64}."""
-    names: list[tuple[str, Any]] = []
     for place, tool in _read_tools(reading.request):
-        if tool.get("type") in _DEFINED_TYPES:
-            names.append((place, tool.get("name")))
-    defined_calls = (view for view in reading.views if view.item_type in DEFINED_CALL_TYPES)
-    names += [(view.place, view.item.get("name")) for view in defined_calls]
-    for place, name in names:
-        if isinstance(name, str) and not is_safe_name(name):
+        if tool.get("type") in _DEFINED_TYPES and _has_refused_name(tool):
             yield f"{place}.name", _PATTERN_FAULT
+    for view in reading.views:
+        if view.item_type in DEFINED_CALL_TYPES and _has_refused_name(view.item):
+            yield f"{view.place}.name", _PATTERN_FAULT
+
+
+def _has_refused_name(function: Json) -> bool:
+    name = function.get("name")
+    return isinstance(name, str) and not is_safe_name(name)
 
 
 def tools_are_whole(reading: ResponsesReading) -> Faults:
