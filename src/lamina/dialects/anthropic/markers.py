@@ -135,7 +135,7 @@ def find_all_markers(request: Request) -> list[PlacedMarker]:
     """All markers of a request, in the order in which the API reads it."""
     message_markers: list[PlacedMarker] = []
     for position, message in enumerate(list_or_empty(request.get("messages"))):
-        message_markers += find_markers_on_message(read_blocks(message), f"messages[{position}]")
+        message_markers += find_markers_on_message(read_blocks(message), position)
     return find_markers(request, message_markers)
 
 
