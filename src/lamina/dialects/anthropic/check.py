@@ -150,7 +150,7 @@ class MessageReading:
         self.blocks = read_blocks(mapping)
         has_no_words = not self.blocks and isinstance(mapping.get("content"), LIST_TYPES)
         self.is_directive = has_no_words and self.role == "system"
-        self.markers = find_markers_on_message(self.blocks, position)
+        self.markers: list[PlacedMarker] = []
         self.calls: list[BlockReading] = []
         self.results: list[BlockReading] = []
         self.thoughts: list[BlockReading] = []
@@ -162,6 +162,10 @@ class MessageReading:
                 self.results.append(BlockReading(position, index, block, _read_id(block, "tool_use_id")))
             elif block_type in THINKING_TYPES:
                 self.thoughts.append(BlockReading(position, index, block))
+            # Most blocks have no marker, and long requests have many blocks: look only where one may be.
+            holds_blocks = block_type == "tool_result" and not isinstance(block.get("content"), str)
+            if holds_blocks or MARKER in block:
+                self.markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
 
     @property
     def place(self) -> str:
@@ -391,6 +395,8 @@ def results_come_first(reading: RequestReading) -> Breaches:
     else comes before it.
     """
     for message in reading.messages:
+        if not message.results:
+            continue
         for rank, result in enumerate(message.results):
             if result.block_index != rank:
                 yield result.place, "`tool_result` blocks must come before other content"
@@ -525,19 +531,6 @@ def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> l
     lifetime = read_lifetime(request)
     if lifetime is not None:
         markers.append(PlacedMarker(MARKER, lifetime))
-    return markers
-
-
-def find_markers_on_message(blocks: Iterable[Json], position: int) -> list[PlacedMarker]:
-    """The markers on the blocks of the message at a position.
-
-    Most blocks have none, and long requests have many blocks: only those are looked at that may have one.
-    """
-    markers: list[PlacedMarker] = []
-    for index, block in enumerate(blocks):
-        holds_blocks = block.get("type") == "tool_result" and not isinstance(block.get("content"), str)
-        if holds_blocks or MARKER in block:
-            markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
     return markers
 
 
