@@ -605,7 +605,9 @@ def read_blocks(message: Any) -> Sequence[Json]:
     content = to_dict_or_empty(message).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [to_dict_or_empty(block) for block in list_or_empty(content)]
+    if not isinstance(content, LIST_TYPES):
+        return ()
+    return [to_dict_or_empty(block) for block in content]
 
 
 def begins_with_compaction(blocks: Sequence[Json]) -> bool:
