@@ -130,6 +130,12 @@ def check_why_miss(figures: Any) -> None:
     assert {row[0] for row in figures["times"]} == {"anthropic", "openai_chat"}
 
 
+def check_inspector(figures: Any) -> None:
+    rows = figures["figures"]
+    assert all(positive(row["milliseconds"]) for row in rows)
+    assert not rows or {row["session"] for row in rows} == {"1 request, 100 entries", "250 requests"}
+
+
 def check_window(figures: Any) -> None:
     rows = {(row["model"], row["window"]): row for row in figures}
     for model in ("gpt-5", "claude-sonnet-4-5"):
@@ -169,6 +175,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
     "estimate": check_estimate,
+    "inspector": check_inspector,
     "fit_request": check_fit_request,
     "fuzz": check_fuzz,
     "gateway": check_gateway,

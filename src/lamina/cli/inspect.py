@@ -31,8 +31,6 @@ from lamina.stores.port import Store
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
 
-_SECONDS_BETWEEN_LOOKS = 1.0
-
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
 what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
@@ -103,18 +101,19 @@ def _find_sessions(arguments: argparse.Namespace) -> Sessions:
 class StoreSource:
     """The conversations of a store. One that has grown is read again, the others are remembered.
 
-    A live page asks often, so the store is looked at once a second at most.
+    A live page asks often. So the store is not looked at again within `pause` seconds.
     """
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace, *, pause: float = 1.0) -> None:
         self._arguments = arguments
+        self._pause = pause
         self._counts: dict[str, int] = {}
         self._looked_at = -math.inf
         self._traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
 
     def state(self) -> dict[str, int]:
         """The number of records of each conversation."""
-        if time.monotonic() - self._looked_at > _SECONDS_BETWEEN_LOOKS:
+        if time.monotonic() - self._looked_at > self._pause:
             self._counts = anyio.run(self._count_records)
             self._looked_at = time.monotonic()
         return self._counts

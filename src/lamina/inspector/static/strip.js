@@ -200,8 +200,8 @@ function draw(pen, session, layout, seen) {
   pen.clearRect(0, 0, pen.canvas.width, pen.canvas.height);
   pen.font = "11px system-ui, sans-serif";
   drawGrid(pen, layout, y, colours);
-  for (const bar of bars) drawBar(pen, bar, session, y, colours);
-  bars.forEach((bar, at) => drawSeen(pen, bar, seen && seen[at]));
+  for (const bar of thin(bars)) drawBar(pen, bar, session, y, colours);
+  if (seen) bars.forEach((bar, at) => drawSeen(pen, bar, seen[at]));
   drawEvents(pen, bars, session, colours);
   drawLimits(pen, session.limits, layout, y, colours);
   drawCostLine(pen, bars, colours.ink);
@@ -211,6 +211,18 @@ function draw(pen, session, layout, seen) {
   pen.textAlign = "right";
   pen.fillText("cache", LEFT - 8, CACHE_TOP + 13);
   if (seen) pen.fillText("seen", LEFT - 8, CACHE_TOP + CACHE_HEIGHT + SEEN_HEIGHT + 5);
+}
+
+// Of several bars that share one pixel, the largest is drawn.
+function thin(bars) {
+  if (bars.length < 2 || bars[1].x - bars[0].x >= 1) return bars;
+  const largest = new Map();
+  for (const bar of bars) {
+    const pixel = Math.floor(bar.x);
+    const other = largest.get(pixel);
+    if (!other || bar.call.tokens > other.call.tokens) largest.set(pixel, { ...bar, x: pixel, width: 1 });
+  }
+  return [...largest.values()];
 }
 
 function drawGrid(pen, { largest, end }, y, { faint, line }) {
