@@ -124,7 +124,7 @@ def find_hidden_line(inspector: Inspector, session_id: str, number: int, setting
     results = [entry for entry in entries if entry["form"] == "OMITTED" and entry["kind"] == "tool_result"]
     largest = max(results, key=lambda entry: entry["full_tokens"])
     segment = views.show_segment(inspector, session_id, number, largest["ref"], settings)
-    lines = [line.strip() for line in segment["original"].split("\n")]
+    lines = [line.strip() for line in str(segment["original"]).split("\n")]
     return max((line for line in lines if len(line) <= LONGEST_LINE), key=len)
 
 

@@ -119,7 +119,10 @@ def test_only_images_of_the_session_itself_are_shown(tmp_path: Path) -> None:
         image("https://elsewhere.example/spy.png"),
         image(svg),
     ]
-    extra = [{"role": "user", "content": content}, {"role": "assistant", "content": "Nice."}]
+    extra: list[dict[str, Any]] = [
+        {"role": "user", "content": content},
+        {"role": "assistant", "content": "Nice."},
+    ]
     inspector = open_inspector(write_session(tmp_path, turns=1, extra=extra))
     session_id = inspector.sessions.summaries()[0].id
     last = len(inspector.built(session_id, BuildSettings()).calls) - 1

@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from lamina.errors import LaminaError
-from lamina.inspector.pages import Access, Answer, answer_request, refuse_stranger
+from lamina.inspector.pages import Access, PageAnswer, answer_request, refuse_stranger
 from lamina.inspector.views import Inspector
 
 Scope = MutableMapping[str, Any]
@@ -50,7 +50,7 @@ class _App:
         if not path:
             # The page names its files relative to itself, so its address has to end with a slash.
             await _send_answer(
-                Answer(status=HTTPStatus.TEMPORARY_REDIRECT, headers={"Location": "/"}),
+                PageAnswer(status=HTTPStatus.TEMPORARY_REDIRECT, headers={"Location": "/"}),
                 send,
                 prefix=self._prefix,
             )
@@ -104,7 +104,7 @@ class _App:
             await anyio.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
-async def _send_answer(answer: Answer, send: Send, *, has_body: bool = True, prefix: str = "") -> None:
+async def _send_answer(answer: PageAnswer, send: Send, *, has_body: bool = True, prefix: str = "") -> None:
     headers = [(b"content-length", str(len(answer.body)).encode())]
     for name, value in answer.headers.items():
         if name == "Location":

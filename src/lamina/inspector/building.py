@@ -29,7 +29,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, LaminaError
-from lamina.inspector.sessions import Session
+from lamina.inspector.sessions import RecordedSession
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
 from lamina.models.facts import model as facts_of
@@ -131,7 +131,7 @@ class BuiltSession(msgspec.Struct, frozen=True, kw_only=True):
     reported usage tells. `skipped` is the number of calls of a long session that were not built.
     """
 
-    session: Session
+    session: RecordedSession
     settings: BuildSettings
     rules: CacheRules
     budget: Budget | None
@@ -152,7 +152,7 @@ class SessionBuilder:
         self._sessions: OrderedDict[Hashable, BuiltSession] = OrderedDict()
         self._envelopes: OrderedDict[Hashable, Envelope] = OrderedDict()
 
-    def build(self, session: Session, settings: BuildSettings) -> BuiltSession:
+    def build(self, session: RecordedSession, settings: BuildSettings) -> BuiltSession:
         key = (session.summary.id, session.summary.messages, settings)
         with self._lock:
             built = self._sessions.get(key)
@@ -181,7 +181,7 @@ def _keep_last(values: OrderedDict[Hashable, Any], key: Hashable, value: object,
 
 
 def build_session(
-    session: Session, settings: BuildSettings, *, numbers: Sequence[int] | None = None
+    session: RecordedSession, settings: BuildSettings, *, numbers: Sequence[int] | None = None
 ) -> BuiltSession:
     """Every call of the session under these settings; with `numbers`, only these calls.
 
@@ -315,7 +315,7 @@ def _find_rules(name: str, model: str, dialect: str) -> CacheRules:
 class _Run:
     """One walk through a session. It keeps the ledger, the memos, and what was sent last."""
 
-    def __init__(self, session: Session, settings: BuildSettings) -> None:
+    def __init__(self, session: RecordedSession, settings: BuildSettings) -> None:
         trace = session.conversation.trace
         self.session = session
         self.settings = settings
@@ -726,7 +726,7 @@ def _are_as_built(run: _Run, calls: Sequence[BuiltCall]) -> bool:
     return True
 
 
-def usages_by_call(session: Session) -> list[RecordedUsage | None]:
+def usages_by_call(session: RecordedSession) -> list[RecordedUsage | None]:
     """The reported usage of each call; None where the records have none."""
     usages = [usage for _, usage in sorted(session.conversation.trace.used.items())]
     if len(usages) != len(session.conversation.calls):

@@ -48,7 +48,7 @@ _FILE_TYPES = {
 _COOKIE = "lamina_token"
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class PageAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What to send back."""
 
     status: int = 200
@@ -65,7 +65,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 def answer_request(
     inspector: Inspector, method: str, target: str, headers: Mapping[str, str], access: Access
-) -> Answer:
+) -> PageAnswer:
     """The answer to one request. `headers` have names in lower case."""
     if method not in ("GET", "HEAD"):
         return _problem(HTTPStatus.METHOD_NOT_ALLOWED, "the inspector only shows things; use GET")
@@ -82,7 +82,7 @@ def answer_request(
     return _answer_file(words)
 
 
-def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> Answer | None:
+def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> PageAnswer | None:
     """The refusal of a request that another site sent, or that has no token; None for a welcome one.
 
     A page of another site can make a browser send requests here. The browser then says so itself
@@ -119,11 +119,11 @@ def _cookie(headers: Mapping[str, str]) -> str:
     return ""
 
 
-def _remember_token(path: str, token: str) -> Answer:
+def _remember_token(path: str, token: str) -> PageAnswer:
     """Puts the token into a cookie, so that it does not stay in the address."""
     cookie = f"{_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
     headers = {**SAFETY_HEADERS, "Set-Cookie": cookie, "Location": path or "/"}
-    return Answer(status=HTTPStatus.SEE_OTHER, headers=headers)
+    return PageAnswer(status=HTTPStatus.SEE_OTHER, headers=headers)
 
 
 View = Callable[[Inspector, list[str], dict[str, str]], Any]
@@ -165,7 +165,7 @@ _VIEWS: dict[tuple[str, int], View] = {
 """Each view under /api: the first word of its path and the number of words."""
 
 
-def _answer_api(inspector: Inspector, words: list[str], query: dict[str, str]) -> Answer:
+def _answer_api(inspector: Inspector, words: list[str], query: dict[str, str]) -> PageAnswer:
     view = _VIEWS.get((words[0] if words else "", len(words)))
     if view is None:
         return _problem(HTTPStatus.NOT_FOUND, "there is no such view")
@@ -178,7 +178,7 @@ def _answer_api(inspector: Inspector, words: list[str], query: dict[str, str]) -
     headers = {**SAFETY_HEADERS, "Content-Type": "application/json; charset=utf-8"}
     if words[0] in ("export", "archive"):
         headers["Content-Disposition"] = f'attachment; filename="{words[0]}-{words[1][:40]}.json"'
-    return Answer(headers=headers, body=encode_json(value))
+    return PageAnswer(headers=headers, body=encode_json(value))
 
 
 def encode_json(value: Any) -> bytes:
@@ -195,7 +195,7 @@ def _number(word: str) -> int:
     return int(word)
 
 
-def _answer_file(words: list[str]) -> Answer:
+def _answer_file(words: list[str]) -> PageAnswer:
     """A file of the page. Views have their addresses behind its #, so there is no other page."""
     name = words[-1]
     if words == [""]:
@@ -204,7 +204,7 @@ def _answer_file(words: list[str]) -> Answer:
     if body is None or words[0] not in ("", "static"):
         return _problem(HTTPStatus.NOT_FOUND, "there is no such file")
     suffix = f".{name.rpartition('.')[2]}"
-    return Answer(headers={**SAFETY_HEADERS, "Content-Type": _FILE_TYPES[suffix]}, body=body)
+    return PageAnswer(headers={**SAFETY_HEADERS, "Content-Type": _FILE_TYPES[suffix]}, body=body)
 
 
 @cache
@@ -216,6 +216,6 @@ def read_static(name: str) -> bytes | None:
     return None
 
 
-def _problem(status: int, message: str) -> Answer:
+def _problem(status: int, message: str) -> PageAnswer:
     headers = {**SAFETY_HEADERS, "Content-Type": "application/json; charset=utf-8"}
-    return Answer(status=status, headers=headers, body=encode_json({"error": message}))
+    return PageAnswer(status=status, headers=headers, body=encode_json({"error": message}))

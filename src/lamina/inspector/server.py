@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from lamina.errors import BadInput, LaminaError
-from lamina.inspector.pages import Access, Answer, answer_request, refuse_stranger
+from lamina.inspector.pages import Access, PageAnswer, answer_request, refuse_stranger
 from lamina.inspector.views import Inspector
 
 LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
@@ -103,12 +103,12 @@ class _Connection(BaseHTTPRequestHandler):
     def _headers(self) -> dict[str, str]:
         return {name.lower(): value for name, value in self.headers.items()}
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> PageAnswer:
         return answer_request(
             self.server.inspector, self.command, self.path, self._headers(), self.server.access
         )
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: PageAnswer) -> None:
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)

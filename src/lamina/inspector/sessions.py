@@ -50,7 +50,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
     """A recorded session, read and ready to be built."""
 
     summary: SessionSummary
@@ -69,7 +69,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return any(message.get("role") in ("system", "developer") for message in self.conversation.messages)
 
 
-class Source(Protocol):
+class TraceSource(Protocol):
     """Where traces come from, besides files: a store, say."""
 
     def state(self) -> object:
@@ -86,12 +86,12 @@ class Sessions:
     requests at once.
     """
 
-    def __init__(self, paths: Sequence[str] = (), sources: Sequence[Source] = ()) -> None:
+    def __init__(self, paths: Sequence[str] = (), sources: Sequence[TraceSource] = ()) -> None:
         self._paths = tuple(paths)
         self._sources = tuple(sources)
         self._lock = threading.RLock()
         self._by_file: dict[Path, _ReadFile] = {}
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, RecordedSession] = {}
         self._problems: list[UnreadableLine] = []
         self._state: object = None
 
@@ -108,7 +108,7 @@ class Sessions:
             self._refresh()
             return list(self._problems)
 
-    def get(self, session_id: str) -> Session:
+    def get(self, session_id: str) -> RecordedSession:
         with self._lock:
             self._refresh()
             session = self._sessions.get(session_id)
@@ -120,7 +120,7 @@ class Sessions:
             )
         return session
 
-    def children(self, session: Session) -> list[Session]:
+    def children(self, session: RecordedSession) -> list[RecordedSession]:
         """The sessions of the sub-agents of a session."""
         with self._lock:
             self._refresh()
@@ -143,7 +143,7 @@ class Sessions:
             return
         self._state = state
         self._read_files()
-        results: list[Session | UnreadableLine] = []
+        results: list[RecordedSession | UnreadableLine] = []
         for read_file in self._by_file.values():
             results += read_file.results
         for source in self._sources:
@@ -172,7 +172,7 @@ class _ReadFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a file held when its size and time were these."""
 
     state: tuple[int, int]
-    results: list[Session | UnreadableLine]
+    results: list[RecordedSession | UnreadableLine]
 
 
 def _look_at_files(paths: Sequence[str]) -> tuple[tuple[Path, tuple[int, int]], ...]:
@@ -189,8 +189,8 @@ def _look_at_files(paths: Sequence[str]) -> tuple[tuple[Path, tuple[int, int]], 
     return tuple(files)
 
 
-def _read_sessions(traces: Iterable[Trace | UnreadableLine]) -> list[Session | UnreadableLine]:
-    results: list[Session | UnreadableLine] = []
+def _read_sessions(traces: Iterable[Trace | UnreadableLine]) -> list[RecordedSession | UnreadableLine]:
+    results: list[RecordedSession | UnreadableLine] = []
     for trace in traces:
         if isinstance(trace, UnreadableLine):
             results.append(trace)
@@ -201,7 +201,7 @@ def _read_sessions(traces: Iterable[Trace | UnreadableLine]) -> list[Session | U
     return results
 
 
-def _name_apart(session: Session, others: Mapping[str, Session]) -> Session:
+def _name_apart(session: RecordedSession, others: Mapping[str, RecordedSession]) -> RecordedSession:
     """The session with an id that no other has."""
     session_id = session.summary.id
     while session_id in others:
@@ -209,7 +209,7 @@ def _name_apart(session: Session, others: Mapping[str, Session]) -> Session:
     return msgspec.structs.replace(session, summary=msgspec.structs.replace(session.summary, id=session_id))
 
 
-def read_session(trace: Trace) -> Session | None:
+def read_session(trace: Trace) -> RecordedSession | None:
     """A trace as a session; None for one in which no model was called."""
     try:
         conversation = read_conversation(trace)
@@ -239,7 +239,7 @@ def read_session(trace: Trace) -> Session | None:
         project=_find_project(trace),
         parent=_find_parent(trace),
     )
-    return Session(summary=summary, conversation=conversation)
+    return RecordedSession(summary=summary, conversation=conversation)
 
 
 def window_of(model: str) -> int:

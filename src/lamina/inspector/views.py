@@ -44,7 +44,7 @@ from lamina.inspector.building import (
     render_request,
     usages_by_call,
 )
-from lamina.inspector.sessions import Session, Sessions
+from lamina.inspector.sessions import RecordedSession, Sessions
 from lamina.models.facts import AS_OF
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT
@@ -105,7 +105,7 @@ def show_sessions(inspector: Inspector, search: str = "") -> Json:
     }
 
 
-def _occurs_in(session: Session, words: str) -> bool:
+def _occurs_in(session: RecordedSession, words: str) -> bool:
     summary = session.summary
     if any(words in text.lower() for text in (summary.first_words, summary.name, summary.model)):
         return True
@@ -134,7 +134,7 @@ def show_session(inspector: Inspector, session_id: str, settings: BuildSettings)
     }
 
 
-def show_lane(session: Session) -> Json:
+def show_lane(session: RecordedSession) -> Json:
     """The requests of a sub-agent: when each was sent, and how large it was where that is recorded."""
     usages = usages_by_call(session)
     calls: list[Json] = []
@@ -149,7 +149,7 @@ def show_lane(session: Session) -> Json:
     }
 
 
-def find_compacted_calls(session: Session) -> list[int]:
+def find_compacted_calls(session: RecordedSession) -> list[int]:
     """The calls before which the client itself replaced what stood there."""
     starts = sorted(session.conversation.trace.used)
     calls = {bisect_left(starts, place) for place in session.conversation.trace.compacted}
@@ -589,18 +589,21 @@ def _clip(message: Json) -> Json:
 
 
 def show_what_if(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
-    """The session as it was beside the session under other settings.
+    """The session as it was beside the session under other settings, both priced by the same rules.
 
-    Of a long session only some requests are built, and then the same ones on both sides.
+    What the provider reported stands apart: it is no simulation. Of a long session only some requests are
+    built, and then the same ones on both sides.
     """
     other = inspector.built(session_id, msgspec.structs.replace(settings, policy=LAMINA))
-    recorded = inspector.built(session_id, BuildSettings(rules=settings.rules))
+    recorded = inspector.built(session_id, BuildSettings(rules=other.rules.name))
+    reported_dollars = recorded.session.summary.dollars
     if other.skipped:
         numbers = [call.number for call in other.calls]
         recorded = build_session(recorded.session, recorded.settings, numbers=numbers)
     window = settings.window or recorded.session.window
     last = other.calls[-1]
     return {
+        "reported_dollars": None if other.skipped else reported_dollars,
         "recorded": sum_calls(recorded.calls),
         "other": sum_calls(other.calls),
         "settings": msgspec.to_builtins(other.settings),

@@ -105,7 +105,7 @@ export async function drawWhatIf({ body, session, address }) {
   const isAt = answer.limits.window;
   replace(
     body,
-    head("What if?", "The recorded conversation is built again under these settings. Nothing is sent.", makePresets(windows, settings, isAt)),
+    head("What if?", "The recorded conversation is built again under these settings, and both sides are priced by the same cache rules. Nothing is sent.", makePresets(windows, settings, isAt)),
     isSaved ? null : makeFields(session, address, settings),
     answer.skipped ? h("p", { class: "faint" }, `The session is long: ${plural(answer.calls.length, "request")} of ${number(session.recorded_calls)} were built, on both sides.`) : null,
     showFigures(answer),
@@ -151,6 +151,7 @@ function showFigures(answer) {
     ["Requests that do not fit", number(answer.over_window), number(other.failed), ""],
     ["Names that answers used", "all visible", recall, ""],
   ];
+  if (answer.reported_dollars !== null) rows.splice(1, 0, ["Cost as the provider reported it", money(answer.reported_dollars), "", ""]);
   const header = ["", "as recorded", "under these settings", "change"];
   return h(
     "div",
