@@ -33,6 +33,7 @@ COMMANDS = {
     "diff": "say where and why two requests part",
     "chat": "talk with a model in the terminal, and see what it sees",
     "serve": "put a gateway in front of any client: requests that fit, and keep their cached prefix",
+    "run": "run a client through a gateway of its own, and say what it cost",
     "conversations": "list, show, delete or prune what the gateway keeps",
     "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
     "recall": "bring back the full text behind a handle",
@@ -49,6 +50,7 @@ examples:
   lamina check request.json
   lamina explain request.json --window 32000
   lamina diff before.json after.json
+  lamina run -- claude
   lamina sessions list
   lamina replay logs/ --html report.html
   lamina demo

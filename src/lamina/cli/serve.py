@@ -62,7 +62,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--upstream", metavar="URL", help="send everything to this one server")
     parser.add_argument("--profile", metavar="NAME", help="what kind of server that is (default: openai)")
     parser.add_argument(
-        "--window", metavar="N", type=whole_number, help="the window of that server, in tokens"
+        "--window", metavar="N", type=whole_number, help="the window of every upstream, in tokens"
     )
     parser.add_argument("--check", action="store_true", help="print the settings as JSON and do not start")
 
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput(str(error), place="serve", hint=_HINT) from None
 
     path = Path(arguments.settings).expanduser() if arguments.settings else None
-    settings = _apply_arguments(load_gateway_settings(path, os.environ), arguments)
+    settings = apply_arguments(load_gateway_settings(path, os.environ), arguments, place="serve")
     check_settings(settings, os.environ)
     if arguments.check:
         emit(msgspec.to_builtins(settings))
@@ -86,22 +86,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _apply_arguments(settings: GatewaySettings, arguments: argparse.Namespace) -> GatewaySettings:
-    """The settings of the file, with those of the command line over them."""
+def apply_arguments(
+    settings: GatewaySettings, arguments: argparse.Namespace, *, place: str
+) -> GatewaySettings:
+    """The settings of the file, with those of the command line over them. `place` is the command."""
     changes = {
         name: getattr(arguments, name)
         for name in ("host", "port", "workers", "store", "key_file", "keep")
-        if getattr(arguments, name) is not None
+        if getattr(arguments, name, None) is not None
     }
     values = msgspec.to_builtins(settings) | changes
     if arguments.upstream:
         upstream = {"url": arguments.upstream, "profile": arguments.profile or "openai"}
-        if arguments.window:
-            upstream["window"] = arguments.window
         values["upstreams"] = {"upstream": upstream}
-    elif arguments.profile or arguments.window:
-        raise BadInput("--profile and --window need --upstream", place="serve", hint="or use --settings")
+    elif arguments.profile:
+        raise BadInput("--profile needs --upstream", place=place, hint="or use --settings")
+    if arguments.window:
+        for upstream in values["upstreams"].values():
+            upstream["window"] = arguments.window
     try:
         return msgspec.convert(values, type(settings))
     except msgspec.ValidationError as error:
-        raise BadInput(str(error), place="serve", hint="see lamina serve --help") from None
+        raise BadInput(str(error), place=place, hint=f"see lamina {place} --help") from None

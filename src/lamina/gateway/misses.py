@@ -41,6 +41,9 @@ class MissReporter:
         """Log what a request was expected to read from the cache and what it read, and begin a diagnosis."""
         conversation = sent.conversation
         if conversation is None or not usage.input:
+            self._journal.write(
+                "answered without usage", upstream=incoming.upstream.name, model=incoming.model
+            )
             return
         predicted = 0
         if sent.previous is not None and not sent.cut:
@@ -51,8 +54,10 @@ class MissReporter:
             upstream=incoming.upstream.name,
             model=incoming.model,
             outcome=sent.outcome,
+            cut=sent.cut,
             left_out=sent.left_out,
             input=usage.input,
+            full=_estimate_full_input(sent, usage),
             cached=usage.cached,
             predicted=predicted,
             written=usage.written,
@@ -86,6 +91,19 @@ class MissReporter:
             lost=difference.lost,
             advice=difference.advice,
         )
+
+
+def _estimate_full_input(sent: OutgoingRequest, usage: Usage) -> int:
+    """The tokens that the request would have had if nothing of its conversation had been cut.
+
+    Each cut of the ledger counted what it took away. The upstream counts in its own tokens, so that is
+    scaled to what it reported.
+    """
+    fitted = sent.fitted
+    if fitted is None:
+        return usage.input
+    removed = sum(cut.before - cut.after for cut in fitted.ledger.cuts)
+    return usage.input + round(removed * usage.input / max(fitted.envelope.tokens, 1))
 
 
 def _compare(previous: Mapping[str, Any], incoming: IncomingRequest, sent: OutgoingRequest) -> Difference:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from typing import Any
 
 import msgspec
@@ -23,8 +24,11 @@ SETTINGS_VARIABLE = "LAMINA_GATEWAY_SETTINGS"
 """Has the settings as JSON for the worker processes of one gateway. They hold no secrets."""
 
 
-def run_server(settings: GatewaySettings) -> None:
-    """Serve until the process is told to stop."""
+def run_server(settings: GatewaySettings, *, listener: socket.socket | None = None) -> None:
+    """Serve until the process is told to stop. A `listener` replaces the address of the settings."""
+    if listener is not None:
+        uvicorn.Server(make_config(settings, create_app(settings))).run(sockets=[listener])
+        return
     if settings.workers == 1:
         uvicorn.Server(make_config(settings, create_app(settings))).run()
         return
