@@ -5,7 +5,7 @@ messages[3] (tool result of read_file, "def f(x): return…")
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.recall import identify_segments
@@ -34,9 +34,10 @@ def name_segments(
     for ref in refs:
         if ref.startswith("fold-"):
             names[ref] = "the digest of earlier messages"
-    for each in identify_segments(log):
+    places = _find_places(log, request or {})
+    for each, place in zip(identify_segments(log), places, strict=True):
         for ref in refs.intersection((each.ref, each.segment.key)):
-            names[ref] = _describe(each.segment, request)
+            names[ref] = _describe(each.segment, place)
     return BudgetExceeded(
         floor=error.floor, room=error.room, segments=error.segments, reason=error.reason, names=names
     )
@@ -52,14 +53,12 @@ def check_budget(budget: Any, place: str) -> None:
     raise BadInput(f"budget is {budget!r:.100}", place=place, hint=hint)
 
 
-def _describe(segment: Segment, request: Mapping[str, Any] | None) -> str:
+def _describe(segment: Segment, place: str) -> str:
     text = make_inert(text_of(segment.parts), QUOTE)
     details = [_describe_kind(segment)]
     if text:
         details.append(f'"{text}"')
-    place = segment.key
-    if request is not None:
-        place = _find_place(segment, request) or place
+    place = place or segment.key
     if not place:
         return ", ".join(details)
     return f"{place} ({', '.join(details)})"
@@ -77,25 +76,40 @@ def _describe_kind(segment: Segment) -> str:
     return f"{segment.kind} {name_of(segment)}"
 
 
-def _find_place(segment: Segment, request: Mapping[str, Any]) -> str:
-    """Return the place of the message that a segment came from: "messages[3]"; "" if it is not known."""
-    origin = read_origin(segment)
-    if origin is None or origin.message is None:
-        return ""
-    message = origin.message
-    for field, value in request.items():
-        if value is message:
-            return str(field)
-        if not isinstance(value, list | tuple):
+def _find_places(log: Sequence[Segment], request: Mapping[str, Any]) -> list[str]:
+    """Return the place of the message that each segment came from: "messages[3]"; "" if it is not known.
+
+    A log has the messages of its request in their order. So of several equal messages each has its own place.
+    Messages are compared as values: with a memo, a segment may come from an equal message of an earlier call.
+    """
+    places: list[str] = []
+    next_index: dict[str, int] = {}
+    last_message: Any = None
+    place = ""
+    for segment in log:
+        origin = read_origin(segment)
+        if origin is None or origin.message is None:
+            places.append("")
             continue
-        index = _find_same(value, message)
-        if index is not None:
-            return f"{field}[{index}]"
+        if origin.is_first or origin.message is not last_message:
+            place = _find_place(origin.message, request, next_index)
+            last_message = origin.message
+        places.append(place)
+    return places
+
+
+def _find_place(message: Any, request: Mapping[str, Any], next_index: dict[str, int]) -> str:
+    for field, value in request.items():
+        if not isinstance(value, list | tuple):
+            if _is_same(value, message):
+                return str(field)
+            continue
+        for index in range(next_index.get(field, 0), len(value)):
+            if _is_same(value[index], message):
+                next_index[field] = index + 1
+                return f"{field}[{index}]"
     return ""
 
 
-def _find_same(items: Iterable[Any], message: Any) -> int | None:
-    for index, item in enumerate(items):
-        if item is message:
-            return index
-    return None
+def _is_same(value: Any, message: Any) -> bool:
+    return value is message or bool(value == message)
