@@ -41,6 +41,7 @@ PARSERS = frozenset(
 
 NOT_FROM_OUTSIDE = {
     "gateway/bodies.py:_check_keys": "one string, which has no depth",
+    "gateway/supervised.py:main": "settings that the supervisor wrote",
     "gateway/server.py:create_worker_app": "settings that the first process wrote for its workers",
     "cli/strict.py:_check_key": "one string, which has no depth",
     "clients/scripted.py": "a double for tests, which reads what the test wrote",

@@ -170,12 +170,20 @@ def _merge_config(row: ClientRow, url: str, environment: Mapping[str, str]) -> s
     config: Any = {}
     try:
         config = json.loads(environment.get(row.config_variable, "") or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         config = {}
     if not isinstance(config, dict):
         config = {}
-    added = json.loads(json.dumps(row.config).replace("{url}", url))
-    return json.dumps(_merge(config, added))
+    return json.dumps(_merge(config, _fill_address(row.config, url)))
+
+
+def _fill_address(value: Any, url: str) -> Any:
+    """The settings with the gateway's address where {url} stands."""
+    if isinstance(value, str):
+        return value.replace("{url}", url)
+    if isinstance(value, Mapping):
+        return {name: _fill_address(inner, url) for name, inner in value.items()}
+    return value
 
 
 def _merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -192,7 +192,7 @@ class GatewaySupervisor:
             self._log.flush()
         try:
             event = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, ValueError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             self._last_lines.append(line.decode("utf-8", "replace"))
             return
         with self._lock:
