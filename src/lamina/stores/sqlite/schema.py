@@ -206,8 +206,8 @@ def bring_up(connection: SqliteConnection, migrations: Sequence[Sequence[Step]] 
 def _read_version(connection: SqliteConnection, newest: int) -> int:
     """The version of the tables, read in one transaction.
 
-    Another process may be making the tables at this moment. Without a transaction the version could be that of
-    before, and the tables those of after.
+    Another process may be making the tables at this moment. Without a transaction the version could be the
+    one before that, and the tables those after it.
     """
     connection.run("BEGIN")
     try:
