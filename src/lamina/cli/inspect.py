@@ -31,6 +31,9 @@ from lamina.stores.port import Store
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
 
+MOST_PROBLEMS = 3
+"""Files and records that could not be read, as far as the terminal names them."""
+
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
 what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
@@ -42,7 +45,7 @@ examples:
   lamina inspect --store chats.db --open
   lamina inspect session.jsonl --html session.html
 
-exit status: 0 done, 2 nothing that can be inspected
+exit status: 0 done, 2 no session is there to write, or none of the usual places
 """
 
 
@@ -64,7 +67,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     inspector = Inspector(_find_sessions(arguments))
     sessions = inspector.sessions.summaries()
+    _tell_problems(inspector)
     if arguments.html:
+        if not sessions:
+            raise BadInput(
+                "there is no session to write",
+                place="PATH",
+                hint="name files or folders with recorded sessions, or a store with --store",
+            )
         return _write_html(inspector, arguments)
     if not sessions:
         tell("there is no session yet; the page shows one as soon as it is recorded")
@@ -80,6 +90,15 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+def _tell_problems(inspector: Inspector) -> None:
+    """Says what could not be read: the first few, and how many more."""
+    problems = inspector.sessions.problems()
+    for problem in problems[:MOST_PROBLEMS]:
+        tell(f"{problem.place}: {problem.reason}")
+    if len(problems) > MOST_PROBLEMS:
+        tell(f"and {len(problems) - MOST_PROBLEMS} more; the page lists all of them")
 
 
 def _find_sessions(arguments: argparse.Namespace) -> Sessions:

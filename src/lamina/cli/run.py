@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from lamina.cli.gateway_options import add_gateway_options
 from lamina.cli.output import tell
-from lamina.cli.parser import whole_number
 from lamina.cli.serve import apply_arguments
 from lamina.errors import BadInput
 
@@ -61,23 +61,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                -- CLIENT ..."
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "--window", metavar="N", type=whole_number, help="the window of every upstream, in tokens"
-    )
-    parser.add_argument(
-        "--store", metavar="STORE", help="a path, files:FOLDER or postgresql://...; by default, yours"
-    )
-    parser.add_argument(
-        "--key-file", metavar="FILE", help="the key of the store: with it the store is sealed"
-    )
-    parser.add_argument(
-        "--keep",
-        choices=("all", "lowered", "nothing"),
-        help="what is stored of the contents of conversations (default: lowered)",
-    )
-    parser.add_argument("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
-    parser.add_argument("--upstream", metavar="URL", help="send everything to this one server")
-    parser.add_argument("--profile", metavar="NAME", help="what kind of server that is (default: openai)")
+    add_gateway_options(parser)
     parser.add_argument("--gateway", metavar="URL", help="use this gateway, which runs already")
     parser.add_argument("--log", metavar="FILE", help="add the log of the gateway to this file")
     parser.add_argument("client", metavar="CLIENT", nargs=argparse.REMAINDER, help="the command to run")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from lamina.cli.gateway_options import add_gateway_options
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
 from lamina.errors import BadInput
@@ -40,7 +41,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                [--profile NAME] [--window N] [--check]"
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
     parser.add_argument("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument(
         "--port", metavar="N", type=whole_number, help="the port (default: 4949); 0 is a free one"
@@ -48,22 +48,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", metavar="N", type=whole_number, help="processes that share the port and the store"
     )
-    parser.add_argument(
-        "--store", metavar="STORE", help="a path, files:FOLDER or postgresql://...; by default, yours"
-    )
-    parser.add_argument(
-        "--key-file", metavar="FILE", help="the key of the store: with it the store is sealed"
-    )
-    parser.add_argument(
-        "--keep",
-        choices=("all", "lowered", "nothing"),
-        help="what is stored of the contents of conversations (default: lowered)",
-    )
-    parser.add_argument("--upstream", metavar="URL", help="send everything to this one server")
-    parser.add_argument("--profile", metavar="NAME", help="what kind of server that is (default: openai)")
-    parser.add_argument(
-        "--window", metavar="N", type=whole_number, help="the window of every upstream, in tokens"
-    )
+    add_gateway_options(parser)
     parser.add_argument("--check", action="store_true", help="print the settings as JSON and do not start")
 
 
