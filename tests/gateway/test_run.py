@@ -163,7 +163,8 @@ def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_pa
             assert done.lines[0] == "the gateway died and was started again (1)"
             account = read_log(log)
             assert done.lines[1:] == account.write_lines()
-            assert account.requests == STEPS
+            # A gateway that is killed right after its answer may not have logged that request any more.
+            assert STEPS - 1 <= account.requests <= STEPS
             assert account.cuts >= 1
             assert account.cost is not None
             assert account.cost_without is not None
