@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from lamina.context.search.chunks import Chunk
 from lamina.core.values import Budget, Form
 from lamina.errors import BadInput, Conflict, NotFound
 from lamina.segments import file, user
 from lamina.sessions import Session
+from lamina.sessions.search import open_search
+from lamina.sessions.turns import list_dialogue
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
 from tests.sessions.talking import answer, awaited, list_texts, opened, setup_of, wire
@@ -181,3 +185,16 @@ async def test_messages_from_elsewhere_may_be_added() -> None:
         envelope = await session.ask("new")
         assert [e.segment.kind for e in envelope.sent] == ["persona", "user", "assistant", "user"]
         assert session.turns == 2
+
+
+def test_segments_of_one_message_are_one_utterance_wherever_it_stands() -> None:
+    log = [user("first"), user("second"), user("question"), msgspec.structs.replace(user("more"), joins=True)]
+    assert [one.text for one in list_dialogue(log)] == ["first", "second", "question\nmore"]
+
+
+@awaited
+async def test_a_removed_source_of_a_search_says_how_many_chunks_went() -> None:
+    async with open_search(MemoryStore(), workspace="team") as index:
+        await index.replace("notes", [Chunk(text="one"), Chunk(text="two")])
+        assert await index.remove("notes") == 2
+        assert await index.remove("notes") == 0
