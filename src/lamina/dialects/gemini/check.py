@@ -289,7 +289,7 @@ def results_match_their_calls(reading: GeminiReading) -> Faults:
         waiting = Counter((call.id, call.name) for call in view.calls)
         for result in next_view.results:
             id_and_name = (result.id, result.name)
-            if not waiting[id_and_name]:
+            if waiting[id_and_name] <= 0:
                 call = f"the name {result.name!r} and the id {result.id!r}"
                 yield result.place, f"no call of the content before it has {call}"
             waiting[id_and_name] -= 1
