@@ -127,6 +127,13 @@ def text_or_empty(value: Any) -> str:
     return ""
 
 
+def text_or_none(value: Any) -> str | None:
+    """The value if it is a string, else None."""
+    if isinstance(value, str):
+        return value
+    return None
+
+
 def mapping_or_empty(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one."""
     if isinstance(value, Mapping):

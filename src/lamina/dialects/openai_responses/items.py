@@ -59,8 +59,11 @@ PHASES = ("commentary", "final_answer")
 CALL_ID_LIMIT = 64
 """Characters of an id that pairs a call with its output."""
 
-_SETTING_TYPES = frozenset(("additional_tools", "configuration_update", "compaction_trigger"))
+_SETTING_TYPES = ("additional_tools", "configuration_update", "compaction_trigger")
 """Items that change how the model is asked, and so must stay in their place."""
+
+_ROLES_OF_TYPES = dict.fromkeys(OUTPUT_TYPES, Role.TOOL) | dict.fromkeys(_SETTING_TYPES, Role.SYSTEM)
+"""Whose items of these types are. Messages name their role, and all other items are the model's."""
 
 _PINNED_TYPES = {
     "additional_tools": "later calls may be of tools that it adds",
@@ -118,14 +121,14 @@ def read_type(item: Item) -> str:
 
 def read_role(item: Item) -> Role | None:
     """Whose item it is; None for a message with a role that does not exist."""
-    item_type = read_type(item)
+    return find_role(item, read_type(item))
+
+
+def find_role(item: Item, item_type: str) -> Role | None:
+    """Whose item of this type it is. A message says so itself, of other items the type does."""
     if item_type == "message":
         return ROLES.get(text_or_empty(item.get("role")))
-    if item_type in OUTPUT_TYPES:
-        return Role.TOOL
-    if item_type in _SETTING_TYPES:
-        return Role.SYSTEM
-    return Role.ASSISTANT
+    return _ROLES_OF_TYPES.get(item_type, Role.ASSISTANT)
 
 
 def may_follow_reasoning(item: Item) -> bool:
