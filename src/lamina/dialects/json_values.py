@@ -7,10 +7,14 @@ outer place in front of it (`add_outer_place`).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.errors import BadInput
 
 Json = dict[str, Any]
@@ -23,6 +27,9 @@ _QUOTED_CHARACTERS = 40
 
 # Example: "data:image/png;charset=utf-8;base64," and then the base64; group 1 is "image/png".
 _DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
+
+
+_ENCODER = msgspec.json.Encoder()
 
 
 def dump_model(value: Any) -> Any:
@@ -110,6 +117,30 @@ def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
     if inner_place and inner_place[0] not in ".[":
         inner_place = f".{inner_place}"
     return BadInput(error.problem, place=f"{outer_place}{inner_place}", hint=error.hint)
+
+
+def encode_json(value: Any, place: str) -> str:
+    """A value as JSON text. Raises BadInput with this place for what JSON has no word for, such as a set."""
+    try:
+        return _ENCODER.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        hint = "use str, int, float, bool, None, list and dict"
+        raise BadInput(f"not a JSON value: {error}", place=place, hint=hint) from None
+
+
+def decode_arguments(arguments: str) -> Json:
+    """The arguments of a call as an object. If the model wrote something else, that is put inside an object.
+
+    `{"path": "a.py"}` is an object already. `[1]` becomes `{"arguments": [1]}`, and `a.py`, which is not
+    JSON, becomes `{"arguments": "a.py"}`.
+    """
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        value = arguments.strip(WHITE_SPACE) or {}
+    if isinstance(value, dict):
+        return value
+    return {"arguments": value}
 
 
 def split_data_url(url: str) -> tuple[str, str]:

@@ -73,6 +73,11 @@ def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin | None:
     return origin
 
 
+def is_changed(entry: Entry, field: str) -> bool:
+    """Whether a call has other `arguments`, or a result other `content`, than when it was parsed."""
+    return getattr(entry.parts[0], field, None) != getattr(entry.segment.parts[0], field, None)
+
+
 def dump_origin(origin: WireOrigin) -> dict[str, Any]:
     """An origin as it is stored.
 

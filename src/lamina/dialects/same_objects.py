@@ -33,6 +33,19 @@ def set_field(holder: Mapping[str, Any], name: str, value: Any) -> Mapping[str, 
     return {**holder, name: value}
 
 
+def put_or_drop_field(holder: Mapping[str, Any], name: str, value: Any) -> Mapping[str, Any]:
+    """An object with this value in one field, or without the field if the value is None.
+
+    The same object comes back if it is so already; a field that holds null counts as absent.
+    """
+    if holder.get(name) == value:
+        return holder
+    changed = {**holder, name: value}
+    if value is None:
+        del changed[name]
+    return changed
+
+
 def keep_list(items: Sequence[Any], new_items: list[Any]) -> Sequence[Any]:
     """The old list if each of its items is still the same object, else the new one."""
     for item, new_item in zip(items, new_items, strict=True):

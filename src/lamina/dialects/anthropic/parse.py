@@ -46,6 +46,7 @@ from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
     add_outer_place,
+    encode_json,
     list_or_empty,
     name_value,
     text_or_empty,
@@ -85,8 +86,6 @@ _MESSAGE_FIELDS = list_counted_fields("")
 _BLOCK_FIELDS = list_counted_fields(
     "text source title context name input tool_use_id content thinking signature data"
 )
-
-_ENCODER = msgspec.json.Encoder()
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -543,14 +542,7 @@ def _parse_call(block: Json) -> ToolCall:
     tool_input = block.get("input")
     if tool_input is not None and not isinstance(tool_input, dict):
         raise BadInput(f"'input' is {name_value(tool_input)}", place=".input", hint="give an object")
-    try:
-        arguments = _ENCODER.encode(tool_input or {}).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BadInput(
-            f"not a JSON value: {error}",
-            place=".input",
-            hint="use str, int, float, bool, None, list and dict",
-        ) from None
+    arguments = encode_json(tool_input or {}, ".input")
     call_id = text_or_empty(block.get("id"))
     return ToolCall(id=call_id, name=_read_text(block, "name"), arguments=arguments)
 

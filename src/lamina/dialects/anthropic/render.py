@@ -16,14 +16,13 @@ This module does not decide what is sent, and it places no markers: one on a low
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Sequence
 from itertools import chain, groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
-from lamina.core.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import is_blank
 from lamina.core.values import (
     Document,
     Entry,
@@ -51,7 +50,7 @@ from lamina.dialects.anthropic.model import (
     takes_system_messages,
 )
 from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_result, read_blocks, read_role
-from lamina.dialects.json_values import Json, to_dict_or_empty, to_dict_or_none
+from lamina.dialects.json_values import Json, decode_arguments, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     WireOrigin,
@@ -59,6 +58,7 @@ from lamina.dialects.origins import (
     find_unchanged_message,
     group_entries,
     group_sent_entries,
+    is_changed,
     read_origin_in,
     read_sent_origin,
 )
@@ -298,7 +298,7 @@ def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | 
     """
     sources = [to_dict_or_empty(block) for block in source_blocks]
     if sources and isinstance(part, ToolCall | ToolResult):
-        return _update_block(sources[0], part, entry.segment.parts[0])
+        return _update_block(sources[0], part, entry)
     is_foreign = find_other_dialect(entry.segment, NAME) != ""
     block = render_part(part, can_be_signed=not is_foreign)
     if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
@@ -312,16 +312,19 @@ def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | 
     return block
 
 
-def _update_block(source: Json, part: ToolCall | ToolResult, parsed_part: Part) -> Json:
-    """The block of a call or a result, with only what changed written anew: markers and other fields stay."""
+def _update_block(source: Json, part: ToolCall | ToolResult, entry: Entry) -> Json:
+    """The block of a call or a result, with only what changed written anew: markers and other fields stay.
+
+    A call whose id was mended keeps its input as the object that came; only a lowered one is written again.
+    """
     if isinstance(part, ToolResult):
         block = {**source, "tool_use_id": part.id}
-        if not isinstance(parsed_part, ToolResult) or parsed_part.content != part.content:
+        if is_changed(entry, "content"):
             block["content"] = _render_result_content(part)
         return block
     block = {**source, "id": part.id, "name": make_safe_name(part.name), "input": source.get("input", {})}
-    if not isinstance(parsed_part, ToolCall) or parsed_part.arguments != part.arguments:
-        block["input"] = _decode_arguments(part)
+    if is_changed(entry, "arguments"):
+        block["input"] = decode_arguments(part.arguments)
     return block
 
 
@@ -335,7 +338,7 @@ def render_part(part: Part, *, can_be_signed: bool = True) -> Json | None:
         case Text(text) if not is_blank(text):
             block = {"type": "text", "text": text}
         case ToolCall(id=call_id, name=name):
-            arguments = _decode_arguments(part)
+            arguments = decode_arguments(part.arguments)
             block = {"type": "tool_use", "id": call_id, "name": make_safe_name(name), "input": arguments}
         case ToolResult():
             block = _render_result(part)
@@ -393,17 +396,3 @@ def _render_result_content(result: ToolResult) -> str | list[Json]:
         if block is not None:
             blocks.append(block)
     return blocks
-
-
-def _decode_arguments(call: ToolCall) -> Json:
-    """The arguments of a call as an object.
-
-    If the model wrote something that is not a JSON object, it is sent as the field "arguments" of one.
-    """
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = call.arguments.strip(WHITE_SPACE) or {}
-    if isinstance(arguments, dict):
-        return arguments
-    return {"arguments": arguments}

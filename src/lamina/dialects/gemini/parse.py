@@ -23,7 +23,7 @@ from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_
 from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
 from lamina.dialects.memos import ParseMemo, copy_message, count_unchanged
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
@@ -202,16 +202,12 @@ class _GeminiReader:
         It may be sent as it came if the wire has that id and that name, and a response.
         """
         call = self.calls.take_answered_call(result)
-        attrs = None
         if call is None:
             call_id = make_orphan_id(result)
             name = result.name
         else:
             call_id = call.id
             name = call.name
-            path = find_path(call.arguments)
-            if path:
-                attrs = {"path": path}
         wire_id = "" if call_id.startswith(ID_PREFIX) else call_id
         response = get_object(to_dict_or_empty(block), "functionResponse").get("response")
         names_its_call = (result.id, result.name) == (wire_id, name)
@@ -221,7 +217,7 @@ class _GeminiReader:
             kind="tool_result",
             parts=(part,),
             blocks=[block],
-            attrs=attrs,
+            attrs=describe_result(call),
             whole=names_its_call and response is not None and is_safe_name(result.name),
         )
 

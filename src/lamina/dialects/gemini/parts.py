@@ -6,13 +6,10 @@ where a part stands in the request; the caller adds the place to an error.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, cast
 
-import msgspec
-
-from lamina.core.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.gemini.media import (
@@ -33,7 +30,7 @@ from lamina.dialects.gemini.wire import (
     to_dict,
     to_snake_case,
 )
-from lamina.dialects.json_values import Json, list_or_empty, name_value
+from lamina.dialects.json_values import Json, encode_json, list_or_empty, name_value
 from lamina.errors import BadInput
 
 Content = Text | Image | Document | Raw
@@ -65,8 +62,6 @@ ID_PREFIX = "unnamed_call_"
 
 _TEXT_FIELDS = ("output", "result", "error")
 """Fields of a response that may hold all of it as one text."""
-
-_ENCODER = msgspec.json.Encoder()
 
 
 def read_part(value: Any, *, by_model: bool) -> Part:
@@ -145,17 +140,6 @@ def _write_thought(text: str, signature: str, spell: Spelling) -> Json | None:
     return block
 
 
-def write_arguments(call: ToolCall) -> Json:
-    """The arguments as an object. If the model wrote something else, that is put inside an object."""
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = call.arguments.strip(WHITE_SPACE) or {}
-    if isinstance(arguments, dict):
-        return arguments
-    return {"arguments": arguments}
-
-
 def write_response(result: ToolResult, old_response: Mapping[str, Any]) -> Json:
     """What a result says, in the field in which it said so before: `{"result": "ok"}` stays `result`.
 
@@ -207,7 +191,7 @@ def _read_call(block: Json) -> ToolCall:
     if not isinstance(name, str):
         problem = f"the name is {name_value(name)}"
         raise BadInput(problem, place="functionCall.name", hint="give a string")
-    arguments_json = _encode_json(arguments or {}, "functionCall.args")
+    arguments_json = encode_json(arguments or {}, "functionCall.args")
     return ToolCall(id=get_text(call, "id"), name=name, arguments=arguments_json)
 
 
@@ -259,12 +243,4 @@ def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
     name = ""
     if response.get("error") and not has_output:
         name = "error"
-    return name, _encode_json(response, "functionResponse.response")
-
-
-def _encode_json(value: Any, place: str) -> str:
-    try:
-        return _ENCODER.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        hint = "use str, int, float, bool, None, list and dict"
-        raise BadInput(f"not a JSON value: {error}", place=place, hint=hint) from None
+    return name, encode_json(response, "functionResponse.response")

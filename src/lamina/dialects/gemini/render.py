@@ -26,7 +26,6 @@ from lamina.dialects.gemini.media import write_media
 from lamina.dialects.gemini.parts import (
     ID_PREFIX,
     stands_beside_result,
-    write_arguments,
     write_block,
     write_response,
 )
@@ -41,15 +40,16 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_empty,
     to_dict_or_none,
 )
-from lamina.dialects.json_values import Json
+from lamina.dialects.json_values import Json, decode_arguments
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     find_other_dialect,
     find_unchanged_message,
     group_entries,
-    read_origin_in,
+    is_changed,
     read_sent_origin,
 )
+from lamina.dialects.pieces import find_origin
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
 
@@ -271,8 +271,8 @@ class _GeminiWriter:
             function_call["id"] = call.id
         function_call["name"] = self._allowed_name(call.name)
         comes_from_elsewhere = not source.blocks
-        if comes_from_elsewhere or _is_changed(entry, "arguments"):
-            function_call["args"] = write_arguments(call)
+        if comes_from_elsewhere or is_changed(entry, "arguments"):
+            function_call["args"] = decode_arguments(call.arguments)
         block = {**source.block, field: function_call}
         if self._is_signed_here(entry) or (needs_signature and comes_from_elsewhere):
             block[self.spell("thoughtSignature")] = FOREIGN_SIGNATURE
@@ -289,7 +289,7 @@ class _GeminiWriter:
         name = entry.asked.name if entry.asked else result.name
         function_response["name"] = self._allowed_name(name)
         old_response = to_dict_or_none(function_response.get("response"))
-        if old_response is None or _is_changed(entry, "content"):
+        if old_response is None or is_changed(entry, "content"):
             function_response["response"] = write_response(result, old_response or {})
             function_response.pop("parts", None)
         return source.keep_equal({**source.block, field: function_response})
@@ -300,7 +300,7 @@ class _GeminiWriter:
         A result that came from this API holds its media itself, as long as nothing of it changed.
         """
         came_from_here = len(_read_source(entry).blocks) > 0
-        if came_from_here and not _is_changed(entry, "content"):
+        if came_from_here and not is_changed(entry, "content"):
             return []
         media = filter(stands_beside_result, result.content)
         return [write_media(part, self.spell) for part in media]
@@ -340,9 +340,7 @@ class _Source(NamedTuple):
 
 def _read_source(entry: Entry) -> _Source:
     """What parsing noted on the entry's segment; nothing if the entry's role has changed since."""
-    origin = read_origin_in(entry.segment, NAME)
-    if origin is None or entry.role is not entry.segment.role:
-        return _Source()
+    origin = find_origin(entry, NAME)
     return _Source(origin.message, origin.block or ())
 
 
@@ -351,11 +349,6 @@ def _wrap_text(part: Any) -> Any:
     if isinstance(part, str):
         return {"text": part}
     return part
-
-
-def _is_changed(entry: Entry, field: str) -> bool:
-    """Whether a call has other arguments, or a result other content, than its segment has."""
-    return getattr(entry.parts[0], field, None) != getattr(entry.segment.parts[0], field, None)
 
 
 def _has_wire_id(call_id: str) -> bool:

@@ -20,6 +20,7 @@ from lamina.dialects.json_values import (
     Json,
     describe_value,
     dump_model,
+    encode_json,
     read_optional_text,
     split_data_url,
     text_or_empty,
@@ -37,7 +38,6 @@ TEXT_FIELDS = ("content", "thinking", "tool_name")
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]+(?:={1,2}[\r\n]*)?")
 _PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-_ENCODER = msgspec.json.Encoder()
 
 
 def to_fields(value: Any, place: str = "") -> Json:
@@ -147,11 +147,7 @@ def _encode_arguments(arguments: Any) -> str:
         arguments = {}
     if not isinstance(arguments, Mapping):
         raise BadInput(f"arguments is {describe_value(arguments)}", place=place, hint="give an object")
-    try:
-        return _ENCODER.encode(arguments).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        hint = "use str, int, float, bool, None, list and dict"
-        raise BadInput(f"not a JSON value: {error}", place=place, hint=hint) from None
+    return encode_json(arguments, place)
 
 
 def write_arguments(call: ToolCall) -> Json:

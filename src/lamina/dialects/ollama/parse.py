@@ -16,7 +16,7 @@ from lamina.core.values import Head, Image, Raw, Role, Segment, Text, Thinking, 
 from lamina.dialects.chat_extra_fields import add_extra_fields
 from lamina.dialects.json_values import Json, add_outer_place, describe_value, read_list
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
 from lamina.dialects.origins import read_origin
 from lamina.dialects.pairing import CallStep
@@ -162,16 +162,13 @@ def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
     wire_content = _read_content(message, "tool_result")
     parts = [piece.part for piece in wire_content.pieces]
     content = tuple(part for part in parts if isinstance(part, Text | Image))
-    attrs = {}
     result = ToolResult(id="", content=content, name=wire_name)
     if call is not None:
         result = ToolResult(id=call.id, content=content, name=call.name)
-        path = find_path(call.arguments)
-        if path:
-            attrs["path"] = path
     names_its_call = wire_name in ("", result.name)
     is_sendable = wire_content.is_sendable and names_its_call and _has_no_calls(message)
-    return MessagePieces(Role.TOOL, [MessagePiece("tool_result", result, attrs=attrs)], is_sendable)
+    piece = MessagePiece("tool_result", result, attrs=describe_result(call))
+    return MessagePieces(Role.TOOL, [piece], is_sendable)
 
 
 def _read_content(message: Mapping[str, Any], kind: str) -> MessagePieces:

@@ -43,6 +43,7 @@ from lamina.dialects.ollama.fields import (
 from lamina.dialects.origins import (
     find_unchanged_message,
     group_sent_entries,
+    is_changed,
     read_sent_origin,
 )
 from lamina.dialects.pairing import PairedResult, find_reading_order
@@ -240,9 +241,7 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
     message.pop("tool_name", None)
     pictures = [part for part in result.content if isinstance(part, Image)]
     old_message = to_fields(find_origin(entry, NAME).message)
-    old_result = entry.segment.parts[0]
-    is_same = isinstance(old_result, ToolResult) and old_result.content == result.content
-    if old_message and is_same:
+    if old_message and not is_changed(entry, "content"):
         message["content"] = old_message.get("content") or ""
         message |= _make_images_field(map(_choose_image, old_message.get("images") or (), pictures))
         return message | {"tool_name": name}

@@ -16,9 +16,9 @@ import msgspec
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
-from lamina.dialects.json_values import LIST_TYPES, describe_value, read_list, read_optional_text, to_dict
+from lamina.dialects.json_values import LIST_TYPES, read_list, read_optional_text, to_dict
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import MARKER, NAME, Content, read_part
 from lamina.dialects.pieces import (
@@ -28,9 +28,9 @@ from lamina.dialects.pieces import (
     make_segments,
     read_message_list,
     read_messages,
+    require_definitions,
 )
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.errors import BadInput
 
 REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""
@@ -121,10 +121,7 @@ def _read_head(request: Request) -> Head:
     if not isinstance(tools, LIST_TYPES) or not tools:
         tools_field = ""
         tools = ()
-    for position, tool in enumerate(tools):
-        if not isinstance(tool, dict):
-            problem = f"expected an object, got {describe_value(tool)}"
-            raise BadInput(problem, place=f"{tools_field}[{position}]", hint="give a JSON object")
+    require_definitions(tools, tools_field)
     fields_read = ("messages", tools_field)
     parameters = {name: value for name, value in request.items() if name not in fields_read}
     return Head(tools=tuple(tools), parameters=parameters)
@@ -182,15 +179,11 @@ def _read_result(
     message: Mapping[str, Any], call: ToolCall | None, call_id: str, *, names_its_call: bool
 ) -> MessagePieces:
     """A result, named after the call that it answers. Blank text is kept, since it is what the tool said."""
-    attrs = {}
     if call is None:
         name = read_optional_text(message, "name") or ""
     else:
         name = call.name
         call_id = call_id or call.id
-        path = find_path(call.arguments)
-        if path:
-            attrs["path"] = path
     wire_content = message.get("content")
     content: tuple[Content, ...]
     if isinstance(wire_content, str):
@@ -200,7 +193,8 @@ def _read_result(
         content = tuple(read_part(block, position) for position, block in enumerate(blocks))
     result = ToolResult(id=call_id, content=content, name=name)
     is_sendable = names_its_call and is_valid_content(wire_content)
-    return MessagePieces(Role.TOOL, [MessagePiece("tool_result", result, attrs=attrs)], is_sendable)
+    piece = MessagePiece("tool_result", result, attrs=describe_result(call))
+    return MessagePieces(Role.TOOL, [piece], is_sendable)
 
 
 def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:

@@ -14,7 +14,14 @@ from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, to_d
 from lamina.dialects.openai_responses.items import PARTS_FIELDS, read_type
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import change_items, drop_field, keep_list, keep_source, set_field
+from lamina.dialects.same_objects import (
+    change_items,
+    drop_field,
+    keep_list,
+    keep_source,
+    put_or_drop_field,
+    set_field,
+)
 from lamina.errors import BadInput
 
 KEY_FIELD = "prompt_cache_key"
@@ -120,17 +127,12 @@ def _set_marker(part: Json, lifetime: str | None) -> Mapping[str, Any]:
 
     The same object comes back if its breakpoint is as it should be.
     """
-    present_marker = part.get(MARKER_FIELD)
-    if lifetime is None:
-        if present_marker is None:
-            return part
-        return {name: value for name, value in part.items() if name != MARKER_FIELD}
-    marker = {"mode": "explicit"}
-    if lifetime in LIFETIMES:
+    marker: dict[str, str] | None = None
+    if lifetime is not None:
+        marker = {"mode": "explicit"}
+    if marker and lifetime in LIFETIMES:
         marker["ttl"] = lifetime
-    if present_marker == marker:
-        return part
-    return {**part, MARKER_FIELD: marker}
+    return put_or_drop_field(part, MARKER_FIELD, marker)
 
 
 def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:

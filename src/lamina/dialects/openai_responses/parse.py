@@ -38,7 +38,7 @@ from lamina.dialects.json_values import (
     to_dict,
 )
 from lamina.dialects.memos import ParsedMessage, ParseMemo, copy_message, count_unchanged
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_responses.items import (
     ARGUMENT_FIELDS,
     OUTPUT_TYPE_OF_CALL,
@@ -66,7 +66,7 @@ from lamina.dialects.openai_responses.parts import (
     read_call_id,
 )
 from lamina.dialects.origins import read_origin
-from lamina.dialects.pieces import MessagePiece, MessagePieces, make_segments
+from lamina.dialects.pieces import MessagePiece, MessagePieces, make_segments, require_definitions
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -157,10 +157,7 @@ def _parse_head(request: Request, *, has_items: bool, has_instructions: bool, tr
     if not isinstance(tools, LIST_TYPES):
         problem = f"tools is {describe_value(tools)}"
         raise BadInput(problem, place="tools", hint="give a list of definitions")
-    for position, tool in enumerate(tools):
-        if not isinstance(tool, dict):
-            problem = f"expected an object, got {describe_value(tool)}"
-            raise BadInput(problem, place=f"tools[{position}]", hint="give a JSON object")
+    require_definitions(tools, "tools")
     if not any((has_items, has_instructions, trigger, continues_server_state(request))):
         raise BadInput("nothing is asked", place="input", hint="give text or a list of items")
     parameters = dict(request)
@@ -318,15 +315,11 @@ class ItemScan:
         if call is None and may_answer_unseen_call and call_id not in self.unpaired_ids:
             self.unpaired_ids.add(call_id)
             return MessagePieces(Role.TOOL, [MessagePiece("tool_result", Raw(dialect=NAME, data=item), item)])
-        attrs = {}
         name = ""
         if call is not None:
             name = call.name
-            path = find_path(call.arguments)
-            if path:
-                attrs["path"] = path
         result = ToolResult(id=call_id, content=parse_output(item), name=name)
-        piece = MessagePiece("tool_result", result, item, attrs)
+        piece = MessagePiece("tool_result", result, item, describe_result(call))
         return MessagePieces(Role.TOOL, [piece], is_sendable_output(item))
 
 

@@ -65,6 +65,7 @@ from lamina.dialects.openai_responses.parts import (
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     find_unchanged_message,
+    is_changed,
     read_sent_origin,
     write_failed_text,
 )
@@ -395,7 +396,7 @@ class _ItemWriter:
         if not item or result.id in self._as_functions:
             call_type = self._call_types.get(result.id, "function_call")
             item = {"type": OUTPUT_TYPE_OF_CALL.get(call_type, "function_call_output")}
-        elif _has_same_content(entry) and is_sendable_output(item):
+        elif not is_changed(entry, "content") and is_sendable_output(item):
             return {**item, find_call_id_field(item): result.id}
         output = replace_output_text(item, write_failed_text(result, text_of(result.content)))
         if output is None:
@@ -419,30 +420,19 @@ def _find_unwritable_calls(sent: PlacedEntries, without_id: frozenset[int]) -> I
         entry = entries[call_index]
         origin = find_origin(entry, NAME)
         call = entry.parts[0]
-        parsed_call = entry.segment.parts[0]
         call_type = read_type(to_item(origin.message))
         if call_type not in OUTPUT_TYPE_OF_CALL or call_type in DEFINED_CALL_TYPES:
             continue
-        if not isinstance(call, ToolCall) or not isinstance(parsed_call, ToolCall):
+        if not isinstance(call, ToolCall):
             continue
         lost_id = sent[call_index][0] in without_id or "anonymous" in origin.notes
         misses_id = lost_id and call_type in CALL_TYPES_THAT_NEED_AN_ID
-        is_changed = parsed_call.arguments != call.arguments
         result_entry = entries[result_index]
         came_as_item = find_origin(result_entry, NAME) is not NO_ORIGIN
-        is_same_output = came_as_item and _has_same_content(result_entry)
+        is_same_output = came_as_item and not is_changed(result_entry, "content")
         can_write_output = is_same_output or can_hold_text(OUTPUT_TYPE_OF_CALL[call_type])
-        if misses_id or is_changed or not can_write_output:
+        if misses_id or is_changed(entry, "arguments") or not can_write_output:
             yield call.id
-
-
-def _has_same_content(entry: Entry) -> bool:
-    """Whether the result of an entry says what it said when it was parsed."""
-    parsed_result = entry.segment.parts[0]
-    result = entry.parts[0]
-    if not isinstance(parsed_result, ToolResult) or not isinstance(result, ToolResult):
-        return False
-    return parsed_result.content == result.content
 
 
 def _rewrite_message(group: Sequence[Entry], item: Json) -> list[Any]:
