@@ -44,6 +44,8 @@ def to_dict_or_none(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json
     """A dict, whether the value came as a dict, as another mapping, or as an object of an SDK.
 
     `dump` is for a dialect whose SDK has to be read in another way.
+
+    `{"role": "user"}` comes back as the object that it is. A pydantic model is dumped, a string is None.
     """
     if isinstance(value, dict):
         return value
@@ -72,7 +74,10 @@ def to_dict(value: Any, place: str = "", dump: Callable[[Any], Any] = dump_model
 
 
 def read_list(holder: Mapping[str, Any], field: str, hint: str = "give a list") -> Sequence[Any]:
-    """The list in a field; empty if the field is absent or null. Raises BadInput for any other value."""
+    """The list in a field; empty if the field is absent or null. Raises BadInput for any other value.
+
+    Of `{"tools": null}` the list in `tools` is empty, and of `{"tools": {}}` it is an error.
+    """
     value = holder.get(field)
     if value is None:
         return ()
@@ -93,6 +98,8 @@ def describe_value(value: Any, *, type_words: str = "of type") -> str:
     """A value for an error that says "content is …": short, since the value may be huge.
 
     A text is quoted, another value is described by its type: "of type int".
+
+    `7` is "of type int", `"tool"` is "'tool'", and `[]` is "an empty list".
     """
     if value is None or isinstance(value, bool | float):
         return repr(value)
@@ -180,7 +187,10 @@ def list_or_empty(value: Any) -> Sequence[Any]:
 
 
 def read_field(holder: Any, name: str) -> Any:
-    """A field of a mapping, or an attribute of an object of an SDK; None if there is none."""
+    """A field of a mapping, or an attribute of an object of an SDK; None if there is none.
+
+    A usage may be a dict, or an object of any SDK.
+    """
     if isinstance(holder, Mapping):
         return holder.get(name)
     return getattr(holder, name, None)
@@ -192,7 +202,10 @@ def drop_nulls(holder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_empty(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are neither null nor an empty text, list or object. Zero and False stay."""
+    """The fields that are neither null nor an empty text, list or object. Zero and False stay.
+
+    `{"name": "read", "description": ""}` becomes `{"name": "read"}`.
+    """
     return {name: value for name, value in holder.items() if value not in _EMPTY_VALUES}
 
 
@@ -207,7 +220,10 @@ def drop_default(value: Any, default: Any) -> Any:
 
 
 def read_texts(value: Any) -> tuple[str, ...]:
-    """The strings of a parameter that may be one string or a list; an empty tuple for other values."""
+    """The strings of a parameter that may be one string or a list; an empty tuple for other values.
+
+    `"END"` is `("END",)`, and `["END", 7]` is `("END",)` too.
+    """
     if isinstance(value, str):
         return (value,)
     return tuple(item for item in list_or_empty(value) if isinstance(item, str))

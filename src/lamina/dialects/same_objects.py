@@ -10,7 +10,10 @@ from typing import Any
 
 
 def drop_field(holder: Any, name: str) -> Any:
-    """An object without one field; the same object if it does not have it. Other values stay as they are."""
+    """An object without one field; the same object if it does not have it. Other values stay as they are.
+
+    `{"a": 1, "b": 2}` without `b` is a new dict, without `c` it is the same object.
+    """
     if not isinstance(holder, Mapping) or name not in holder:
         return holder
     rest = dict(holder)
@@ -59,6 +62,8 @@ def keep_source(source: Any, mapping: Mapping[str, Any], changed: Any) -> Any:
 
     `source` is the object as it came, which may be one of an SDK. If the mapping is unchanged, it is sent
     again; else the changed mapping.
+
+    So an object of an SDK stays one for as long as nothing of it changes.
     """
     if changed is mapping:
         return source

@@ -184,6 +184,7 @@ class EarlierMessages:
         self.markers: list[PlacedMarker] = []
 
     def add(self, message: MessageReading) -> None:
+        """Remembers a message that was checked."""
         self.call_ids.update(call.call_id for call in message.calls)
         self.markers += message.markers
 
@@ -207,7 +208,10 @@ class RequestReading(NamedTuple):
 
 
 def has_limit(reading: RequestReading) -> Faults:
-    """A request says how long the answer may be."""
+    """A request says how long the answer may be.
+
+    Broken by requests that were written for another API: everywhere else the limit is optional.
+    """
     limit = reading.request.get("max_tokens")
     if not isinstance(limit, int) or limit < 0:
         yield "max_tokens", "max_tokens: field required, as a number"
@@ -218,6 +222,8 @@ def begins_with_user(reading: RequestReading) -> Faults:
 
     A compaction replaces what the user said before it. A system message may come first too, as far as this
     rule is concerned; A11 says more about those.
+
+    Broken if a client cut off the front of its history.
     """
     if reading.has_earlier_messages:
         return
@@ -233,6 +239,8 @@ def ends_with_user(reading: RequestReading) -> Faults:
     """A2: models from 4.6 on take no assistant prefill.
 
     A prefill is an assistant message at the end, which the model would have continued.
+
+    `{"role": "assistant", "content": "{"}` at the end was a way to get JSON.
     """
     if not reading.messages:
         return
@@ -246,6 +254,8 @@ def nothing_is_empty(reading: RequestReading) -> Faults:
 
     Texts are looked for in messages, inside tool results, and in the system text. A directive, which is a
     system message with an empty list of blocks, is allowed.
+
+    Broken by `{"type": "text", "text": ""}`, which an answer may have before a call.
     """
     for message in reading.messages:
         if not message.blocks and not message.is_directive:
@@ -260,7 +270,10 @@ def nothing_is_empty(reading: RequestReading) -> Faults:
 
 
 def _find_blank_texts(block: Json) -> Sequence[str]:
-    """The places of blank texts in a block: "" for its own, ".content[0]" for one inside a result."""
+    """The places of blank texts in a block: "" for its own, ".content[0]" for one inside a result.
+
+    Of `{"type": "tool_result", "content": [{"type": "text", "text": " "}]}` it is `.content[0]`.
+    """
     block_type = block.get("type")
     if block_type == "text" and is_blank(str(block.get("text"))):
         return ("",)
@@ -307,7 +320,10 @@ def _may_follow(previous: MessageReading | None, system_message: MessageReading)
 
 
 def system_messages_are_taken(reading: RequestReading) -> Faults:
-    """A11: models before 4.8 have no system messages, only `system`."""
+    """A11: models before 4.8 have no system messages, only `system`.
+
+    Broken by clients that put a reminder into the conversation, as the APIs of OpenAI allow.
+    """
     if not refuses_system_messages(read_model(reading.request)):
         return
     for message in reading.messages:
@@ -350,7 +366,10 @@ def results_have_their_call(reading: RequestReading) -> Faults:
 
 
 def results_come_once(reading: RequestReading) -> Faults:
-    """A4: a call has one result."""
+    """A4: a call has one result.
+
+    Broken by a client that sends the result of a call again after it was interrupted.
+    """
     for message in reading.messages:
         if len(message.results) < 2:
             continue
@@ -372,6 +391,8 @@ def results_come_first(reading: RequestReading) -> Faults:
 
     The results of one message are numbered 0, 1, 2 …; if each stands at the position of its number, nothing
     else comes before it.
+
+    Broken by a user message that says "here is the result:" before it.
     """
     for message in reading.messages:
         if not message.results:
@@ -382,7 +403,10 @@ def results_come_first(reading: RequestReading) -> Faults:
 
 
 def names_are_allowed(reading: RequestReading) -> Faults:
-    """A16: names of tools and ids of calls have letters, digits, `_` and `-`, at most 128."""
+    """A16: names of tools and ids of calls have letters, digits, `_` and `-`, at most 128.
+
+    Broken by names with a dot, such as `fs.read`, and by ids of other APIs that have one.
+    """
     for position, tool in enumerate(reading.request.get("tools") or ()):
         if "name" in tool and not is_safe_name(text_or_empty(tool["name"])):
             yield f"tools[{position}].name", "tool names should match '^[a-zA-Z0-9_-]{1,128}$'"
@@ -398,7 +422,10 @@ _FIELD_OF_THOUGHT = {"thinking": "signature", "redacted_thinking": "data"}
 
 
 def thinking_is_whole(reading: RequestReading) -> Faults:
-    """A9, by shape: thinking has its signature, redacted thinking its data."""
+    """A9, by shape: thinking has its signature, redacted thinking its data.
+
+    Broken by a history in which somebody shortened or dropped signatures.
+    """
     for thought in reading.thoughts:
         block_type = thought.block["type"]
         field = _FIELD_OF_THOUGHT[block_type]
@@ -442,7 +469,11 @@ def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
 
 
 def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
-    """The numbers of thoughts, counted from 0, that do not come after what the ledger says."""
+    """The numbers of thoughts, counted from 0, that do not come after what the ledger says.
+
+    The request is built as it was when its thinking was bound, and each thought is compared with the prefix
+    that the ledger has for it. A thought that the ledger names twice, or not at all, is not judged.
+    """
     recorded_prefixes: dict[str, list[Digest]] = {}
     for ref, prefix in ledger.bound.items():
         recorded_prefixes.setdefault(stem_of(ref), []).append(prefix)
@@ -462,7 +493,10 @@ def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -
 
 
 def marks_are_few(reading: RequestReading) -> Faults:
-    """A12: at most four cache markers, the one for the whole request included."""
+    """A12: at most four cache markers, the one for the whole request included.
+
+    Broken by a client that marks each new message and takes no marker off.
+    """
     count = len(reading.markers)
     if count > MARKER_LIMIT:
         first_too_many = reading.markers[MARKER_LIMIT]
@@ -483,7 +517,10 @@ def long_marks_come_first(reading: RequestReading) -> Faults:
 
 
 def marks_are_allowed(reading: RequestReading) -> Faults:
-    """A12: no marker on thinking."""
+    """A12: no marker on thinking.
+
+    Broken by a client that marks the last block of each message, whatever it is.
+    """
     for marker in reading.markers:
         if marker.is_refused:
             yield marker.place, "cache_control cannot be set for thinking blocks"
@@ -514,7 +551,10 @@ def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> l
 
 
 def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
-    """The markers inside a tool result, then the block's own."""
+    """The markers inside a tool result, then the block's own.
+
+    `{"type": "tool_result", "content": [A], "cache_control": {…}}` may have two: one on A, one of its own.
+    """
     mapping = to_dict_or_none(block)
     if mapping is None:
         return
@@ -528,7 +568,11 @@ def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
 
 
 def read_lifetime(holder: Mapping[str, Any]) -> str | None:
-    """The lifetime that the marker of a block or request asks for; None if it has no marker, or a null."""
+    """The lifetime that the marker of a block or request asks for; None if it has no marker, or a null.
+
+    `{"cache_control": {"type": "ephemeral"}}` asks for the default lifetime, `{"type": "ephemeral", "ttl":
+    "1h"}` for the long one.
+    """
     marker = holder.get(MARKER)
     if marker is None:
         return None

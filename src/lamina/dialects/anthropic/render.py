@@ -87,7 +87,10 @@ def render(envelope: Envelope) -> Json:
 
 
 def order(entries: Sequence[Entry], head: Head) -> list[int]:
-    """The positions of entries in the order in which they are sent."""
+    """The positions of entries in the order in which they are sent.
+
+    Only system messages may move. `settle_repairs` asks for it, to see whether what was sent before stays.
+    """
     positions = {id(entry): position for position, entry in enumerate(entries)}
     placed = _place_system_messages(group_entries(entries), VoiceChooser(read_model(head.parameters)))
     return [positions[id(entry)] for entry in chain.from_iterable(placed)]
@@ -130,6 +133,9 @@ def _render_system(entries: list[Entry]) -> Any:
 
     System messages before all other messages belong to the system text too. They came as messages, so they
     cannot be sent as they came.
+
+    System text that came as a string leaves as that string. Lowered text, or text from elsewhere, becomes
+    `[{"type": "text", "text": "…"}]`.
     """
     unchanged = find_unchanged_message(entries, NAME)
     if unchanged is not None and to_dict_or_none(unchanged) is None:
@@ -157,7 +163,10 @@ def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) ->
 
 
 def _begins_with_assistant(messages: list[Message]) -> bool:
-    """Whether the assistant speaks first. A compaction may come first: it replaces what the user said."""
+    """Whether the assistant speaks first. A compaction may come first: it replaces what the user said.
+
+    This happens if what the user said at the start was left out.
+    """
     if not messages or read_role(messages[0]) != "assistant":
         return False
     return not begins_with_compaction(read_blocks(messages[0]))
@@ -190,7 +199,10 @@ def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChoos
 
 
 def _holds_server_result(entry: Entry) -> bool:
-    """Whether the last block of an entry is the result of a tool that ran on the API's side."""
+    """Whether the last block of an entry is the result of a tool that ran on the API's side.
+
+    Such a block is `{"type": "web_search_tool_result", …}`, for example.
+    """
     match entry.parts[-1]:
         case Raw(dialect=dialect, data=block) if dialect == NAME:
             return is_server_result(block)
@@ -214,7 +226,11 @@ def _join_system_messages(run: list[list[Entry]]) -> list[list[Entry]]:
 
 
 def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
-    """User messages in a row, with those up to the last tool result joined into one."""
+    """User messages in a row, with those up to the last tool result joined into one.
+
+    Of the user messages A, B with results, and C, the first two become one: their results belong to calls of
+    one assistant message, and the API wants them together (A4).
+    """
     last = 0
     for position, group in enumerate(run):
         if any(_holds_result(entry) for entry in group):
@@ -225,11 +241,16 @@ def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
 
 
 def _holds_result(entry: Entry) -> bool:
+    """Whether an entry is the result of a call."""
     return isinstance(entry.parts[0], ToolResult)
 
 
 def _render_message(group: list[Entry], voice: str) -> Message | None:
-    """The message for a group of entries; None if none of them has anything to send."""
+    """The message for a group of entries; None if none of them has anything to send.
+
+    Results come first in a message (A6). What the messages of its entries had besides role and content goes
+    with them, unless a system message is sent in the user's voice.
+    """
     unchanged = find_unchanged_message(group, NAME)
     if unchanged is not None and read_role(unchanged) == voice:
         return unchanged
@@ -248,7 +269,10 @@ def _render_message(group: list[Entry], voice: str) -> Message | None:
 
 
 def _read_extra_fields(entry: Entry) -> Json:
-    """What the entry's message had besides role and content, if it was sent in the voice of its role."""
+    """What the entry's message had besides role and content, if it was sent in the voice of its role.
+
+    The first segment of a message has the message itself; the others have these fields in their notes.
+    """
     origin = _find_origin(entry)
     if read_role(origin.message) != find_side(entry.role):
         return {}
@@ -259,7 +283,10 @@ def _read_extra_fields(entry: Entry) -> Json:
 
 
 def _is_one_string(group: Sequence[Entry]) -> bool:
-    """Whether a message is a single text that did not come as a block."""
+    """Whether a message is a single text that did not come as a block.
+
+    Then its content leaves as a string, which is how it came, or how lamina's own words are written.
+    """
     match group:
         case [Entry(parts=(Text(),)) as entry]:
             return _find_origin(entry).block is None
@@ -267,7 +294,10 @@ def _is_one_string(group: Sequence[Entry]) -> bool:
 
 
 def _render_entries(entries: Iterable[Entry]) -> list[Any]:
-    """The blocks of some entries: as they came where nothing changed, else written anew."""
+    """The blocks of some entries: as they came where nothing changed, else written anew.
+
+    An entry from another dialect has no blocks that it came as, so it is written from its parts.
+    """
     blocks: list[Any] = []
     for entry in entries:
         source_blocks = _find_origin(entry).block or []
@@ -358,6 +388,7 @@ def render_part(part: Part, *, can_be_signed: bool = True) -> Json | None:
 
 
 def _render_result(result: ToolResult) -> Json:
+    """A result that did not come as a block. The API has a flag for one that failed."""
     block: Json = {"type": "tool_result", "tool_use_id": result.id}
     if result.content:
         block["content"] = _render_result_content(result)
@@ -385,6 +416,9 @@ def _render_result_content(result: ToolResult) -> str | list[Json]:
     """The content of a result: a string if it is one text, else blocks.
 
     Blocks of other providers are sent as text, which is their JSON.
+
+    `Text("ok")` alone becomes `"ok"`. With a picture it becomes `[{"type": "text", "text": "ok"}, {"type":
+    "image", …}]`.
     """
     if len(result.content) == 1 and isinstance(result.content[0], Text):
         return result.content[0].text

@@ -225,6 +225,8 @@ class _GeminiReader:
         """Whether a content goes on with the last one: calls, or results, that came in several contents.
 
         What the model says around its calls belongs to them; what the user says around results does not.
+
+        Calls in two contents of the model in a row are one step, as if they had come in one content.
         """
         if role is not self.last_role:
             return False
@@ -246,7 +248,10 @@ class _GeminiReader:
 
 
 def _read_parts(unit: Unit, role: Role) -> list[_ParsedGeminiPart]:
-    """The parts of a content; of the user's, results first. The user makes no calls, the model no results."""
+    """The parts of a content; of the user's, results first. The user makes no calls, the model no results.
+
+    Of the user's parts text, result, text the result is read first.
+    """
     if not isinstance(unit.parts, LIST_TYPES):
         problem = f"parts is {name_value(unit.parts)}"
         raise BadInput(problem, place=f"{unit.place}.parts", hint="give a list of parts")

@@ -68,6 +68,9 @@ def read_part(value: Any, *, by_model: bool) -> Part:
     """A part of a content as a typed part.
 
     A call has an empty id if the wire has none; so has a result, and its name may be empty too.
+
+    `"Hi"` and `{"text": "Hi"}` become `Text("Hi")`, `{"functionCall": {…}}` a call, `{"executableCode": {…}}`
+    a `Raw` part.
     """
     if isinstance(value, str):
         return Text(value)
@@ -89,7 +92,10 @@ def read_part(value: Any, *, by_model: bool) -> Part:
 
 
 def find_data_fields(block: Mapping[str, Any]) -> list[str]:
-    """The fields with data that a part has, as REST bodies spell them. A valid part has exactly one."""
+    """The fields with data that a part has, as REST bodies spell them. A valid part has exactly one.
+
+    Of `{"inline_data": {…}, "thought": true}` it is `["inlineData"]`.
+    """
     data_fields = []
     for spelling, value in block.items():
         name = _NAMES_BY_SPELLING.get(spelling)
@@ -107,6 +113,7 @@ def has_unknown_data(part: Json) -> bool:
 
 
 def read_signature(block: Mapping[str, Any]) -> str:
+    """The signature of a part as base64, which the SDK gives as bytes; "" without one."""
     return encode_base64(get_field(block, "thoughtSignature"))
 
 
@@ -131,7 +138,10 @@ def write_block(part: Part, spell: Spelling) -> Json | None:
 
 
 def _write_thought(text: str, signature: str, spell: Spelling) -> Json | None:
-    """A thought with its signature; None if neither is left."""
+    """A thought with its signature; None if neither is left.
+
+    `{"text": "Why", "thought": true, "thoughtSignature": "…"}`.
+    """
     block: Json = {"text": text, "thought": True}
     if BASE64.fullmatch(signature):
         block[spell("thoughtSignature")] = signature
@@ -181,7 +191,11 @@ def _read_text(block: Json, *, by_model: bool) -> Part:
 
 
 def _read_call(block: Json) -> ToolCall:
-    """A call; its arguments become JSON text."""
+    """A call; its arguments become JSON text.
+
+    `{"functionCall": {"name": "read", "args": {"path": "a.py"}}}` is a call of `read` with the arguments
+    `{"path":"a.py"}`.
+    """
     call = to_dict(get_field(block, "functionCall"), "functionCall", place="functionCall")
     arguments = get_field(call, "args")
     if arguments is not None and not isinstance(arguments, dict):
@@ -196,7 +210,10 @@ def _read_call(block: Json) -> ToolCall:
 
 
 def _read_result(block: Json) -> ToolResult:
-    """A result: its response as text, then its media."""
+    """A result: its response as text, then its media.
+
+    `{"functionResponse": {"name": "read", "response": {"output": "ok"}}}` says `ok`.
+    """
     result = to_dict(get_field(block, "functionResponse"), "functionResponse", place="functionResponse")
     content: list[Content] = []
     is_error = False

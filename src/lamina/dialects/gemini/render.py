@@ -57,7 +57,10 @@ SIGNED = "signed by lamina: the call came without a thought signature"
 
 
 def render(envelope: Envelope) -> Json:
-    """The request for this envelope."""
+    """The request for this envelope.
+
+    System text stands in the head, everything else in `contents`.
+    """
     writer = _GeminiWriter(envelope)
     system_entries = []
     other_entries = []
@@ -71,7 +74,10 @@ def render(envelope: Envelope) -> Json:
 
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
-    """The calls of the current turn that must carry a signature and came without one."""
+    """The calls of the current turn that must carry a signature and came without one.
+
+    Only the first call of a content carries a signature, so only that one is looked at.
+    """
     if not requires_signatures(get_text(envelope.head.parameters, "model")):
         return {}
     repairs: dict[Ref, str] = {}
@@ -86,7 +92,10 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
 
 
 def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries that are sent after the user last said something that is not a result."""
+    """The entries that are sent after the user last said something that is not a result.
+
+    Later instructions of the system are said in the user's voice, so they end a turn too.
+    """
     turn: list[Entry] = []
     for entry in reversed(entries):
         if entry.form is Form.OMITTED:
@@ -119,6 +128,7 @@ def _group_contents(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]
 
 
 def _role_of_group(group: Sequence[Entry]) -> str:
+    """Who says a group: "model", or "user" for everyone else."""
     if group[0].role is Role.ASSISTANT:
         return "model"
     return "user"
@@ -164,6 +174,9 @@ def _unpack_loose_parts(written: Sequence[_WrittenContent]) -> Any:
 
     Between contents that were written anew, loose parts get a content of their own, since the SDK refuses a
     mixture.
+
+    `["Hi", image]` stays a list of two parts. Beside a content that was written anew it becomes `{"role":
+    "user", "parts": [{"text": "Hi"}, image]}`.
     """
     are_loose = [isinstance(item.content, LooseParts) for item in written]
     first_content = written[0].content
@@ -195,7 +208,10 @@ class _GeminiWriter:
             self.defined_names.add(get_text(declaration, "name"))
 
     def write_system(self, entries: list[Entry]) -> Any:
-        """The system text as it came, or as parts; None without any."""
+        """The system text as it came, or as parts; None without any.
+
+        `"Be brief."` stays that text. Lowered text becomes `{"parts": [{"text": "…"}]}`.
+        """
         if not entries:
             return None
         system = find_unchanged_message(entries, NAME)
@@ -227,7 +243,10 @@ class _GeminiWriter:
         return {"role": role, "parts": parts, **other_fields}
 
     def _write_parts(self, group: list[Entry]) -> Iterator[Any]:
-        """The parts of a content: results first, then their media, then the rest."""
+        """The parts of a content: results first, then their media, then the rest.
+
+        Results must come first, since they belong to the calls of the content before them.
+        """
         media: list[Json] = []
         for entry in group:
             part = entry.parts[0]
@@ -263,7 +282,11 @@ class _GeminiWriter:
         return [block for block in blocks if block is not None]
 
     def _write_call(self, entry: Entry, call: ToolCall, *, needs_signature: bool) -> Any:
-        """A call as its part, in which only what changed is new; a call from elsewhere gets a signature."""
+        """A call as its part, in which only what changed is new; a call from elsewhere gets a signature.
+
+        `{"functionCall": {"name": "read", "args": {"path": "a.py"}}, "thoughtSignature": "…"}`. Fields of a
+        call that this module does not know stay.
+        """
         source = _read_source(entry)
         field = find_spelling(source.block, "functionCall") or self.spell("functionCall")
         function_call = dict(to_dict_or_empty(source.block.get(field)))
@@ -279,7 +302,11 @@ class _GeminiWriter:
         return source.keep_equal(block)
 
     def _write_result(self, entry: Entry, result: ToolResult) -> Any:
-        """A result as its part, in which only what changed is new."""
+        """A result as its part, in which only what changed is new.
+
+        `{"functionResponse": {"name": "read", "response": {"output": "…"}}}`. It has the name of its call,
+        whatever it came with.
+        """
         source = _read_source(entry)
         field = find_spelling(source.block, "functionResponse") or self.spell("functionResponse")
         function_response = dict(to_dict_or_empty(source.block.get(field)))
@@ -332,7 +359,10 @@ class _Source(NamedTuple):
         return to_dict_or_empty(self.blocks[0])
 
     def keep_equal(self, block: Json) -> Any:
-        """The block to send; the one that came, as the object that it is, if the two are equal."""
+        """The block to send; the one that came, as the object that it is, if the two are equal.
+
+        Equal objects are not enough: a client may compare the parts of its request by identity.
+        """
         if self.blocks and block == self.block:
             return self.blocks[0]
         return block
@@ -352,5 +382,8 @@ def _wrap_text(part: Any) -> Any:
 
 
 def _has_wire_id(call_id: str) -> bool:
-    """Whether an id is sent: ids that were made for the log are not."""
+    """Whether an id is sent: ids that were made for the log are not.
+
+    Calls of this API may come without an id, and the log then has one that nobody else knows.
+    """
     return call_id != "" and not call_id.startswith(ID_PREFIX)

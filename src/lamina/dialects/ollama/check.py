@@ -156,7 +156,10 @@ content_is_text = FieldRule("by_role", dict.fromkeys((*ROLES, ""), _TEXTS))
 
 
 def images_are_base64(reading: OllamaReading) -> Faults:
-    """Pictures are base64 without "data:", or what Ollama's client makes that of: bytes and files."""
+    """Pictures are base64 without "data:", or what Ollama's client makes that of: bytes and files.
+
+    Broken by `data:image/png;base64,iVBORw0…`, which the APIs of OpenAI take.
+    """
     for view in reading.views:
         images = view.wire.get("images")
         if not isinstance(images, _LISTS_OR_NULL):
@@ -171,7 +174,10 @@ def images_are_base64(reading: OllamaReading) -> Faults:
 
 
 def calls_are_whole(reading: OllamaReading) -> Faults:
-    """Calls are a list that an assistant makes; each has a function with a name."""
+    """Calls are a list that an assistant makes; each has a function with a name.
+
+    Broken by a user message with `tool_calls`. An empty list is no call, whoever sends it.
+    """
     for view in reading.views:
         calls = view.wire.get("tool_calls")
         is_by_another_role = calls and view.role and not view.calls
@@ -190,7 +196,10 @@ arguments_are_objects = FieldRule(
 
 
 def calls_are_answered(reading: OllamaReading) -> Faults:
-    """As many tool messages as calls follow an assistant message, before anything else."""
+    """As many tool messages as calls follow an assistant message, before anything else.
+
+    Broken if the user interrupted a call and the client sent only "go on" after it.
+    """
     for view, results in find_steps(reading.views):
         missing = len(view.calls) - len(results)
         if missing > 0:
@@ -198,7 +207,10 @@ def calls_are_answered(reading: OllamaReading) -> Faults:
 
 
 def results_have_calls(reading: OllamaReading) -> Faults:
-    """A tool message follows its call, and there are no more of them than calls."""
+    """A tool message follows its call, and there are no more of them than calls.
+
+    Broken if a client cut off the front of its history between a call and its result.
+    """
     waiting_calls = 0
     for view in reading.views:
         if not view.is_result:
@@ -213,6 +225,9 @@ def results_name_their_call(reading: OllamaReading) -> Faults:
     """A result that names a tool names one that was called and has no result yet.
 
     Other rules report a call without a name, and results of which there are too many.
+
+    With one call, of `read`, a result with `"tool_name": "grep"` breaks the rule. One without a name does
+    not.
     """
     for view, results in find_steps(reading.views):
         step = CallStep()
@@ -233,6 +248,8 @@ def assistants_say_something(reading: OllamaReading) -> Faults:
     """An assistant message has text, reasoning, a picture or a call; no model goes on from nothing.
 
     A text that is not a string is reported by another rule.
+
+    Broken by an answer that was stopped before its first token, and kept in the history.
     """
     for view in reading.by_role.get("assistant", ()):
         content = view.wire.get("content") or ""
@@ -248,6 +265,8 @@ def tools_are_definitions(reading: OllamaReading) -> Faults:
     """Tools are a list of objects, each with a function that has a name.
 
     A function of Python is one too: Ollama's client describes it.
+
+    Broken by `{"name": "read"}`, a definition without the object around it.
     """
     tools = reading.request.get("tools")
     if not isinstance(tools, _LISTS_OR_NULL):
@@ -259,7 +278,10 @@ def tools_are_definitions(reading: OllamaReading) -> Faults:
 
 
 def parameters_are_of_their_type(reading: OllamaReading) -> Faults:
-    """A model is named, options are an object, a format is "json" or a schema, think a switch or a level."""
+    """A model is named, options are an object, a format is "json" or a schema, think a switch or a level.
+
+    `"format": "json"` and a JSON Schema are valid, `"format": "yaml"` is not. Null counts as absent.
+    """
     for name, is_of_type in _TYPES.items():
         value = reading.request.get(name)
         if value is not None and not is_of_type(value):
@@ -270,6 +292,8 @@ def numbers_are_possible(reading: OllamaReading) -> Faults:
     """A window is a positive number, a limit of the answer too, or -1 (none) or -2 (the window).
 
     JSON has true and false apart from 1 and 0.
+
+    `{"num_ctx": 8192}` is possible. `0`, `true` and `"8192"` are not.
     """
     for name, least in _LEAST_NUMBERS.items():
         value = reading.options.get(name)
@@ -281,7 +305,10 @@ def numbers_are_possible(reading: OllamaReading) -> Faults:
 
 
 def window_is_said(reading: OllamaReading) -> Faults:
-    """O1: options.num_ctx says how long a request may be."""
+    """O1: options.num_ctx says how long a request may be.
+
+    Options that are not an object are reported by another rule.
+    """
     options = reading.request.get("options")
     is_readable = options is None or _is_options(options)
     if is_readable and reading.options.get("num_ctx") is None:
@@ -319,6 +346,7 @@ STRICT: Rules = {
 
 
 def _is_options(value: Any) -> bool:
+    """Whether a value is an object, which may be empty."""
     return bool(fields_or_empty(value)) or value == {}
 
 

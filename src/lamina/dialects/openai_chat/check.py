@@ -152,7 +152,11 @@ class ChatMessageView:
         return parts
 
     def _read_calls(self) -> None:
-        """Reads the tool calls, then the call from before tools."""
+        """Reads the tool calls, then the call from before tools.
+
+        A call of a function has its name and arguments in `function`, that of a custom tool in `custom`, and
+        the `function_call` from before tools has them itself.
+        """
         for position, value in enumerate(list_or_empty(self.wire.get("tool_calls"))):
             call = to_dict_or_empty(value)
             sort = "function"
@@ -203,7 +207,10 @@ class ChatReading:
 
 
 def calls_are_answered(reading: ChatReading) -> Faults:
-    """C1: tool messages for each id follow tool_calls directly; a function message follows function_call."""
+    """C1: tool messages for each id follow tool_calls directly; a function message follows function_call.
+
+    Broken if the user interrupted a call and the client sent only "go on" after it.
+    """
     for view, results in find_steps(reading.views):
         answered_ids = {None, *(result.answered_id for result in results)}
         for call in view.calls:
@@ -218,6 +225,8 @@ def results_have_calls(reading: ChatReading) -> Faults:
     """C2: a tool message answers one call of the assistant message before it, once.
 
     A tool message without an id is reported by another rule. It takes the place of a call whose id is empty.
+
+    Broken if a client cut off the front of its history between a call and its result.
     """
     waiting_ids: set[str | None] = set()
     function_waits = False
@@ -246,7 +255,11 @@ results_name_their_call = FieldRule(
 
 
 def calls_are_whole(reading: ChatReading) -> Faults:
-    """A list of calls has some; a call has an id, and its name and arguments are strings."""
+    """A list of calls has some; a call has an id, and its name and arguments are strings.
+
+    Broken by `"tool_calls": []`, which a dump of an SDK's object may have, and by servers that give arguments
+    as an object.
+    """
     for view in reading.views:
         if "tool_calls" in view.wire and not view.calls:
             yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
@@ -267,14 +280,20 @@ _FUNCTION_FIELDS = FieldRule(
 
 
 def ids_are_unique(reading: ChatReading) -> Faults:
-    """No two calls of one assistant message share an id."""
+    """No two calls of one assistant message share an id.
+
+    Messages may use the same ids: some servers count the calls of each answer from 0.
+    """
     for view in reading.callers:
         for call, call_id in find_repeats(view.calls, attrgetter("id")):
             yield call.id_place, f"a call before it has {call_id!r} too"
 
 
 def content_is_there(reading: ChatReading) -> Faults:
-    """C3: content is text or parts; only an assistant that says something else may have null."""
+    """C3: content is text or parts; only an assistant that says something else may have null.
+
+    `{"role": "assistant", "content": null, "tool_calls": […]}` is valid. Without the calls it is not.
+    """
     for view in reading.views:
         is_valid = True
         if view.role == "assistant":
@@ -286,7 +305,10 @@ def content_is_there(reading: ChatReading) -> Faults:
 
 
 def assistants_say_something(reading: ChatReading) -> Faults:
-    """An assistant message has text, a call or another field that counts; no model goes on from nothing."""
+    """An assistant message has text, a call or another field that counts; no model goes on from nothing.
+
+    Broken by an answer that was stopped before its first token, and kept in the history.
+    """
     for view in reading.by_role.get("assistant", ()):
         if view.makes_calls or not _has_blank_content(view):
             continue
@@ -295,7 +317,10 @@ def assistants_say_something(reading: ChatReading) -> Faults:
 
 
 def _has_blank_content(view: ChatMessageView) -> bool:
-    """Whether the content of a message is blank text, or nothing but parts of blank text."""
+    """Whether the content of a message is blank text, or nothing but parts of blank text.
+
+    `"  "` is blank, and so is `[{"type": "text", "text": ""}]`. A picture is not, and neither is null.
+    """
     content = view.wire.get("content")
     if isinstance(content, str):
         return is_blank(content)
@@ -319,7 +344,10 @@ parts_are_objects = FieldRule(
 
 
 def names_fit_the_pattern(reading: ChatReading) -> Faults:
-    """C4: names of functions match [a-zA-Z0-9_-]{1,64}. A name that is not a string breaks another rule."""
+    """C4: names of functions match [a-zA-Z0-9_-]{1,64}. A name that is not a string breaks another rule.
+
+    Broken by names with a dot, such as `fs.read`.
+    """
     for position, tool in enumerate(reading.tools):
         if has_refused_name(to_dict_or_empty(tool.get("function"))):
             yield f"tools[{position}].function.name", _PATTERN_FAULT
@@ -329,7 +357,10 @@ def names_fit_the_pattern(reading: ChatReading) -> Faults:
 
 
 def markers_stand_on_parts(reading: ChatReading) -> Faults:
-    """C6: a prompt_cache_breakpoint stands on a part that may have one, nowhere else."""
+    """C6: a prompt_cache_breakpoint stands on a part that may have one, nowhere else.
+
+    Anthropic's API has markers on tools and calls too, and a history may have been marked for it.
+    """
     for position, tool in enumerate(reading.tools):
         function = to_dict_or_empty(tool.get("function"))
         if MARKER in tool or MARKER in function:

@@ -61,7 +61,11 @@ def remove_refused_marks(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mark_request(request: Request, marking: Marking) -> dict[str, Any]:
-    """The fields that change for the request as a whole: the key, and the mode or the lifetime."""
+    """The fields that change for the request as a whole: the key, and the mode or the lifetime.
+
+    `automatic="explicit"` sets the mode, `automatic="12h"` the lifetime. What the request has already is left
+    out.
+    """
     changed_fields: dict[str, Any] = {}
     if marking.key and request.get(_KEY_FIELD) != marking.key:
         changed_fields[_KEY_FIELD] = marking.key
@@ -144,6 +148,9 @@ def _remove_refused_part_mark(part: Any) -> Any:
 
 
 def _remove_mark(value: Any) -> Any:
-    """A call or a part without a breakpoint; the same object if it has none."""
+    """A call or a part without a breakpoint; the same object if it has none.
+
+    A breakpoint that is null is dropped too.
+    """
     mapping = to_dict_or_empty(value)
     return keep_source(value, mapping, drop_field(mapping, MARKER))

@@ -53,7 +53,10 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 
 
 def read_message(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, ...]:
-    """One message as segments, of which the first carries the message. `calls` are the calls before it."""
+    """One message as segments, of which the first carries the message. `calls` are the calls before it.
+
+    `{"role": "assistant", "content": "Reading.", "tool_calls": [A, B]}` has three segments.
+    """
     wire = to_dict(message)
     read_wire = find_reader(wire, _READERS)
     parsed = read_wire(wire, index, calls)
@@ -67,6 +70,8 @@ def read_extra_fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The fields of an assistant message besides content and calls, as one dict for each segment.
 
     Each reasoning text is a segment of its own. All other fields are kept or left out together.
+
+    `{"reasoning": "Why", "audio": {"id": "a1"}}` gives `[{"reasoning": "Why"}, {"audio": {"id": "a1"}}]`.
     """
     if _FIELDS_READ_ELSEWHERE.issuperset(message):
         return []
@@ -90,7 +95,10 @@ def is_valid_content(content: Any) -> bool:
 
 
 def has_valid_content(message: Mapping[str, Any]) -> bool:
-    """The same for an assistant message, whose content may be null if it says something in another field."""
+    """The same for an assistant message, whose content may be null if it says something in another field.
+
+    Null is valid beside calls, a refusal or audio.
+    """
     content = message.get("content")
     if content is None:
         return any(message.get(name) for name in INSTEAD_OF_CONTENT)
@@ -113,7 +121,10 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> ChatCalls:
 
 
 def _read_head(request: Request) -> Head:
-    """Tools, or functions as they were called before, and all other fields; the same objects."""
+    """Tools, or functions as they were called before, and all other fields; the same objects.
+
+    An empty list of tools stays among the parameters, so that it is sent again as it came.
+    """
     tools_field = "functions"
     if request.get("tools"):
         tools_field = "tools"
@@ -131,6 +142,7 @@ _ChatReader = Callable[[Mapping[str, Any], int, ChatCalls], MessagePieces]
 
 
 def _read_system(message: Mapping[str, Any], _: int, __: ChatCalls) -> MessagePieces:
+    """A message of the system or of the developer, which mean the same."""
     return MessagePieces(Role.SYSTEM, _read_content_or_nothing(message, "system"))
 
 
@@ -144,7 +156,10 @@ def _read_user(message: Mapping[str, Any], _: int, __: ChatCalls) -> MessagePiec
 
 
 def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) -> MessagePieces:
-    """Other fields first, then content, then calls; an empty text if the message has none of them."""
+    """Other fields first, then content, then calls; an empty text if the message has none of them.
+
+    A call without an id, or with arguments that are not text, makes the message one to be written anew.
+    """
     pieces: list[MessagePiece] = []
     for extra_fields in read_extra_fields(message):
         kind = "thinking"
@@ -178,7 +193,10 @@ def _read_function(message: Mapping[str, Any], _: int, calls: ChatCalls) -> Mess
 def _read_result(
     message: Mapping[str, Any], call: ToolCall | None, call_id: str, *, names_its_call: bool
 ) -> MessagePieces:
-    """A result, named after the call that it answers. Blank text is kept, since it is what the tool said."""
+    """A result, named after the call that it answers. Blank text is kept, since it is what the tool said.
+
+    `{"role": "tool", "tool_call_id": "c1", "content": "ok"}` has the name of the call with the id `c1`.
+    """
     if call is None:
         name = read_optional_text(message, "name") or ""
     else:
@@ -211,7 +229,10 @@ def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[Mess
 
 
 def _read_content(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
-    """The pieces of a message's content, without blank text: it says nothing, and some servers refuse it."""
+    """The pieces of a message's content, without blank text: it says nothing, and some servers refuse it.
+
+    `[{"type": "text", "text": "Look:"}, {"type": "image_url", …}]` has two pieces.
+    """
     content = message.get("content")
     if isinstance(content, str):
         if is_blank(content):

@@ -68,7 +68,11 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
 
 
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """Like `check`. With a memo, only the end of a request that grows is read again."""
+    """Like `check`. With a memo, only the end of a request that grows is read again.
+
+    What is before the last item with which the model begins to speak is not looked at again, unless the
+    request stores in another way, or continues something else, than the one before it.
+    """
     request_input = request.get("input")
     items: Sequence[Any] = list_or_empty(request_input)
     if isinstance(request_input, str) and request_input:
@@ -165,6 +169,7 @@ class EarlierItems:
         self.has_unseen_calls = False
 
     def add(self, item: ItemReading) -> None:
+        """Remembers the ids of an item, and whether it may stand for a call that only the server has."""
         if item.is_call:
             self.call_ids.add(item.call_id)
         elif item.is_output:
@@ -197,7 +202,10 @@ class ResponsesReading:
 
 
 def something_is_asked(reading: ResponsesReading) -> Faults:
-    """The input is text or a list of items, and not empty if nothing else is asked."""
+    """The input is text or a list of items, and not empty if nothing else is asked.
+
+    `{"input": []}` asks nothing. With a `previous_response_id` it asks the model to go on.
+    """
     request_input = reading.request.get("input")
     if not isinstance(request_input, str | list | tuple | None):
         yield "input", "neither text nor a list of items"
@@ -218,7 +226,10 @@ items_say_what_they_are = FieldRule(
 
 
 def roles_are_known(reading: ResponsesReading) -> Faults:
-    """A message has one of the roles of this API."""
+    """A message has one of the roles of this API.
+
+    Broken by `{"role": "tool", "content": "…"}`, which is how Chat Completions answers a call.
+    """
     for message in reading.by_type.get("message", ()):
         if message.role is None:
             yield f"{message.place}.role", "not a role of this API"
@@ -228,6 +239,9 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
     """R1: an output answers one call before it, or one that only the server has, and only once.
 
     The server has calls of its own if the request continues a response, or refers to an item by its id.
+
+    Broken if a client cut off the front of its history between a call and its output, and by an output that
+    is sent twice.
     """
     waiting_ids: set[str | None] = set()
     answered_ids: set[str | None] = set()
@@ -252,6 +266,8 @@ def calls_are_answered(reading: ResponsesReading) -> Faults:
     """R2: each call has an output before the model speaks again, or the request ends.
 
     Calls in a row, without an output between them, were made in parallel: they wait together.
+
+    Broken if the user interrupted a call and the client sent only "go on" after it.
     """
     unanswered: list[ItemReading] = []
     waiting: dict[str | None, ItemReading] = {}
@@ -275,6 +291,8 @@ def reasoning_is_followed(reading: ResponsesReading) -> Faults:
     """R3: reasoning stands before the item that it led to.
 
     Read from the end: what follows a run of reasoning decides for the whole run.
+
+    Broken if a client dropped a message and left the reasoning that led to it.
     """
     next_item: Json | None = None
     for item in reversed(reading.items):
@@ -285,7 +303,11 @@ def reasoning_is_followed(reading: ResponsesReading) -> Faults:
 
 
 def reasoning_can_be_read_again(reading: ResponsesReading) -> Faults:
-    """R4: if nothing is stored, reasoning needs its encrypted content, and nothing can be referred to."""
+    """R4: if nothing is stored, reasoning needs its encrypted content, and nothing can be referred to.
+
+    With `"store": false` the server has nothing under the id of an item, so `{"type": "reasoning", "id":
+    "rs_1"}` is empty for it. `"include": ["reasoning.encrypted_content"]` asks for the content to send back.
+    """
     if reading.request.get("store") is not False:
         return
     for thought in reading.by_type.get("reasoning", ()):
@@ -294,7 +316,10 @@ def reasoning_can_be_read_again(reading: ResponsesReading) -> Faults:
 
 
 def phases_are_known(reading: ResponsesReading) -> Faults:
-    """R5: the phase of a message is one that the API gave, and the assistant's."""
+    """R5: the phase of a message is one that the API gave, and the assistant's.
+
+    `{"role": "assistant", "phase": "commentary"}` is one. A phase on a message of the user breaks the rule.
+    """
     for message in reading.by_type.get("message", ()):
         phase = message.wire.get("phase")
         if phase is None or (phase in PHASES and message.speaks):
@@ -303,20 +328,29 @@ def phases_are_known(reading: ResponsesReading) -> Faults:
 
 
 def a_trigger_stands_last(reading: ResponsesReading) -> Faults:
-    """R6: an item that triggers a compaction is the last one."""
+    """R6: an item that triggers a compaction is the last one.
+
+    `{"type": "compaction_trigger"}` asks the server to compact all that stands before it.
+    """
     for trigger in reading.by_type.get("compaction_trigger", ()):
         if trigger is not reading.items[-1]:
             yield trigger.place, "items stand after it"
 
 
 def one_past_is_continued(reading: ResponsesReading) -> Faults:
-    """R7: a request continues a response or a conversation, not both."""
+    """R7: a request continues a response or a conversation, not both.
+
+    The server has the past of either. It would not know which of two to go on with.
+    """
     if reading.request.get("previous_response_id") and reading.request.get("conversation"):
         yield "conversation", "the request has a previous_response_id too"
 
 
 def truncation_is_known(reading: ResponsesReading) -> Faults:
-    """R8: an input that is too long is refused, or truncated from its start."""
+    """R8: an input that is too long is refused, or truncated from its start.
+
+    `"auto"` lets the server leave out items from the start; without the field it refuses what is too long.
+    """
     if reading.request.get("truncation") not in (None, "auto", "disabled"):
         yield "truncation", "neither auto nor disabled"
 
@@ -329,7 +363,10 @@ compactions_are_whole = FieldRule(
 
 
 def call_ids_fit(reading: ResponsesReading) -> Faults:
-    """The id that pairs a call with its output is text of 1 to 64 characters."""
+    """The id that pairs a call with its output is text of 1 to 64 characters.
+
+    It is `call_id` for most types. `find_call_id_field` names the others.
+    """
     for item in reading.items:
         has_call_id = item.is_call or item.is_output
         if has_call_id and not is_valid_call_id(item.call_id or ""):
@@ -338,13 +375,19 @@ def call_ids_fit(reading: ResponsesReading) -> Faults:
 
 
 def call_ids_are_unique(reading: ResponsesReading) -> Faults:
-    """No two calls share the id by which they are answered."""
+    """No two calls share the id by which they are answered.
+
+    Broken by clients that count calls from 1 in each turn.
+    """
     for call, call_id in find_repeats(reading.calls, attrgetter("call_id"), reading.past.call_ids):
         yield call.place, f"a call before it has {call_id!r} too"
 
 
 def item_ids_are_unique(reading: ResponsesReading) -> Faults:
-    """No item is sent twice: "Duplicate item found with id"."""
+    """No item is sent twice: "Duplicate item found with id".
+
+    Broken if a client appends the items of a response that it had already.
+    """
     for item, item_id in find_repeats(reading.items, attrgetter("id"), reading.past.item_ids):
         yield f"{item.place}.id", f"an item before it has {item_id!r} too"
 
@@ -375,7 +418,10 @@ calls_are_whole = FieldRule(
 
 
 def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
-    """Names of functions match [a-zA-Z0-9_-]{1,64}."""
+    """Names of functions match [a-zA-Z0-9_-]{1,64}.
+
+    Broken by names with a dot, such as `fs.read`, which other APIs take.
+    """
     for tool in reading.tools:
         if tool.sort in _DEFINED_TYPES and has_refused_name(tool.wire):
             yield f"{tool.place}.name", _PATTERN_FAULT
@@ -398,7 +444,10 @@ tools_are_whole = FieldRule(
 
 
 def content_is_there(reading: ResponsesReading) -> Faults:
-    """The content of a message is text, or at least one part."""
+    """The content of a message is text, or at least one part.
+
+    Broken by `"content": null`, which an assistant message of Chat Completions has beside its calls.
+    """
     for message in reading.by_type.get("message", ()):
         content = message.wire.get("content")
         if not isinstance(content, str) and not list_or_empty(content):
@@ -416,7 +465,10 @@ parts_say_what_they_are = FieldRule(
 
 
 def parts_fit_their_role(reading: ResponsesReading) -> Faults:
-    """The assistant says output_text and refusal; everyone else input_text, input_image and input_file."""
+    """The assistant says output_text and refusal; everyone else input_text, input_image and input_file.
+
+    Broken by a history that was written for Chat Completions, where every text part has the type "text".
+    """
     for part in reading.parts:
         role = "user"
         if part.item.sort == "message":
@@ -426,7 +478,10 @@ def parts_fit_their_role(reading: ResponsesReading) -> Faults:
 
 
 def markers_stand_on_parts(reading: ResponsesReading) -> Faults:
-    """A prompt_cache_breakpoint stands on a part that may have one, nowhere else."""
+    """A prompt_cache_breakpoint stands on a part that may have one, nowhere else.
+
+    Parts of an assistant message may have none either: their types are not among those that may.
+    """
     for tool in reading.tools:
         if MARKER_FIELD in tool.wire:
             yield tool.place, f"has a {MARKER_FIELD}"
