@@ -162,6 +162,17 @@ def test_a_violation_says_where() -> None:
     ]
 
 
+def test_each_of_several_equal_results_without_a_call_is_reported() -> None:
+    calls = [{"functionCall": {"name": name, "args": {}}} for name in ("now", "today")]
+    results = [{"functionResponse": {"name": "later", "response": {}}}] * 2
+    broken = body(user(), {"role": "model", "parts": calls}, {"role": "user", "parts": results})
+    violations = DIALECT.check(broken | {"model": "gemini-2.5-flash"})
+    assert [(v.rule, v.place) for v in violations] == [
+        ("results_match_their_calls", "contents[2].parts[0].functionResponse"),
+        ("results_match_their_calls", "contents[2].parts[1].functionResponse"),
+    ]
+
+
 @pytest.mark.parametrize(
     "request_",
     [{"contents": "Hi"}, body(user()), arguments(user()), {"model": "gemini-3-pro", "contents": [user()]}],

@@ -71,7 +71,10 @@ def _collect_from_message(dialect: str, message: Mapping[str, Any], last_part: P
 
 
 def _collect_from_block(dialect: str, part: Part, block: Any) -> ExtraParts:
-    """Of a block of content, or of a call."""
+    """Of a block of content, or of a call.
+
+    Of `{"id": "c1", "function": {"name": "read", "arguments": "{}", "note": "x"}}` it is `{"note": "x"}`.
+    """
     if isinstance(part, Raw):
         return ()
     if isinstance(part, Image) and type(block) is not dict:

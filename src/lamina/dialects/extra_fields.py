@@ -65,6 +65,8 @@ def collect_extra_fields(
     """The fields that are counted nowhere else and that the model may read.
 
     Empty values, numbers and switches say nothing to it.
+
+    Of `{"type": "text", "text": "Hi", "mood": "kind", "weight": 2}` it is `{"mood": "kind"}`.
     """
     if counted_fields.issuperset(holder):
         return ()
@@ -80,7 +82,10 @@ def collect_extra_fields(
 
 
 def collect_blank_texts(content: Any) -> ExtraParts:
-    """Blank texts among the blocks of a message that says something. They are sent, but have no segment."""
+    """Blank texts among the blocks of a message that says something. They are sent, but have no segment.
+
+    Of `[{"text": "Hi"}, {"text": " "}]` it is the second.
+    """
     blanks: list[Part] = []
     for block in list_or_empty(content):
         text = to_dict_or_empty(block).get("text")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
+from lamina.dialects.json_values import mapping_or_empty, text_or_empty
 from lamina.dialects.port import Tool
 
 ReadTool = Callable[[Mapping[str, Any]], Tool | None]
@@ -24,6 +25,28 @@ def read_tools(
         else:
             tools.append(tool)
     return tuple(tools), unread_places
+
+
+def read_function(function: Mapping[str, Any]) -> Tool | None:
+    """A function as the APIs of OpenAI and of Ollama define it; None for one without a name.
+
+    `{"name": "read", "description": "Reads a file", "parameters": {…}}` has its schema in `parameters`.
+    """
+    name = text_or_empty(function.get("name"))
+    if not name:
+        return None
+    schema = dict(mapping_or_empty(function.get("parameters")))
+    return Tool(name=name, description=str(function.get("description") or ""), schema=schema)
+
+
+def write_function(tool: Tool, name: str) -> dict[str, Any]:
+    """The definition of a function under a name that the API takes. What is empty is left out."""
+    function: dict[str, Any] = {"name": name}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.schema:
+        function["parameters"] = tool.schema
+    return {"type": "function", "function": function}
 
 
 def read_stream_switch(parameters: Mapping[str, Any]) -> bool | None:

@@ -7,10 +7,14 @@ outer place in front of it (`add_outer_place`).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.errors import BadInput
 
 Json = dict[str, Any]
@@ -25,6 +29,9 @@ _QUOTED_CHARACTERS = 40
 _DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 
 
+_ENCODER = msgspec.json.Encoder()
+
+
 def dump_model(value: Any) -> Any:
     """What an object of an SDK holds, without the fields that nobody set; None for any other value."""
     dump = getattr(value, "model_dump", None)
@@ -37,6 +44,8 @@ def to_dict_or_none(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json
     """A dict, whether the value came as a dict, as another mapping, or as an object of an SDK.
 
     `dump` is for a dialect whose SDK has to be read in another way.
+
+    `{"role": "user"}` comes back as the object that it is. A pydantic model is dumped, a string is None.
     """
     if isinstance(value, dict):
         return value
@@ -65,7 +74,10 @@ def to_dict(value: Any, place: str = "", dump: Callable[[Any], Any] = dump_model
 
 
 def read_list(holder: Mapping[str, Any], field: str, hint: str = "give a list") -> Sequence[Any]:
-    """The list in a field; empty if the field is absent or null. Raises BadInput for any other value."""
+    """The list in a field; empty if the field is absent or null. Raises BadInput for any other value.
+
+    Of `{"tools": null}` the list in `tools` is empty, and of `{"tools": {}}` it is an error.
+    """
     value = holder.get(field)
     if value is None:
         return ()
@@ -86,6 +98,8 @@ def describe_value(value: Any, *, type_words: str = "of type") -> str:
     """A value for an error that says "content is …": short, since the value may be huge.
 
     A text is quoted, another value is described by its type: "of type int".
+
+    `7` is "of type int", `"tool"` is "'tool'", and `[]` is "an empty list".
     """
     if value is None or isinstance(value, bool | float):
         return repr(value)
@@ -112,6 +126,30 @@ def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
     return BadInput(error.problem, place=f"{outer_place}{inner_place}", hint=error.hint)
 
 
+def encode_json(value: Any, place: str) -> str:
+    """A value as JSON text. Raises BadInput with this place for what JSON has no word for, such as a set."""
+    try:
+        return _ENCODER.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        hint = "use str, int, float, bool, None, list and dict"
+        raise BadInput(f"not a JSON value: {error}", place=place, hint=hint) from None
+
+
+def decode_arguments(arguments: str) -> Json:
+    """The arguments of a call as an object. If the model wrote something else, that is put inside an object.
+
+    `{"path": "a.py"}` is an object already. `[1]` becomes `{"arguments": [1]}`, and `a.py`, which is not
+    JSON, becomes `{"arguments": "a.py"}`.
+    """
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        value = arguments.strip(WHITE_SPACE) or {}
+    if isinstance(value, dict):
+        return value
+    return {"arguments": value}
+
+
 def split_data_url(url: str) -> tuple[str, str]:
     """Media type and base64 of a data URL; two empty strings for any other address."""
     beginning = _DATA_URL.match(url)
@@ -125,6 +163,13 @@ def text_or_empty(value: Any) -> str:
     if isinstance(value, str):
         return value
     return ""
+
+
+def text_or_none(value: Any) -> str | None:
+    """The value if it is a string, else None."""
+    if isinstance(value, str):
+        return value
+    return None
 
 
 def mapping_or_empty(value: Any) -> Mapping[str, Any]:
@@ -142,7 +187,10 @@ def list_or_empty(value: Any) -> Sequence[Any]:
 
 
 def read_field(holder: Any, name: str) -> Any:
-    """A field of a mapping, or an attribute of an object of an SDK; None if there is none."""
+    """A field of a mapping, or an attribute of an object of an SDK; None if there is none.
+
+    A usage may be a dict, or an object of any SDK.
+    """
     if isinstance(holder, Mapping):
         return holder.get(name)
     return getattr(holder, name, None)
@@ -154,7 +202,10 @@ def drop_nulls(holder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_empty(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are neither null nor an empty text, list or object. Zero and False stay."""
+    """The fields that are neither null nor an empty text, list or object. Zero and False stay.
+
+    `{"name": "read", "description": ""}` becomes `{"name": "read"}`.
+    """
     return {name: value for name, value in holder.items() if value not in _EMPTY_VALUES}
 
 
@@ -169,7 +220,10 @@ def drop_default(value: Any, default: Any) -> Any:
 
 
 def read_texts(value: Any) -> tuple[str, ...]:
-    """The strings of a parameter that may be one string or a list; an empty tuple for other values."""
+    """The strings of a parameter that may be one string or a list; an empty tuple for other values.
+
+    `"END"` is `("END",)`, and `["END", 7]` is `("END",)` too.
+    """
     if isinstance(value, str):
         return (value,)
     return tuple(item for item in list_or_empty(value) if isinstance(item, str))

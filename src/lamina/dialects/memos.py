@@ -39,7 +39,10 @@ class ParseMemo:
 
 
 def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMessage]) -> int:
-    """How many messages are as they were when they were parsed, from the first on."""
+    """How many messages are as they were when they were parsed, from the first on.
+
+    A client may send the same objects again, or equal ones; either counts as unchanged.
+    """
     count = 0
     try:
         for message, (message_copy, segments) in zip(messages, parsed_messages, strict=False):
@@ -104,6 +107,7 @@ class CheckMemo:
         self.forget()
 
     def forget(self) -> None:
+        """Forgets everything: the next request is checked from its beginning."""
         self._items: list[Any] = []
         self._basis: Any = None
         self._past: Any = None
@@ -186,7 +190,10 @@ def recheck(
 
 
 def _find_last_seam(views: list[View], seam: Callable[[View, View], bool]) -> int:
-    """The position of the last seam before the tail, 0 if there is none."""
+    """The position of the last seam before the tail, 0 if there is none.
+
+    For user, assistant, user, assistant … it is the last position of an assistant before the tail.
+    """
     for position in range(len(views) - TAIL, 0, -1):
         if seam(views[position - 1], views[position]):
             return position

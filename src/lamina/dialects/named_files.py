@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lamina.core.text.characters import is_printable
+from lamina.core.values import ToolCall
 
 
 class _PathArguments(msgspec.Struct):
@@ -20,6 +21,16 @@ class _PathArguments(msgspec.Struct):
     file: str | None = None
     notebook_path: str | None = None
     target_file: str | None = None
+
+
+def describe_result(call: ToolCall | None) -> dict[str, str]:
+    """The attributes of a result that its call decides: the file that the call names, if it names one."""
+    if call is None:
+        return {}
+    path = find_path(call.arguments)
+    if not path:
+        return {}
+    return {"path": path}
 
 
 _DECODER = msgspec.json.Decoder(_PathArguments)

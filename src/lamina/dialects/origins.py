@@ -45,7 +45,10 @@ class WireOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_origin(segment: Segment) -> WireOrigin | None:
-    """The origin of a segment; None if no dialect parsed it."""
+    """The origin of a segment; None if no dialect parsed it.
+
+    A stored segment has its origin as a dict, whose message may stand with another segment (`of`).
+    """
     origin = segment.meta.get(ORIGIN)
     if isinstance(origin, WireOrigin):
         return origin
@@ -55,7 +58,10 @@ def read_origin(segment: Segment) -> WireOrigin | None:
 
 
 def read_origin_in(segment: Segment, dialect: str) -> WireOrigin | None:
-    """The origin of a segment; None if it was not this dialect that parsed it."""
+    """The origin of a segment; None if it was not this dialect that parsed it.
+
+    Only its own blocks can a dialect send again.
+    """
     origin = read_origin(segment)
     if origin is None or origin.dialect != dialect:
         return None
@@ -63,7 +69,10 @@ def read_origin_in(segment: Segment, dialect: str) -> WireOrigin | None:
 
 
 def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin | None:
-    """The origin of an entry that is sent as this dialect parsed it, else None."""
+    """The origin of an entry that is sent as this dialect parsed it, else None.
+
+    An entry that was lowered, shortened, or given another role is not sent as it came.
+    """
     segment = entry.segment
     origin = read_origin(segment)
     if origin is None or origin.dialect != dialect:
@@ -71,6 +80,11 @@ def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin | None:
     if entry.form is not Form.FULL or entry.role is not segment.role or entry.parts != segment.parts:
         return None
     return origin
+
+
+def is_changed(entry: Entry, field: str) -> bool:
+    """Whether a call has other `arguments`, or a result other `content`, than when it was parsed."""
+    return getattr(entry.parts[0], field, None) != getattr(entry.segment.parts[0], field, None)
 
 
 def dump_origin(origin: WireOrigin) -> dict[str, Any]:
@@ -109,7 +123,11 @@ _STORED_FIELDS = frozenset(("dialect", "of", "message", "count", "block"))
 
 
 def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:
-    """The message that this group of entries was parsed from, if nothing of it changed; else None."""
+    """The message that this group of entries was parsed from, if nothing of it changed; else None.
+
+    All of its segments must be there, and no others: a message of which one block was left out is written
+    anew.
+    """
     first = read_sent_origin(group[0], dialect)
     if first is None or first.is_mended or first.count != len(group):
         return None
@@ -121,7 +139,10 @@ def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:
 
 
 def find_other_dialect(segment: Segment, dialect: str) -> str:
-    """The other dialect that a segment was parsed from; "" for one of this dialect, or of none."""
+    """The other dialect that a segment was parsed from; "" for one of this dialect, or of none.
+
+    What lamina made itself is of no dialect.
+    """
     origin = read_origin(segment)
     if origin is None or origin.dialect == dialect:
         return ""
@@ -145,7 +166,10 @@ def explain_foreign_segment(segment: Segment, dialect: str) -> str:
 
 
 def write_failed_text(result: ToolResult, text: str) -> str:
-    """The text of a result where the wire has no flag for errors: a failed one begins with "Error:"."""
+    """The text of a result where the wire has no flag for errors: a failed one begins with "Error:".
+
+    `no such file` becomes `Error: no such file`. `Error 404` stays.
+    """
     if not result.error:
         return text
     if "error" in lower_ascii(text[:_ERROR_WORDS]):

@@ -32,6 +32,7 @@ class CallStep:
         self._first_open = 0
 
     def add(self, call: ToolCall) -> None:
+        """Adds a call, which waits for its result from now on."""
         place = len(self.calls)
         self.calls.append(call)
         self._places.setdefault(("name", call.name), deque()).append(place)
@@ -47,7 +48,11 @@ class CallStep:
         return ("name", name) in self._places
 
     def take(self, name: str, *, id_: str = "") -> int | None:
-        """The position of the call that the next result answers, None if there is none for it."""
+        """The position of the call that the next result answers, None if there is none for it.
+
+        Of calls of `read`, `grep`, `read`, the names `read`, `grep`, `read` take 0, 1, 2, and so does ""
+        three times.
+        """
         place = None
         if id_:
             place = self._find_open(("id", id_))
@@ -60,6 +65,7 @@ class CallStep:
         return place
 
     def _find_open(self, label: Label) -> int | None:
+        """The position of the first call with this label that waits; None without one."""
         places = self._places.get(label)
         while places and places[0] in self._answered:
             places.popleft()
@@ -68,6 +74,7 @@ class CallStep:
         return places[0]
 
     def _find_first_open(self) -> int | None:
+        """The position of the first call that waits; None if all have their result."""
         while self._first_open in self._answered:
             self._first_open += 1
         if self._first_open >= len(self.calls):

@@ -49,6 +49,14 @@ def require_request(request: Request, hint: str) -> None:
         raise BadInput(f"the request is {describe_value(request)}", hint=hint)
 
 
+def require_definitions(tools: Sequence[Any], field: str) -> None:
+    """Raises BadInput if the definition of a tool, in the list in this field, is not an object."""
+    for position, tool in enumerate(tools):
+        if not isinstance(tool, dict):
+            problem = f"expected an object, got {describe_value(tool)}"
+            raise BadInput(problem, place=f"{field}[{position}]", hint="give a JSON object")
+
+
 def read_message_list(request: Request) -> Sequence[Any]:
     """The messages of a request. Raises BadInput if there are none."""
     require_request(request, "give an object with messages")

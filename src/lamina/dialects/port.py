@@ -94,14 +94,17 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _no_lasting_repairs(_: Envelope) -> Mapping[Ref, str]:
+    """For a dialect that mends nothing for good."""
     return {}
 
 
 def _never_asks(_: Request) -> bool:
+    """For an API that cannot leave out content by itself."""
     return False
 
 
 def _keep_request(request: Request) -> Request:
+    """For an API that cannot drop thinking."""
     return request
 
 

@@ -1,17 +1,24 @@
 """What the checkers of the dialects share: how a rule is written, and how rules are applied to a request.
 
-A rule is a function, and its name is the name of the rule. It gets a `Reading`, changes nothing, and yields
-each place where the request breaks it, with what is wrong there. A rule about single messages loops over them
-itself: a generator for each message and rule would cost more than the rules.
+A rule is a function, and its name is the name of the rule. It gets the request as its dialect reads it,
+changes nothing, and yields each place where the request breaks it, with what is wrong there. A rule about
+single messages loops over them itself: a generator for each message and rule would cost more than the rules.
+
+A rule that only says which values some fields may hold is a table, a `FieldRule`:
+
+    FieldRule("by_role", {"tool": [Field("tool_call_id", (str,), "missing or empty", is_filled=True)]})
+
+reports each tool message whose `tool_call_id` is not a string, or an empty one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.memos import CheckedPast, CheckMemo, recheck
 from lamina.dialects.port import Request, Violation
 
@@ -39,20 +46,29 @@ class StepView(Protocol):
     def is_result(self) -> bool: ...
 
 
+class RoleView(Protocol):
+    """A message with the object that it came as, its fields (empty if it is no object), and its role."""
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def message(self) -> Any: ...
+
+    @property
+    def wire(self) -> Mapping[str, Any]: ...
+
+    @property
+    def role(self) -> str: ...
+
+
 AnyView = TypeVar("AnyView", bound=MessageView)
 AnyStepView = TypeVar("AnyStepView", bound=StepView)
 AnyPast = TypeVar("AnyPast", bound=CheckedPast)
+AnyHolder = TypeVar("AnyHolder")
 
 
-class Reading(msgspec.Struct, Generic[AnyView, AnyPast], frozen=True):
-    """A request as rules see it: the messages to look at, and what is remembered of those before them."""
-
-    request: Request
-    views: Sequence[AnyView]
-    past: AnyPast
-
-
-Rule = Callable[[Reading[Any, Any]], Faults]
+Rule = Callable[[Any], Faults]
 Rules = Mapping[str, Rule]
 AnyRule = TypeVar("AnyRule", bound=Callable[..., Faults])
 
@@ -70,16 +86,18 @@ def check_growing(
     rules: Rules,
     view: Callable[[Any, int], AnyView],
     past: Callable[[], AnyPast],
+    reading: Callable[[Request, Sequence[AnyView], AnyPast], Any],
     basis: Any = None,
 ) -> list[Violation]:
     """Every rule that a request breaks. With a memo, only the end of a request that grows is read again.
 
-    `view` reads the item at a position, `past` makes an empty past. `basis` is what the rules depend on
-    besides the items. What is before a message with which the model begins to speak is not checked again.
+    `view` reads the item at a position, `past` makes an empty past, `reading` makes what the rules look at.
+    `basis` is what the rules depend on besides the items. What is before a message with which the model
+    begins to speak is not checked again.
     """
 
     def check_views(checked_past: AnyPast, _: int, views: list[AnyView]) -> list[Violation]:
-        return apply_rules(rules, Reading(request, views, checked_past))
+        return apply_rules(rules, reading(request, views, checked_past))
 
     def begins_to_speak(previous: AnyView, current: AnyView) -> bool:
         return current.speaks and not previous.speaks
@@ -87,13 +105,123 @@ def check_growing(
     return recheck(items, memo, basis=basis, past=past, view=view, seam=begins_to_speak, rules=check_views)
 
 
-def apply_rules(rules: Mapping[str, Callable[[Any], Faults]], subject: Any) -> list[Violation]:
+def apply_rules(rules: Rules, subject: Any) -> list[Violation]:
     """Every place where a request breaks one of these rules. `subject` is what the rules look at."""
     violations: list[Violation] = []
     for name, rule in rules.items():
         for place, problem in rule(subject):
             violations.append(Violation(rule=name, place=place, message=problem))
     return violations
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field, the types of values that the API takes there, and what is wrong with any other value.
+
+    With `is_filled` an empty value is refused too. `place` is where a fault is reported, seen from the object
+    that has the field: the field itself, unless another place is given.
+    """
+
+    name: str
+    types: tuple[type, ...]
+    problem: str
+    is_filled: bool = False
+    place: str | None = None
+
+
+class FieldRule(msgspec.Struct, frozen=True):
+    """A rule that says which values fields may hold.
+
+    `holders` names the attribute of the reading that has the objects with the fields, in lists by their sort:
+    messages by their role, parts by their type. `fields` are the fields for each sort. Objects of other sorts
+    may hold anything.
+    """
+
+    holders: str
+    fields: Mapping[str | None, Sequence[Field]]
+
+    def __call__(self, reading: Any) -> Faults:
+        """The places of values that the API does not take."""
+        holders_by_sort = getattr(reading, self.holders)
+        for sort, fields in self.fields.items():
+            for holder in holders_by_sort.get(sort, ()):
+                wire = holder.wire
+                for field in fields:
+                    value = wire.get(field.name)
+                    if isinstance(value, field.types) and (value or not field.is_filled):
+                        continue
+                    place = field.place
+                    if place is None:
+                        place = f".{field.name}"
+                    yield f"{holder.place}{place}", field.problem
+
+
+class SortedView(Protocol):
+    """What a `FieldRule` looks at: an object of a request, with its sort, its fields and its place."""
+
+    @property
+    def sort(self) -> str | None: ...
+
+    @property
+    def wire(self) -> Mapping[str, Any]: ...
+
+    @property
+    def place(self) -> str: ...
+
+
+AnySortedView = TypeVar("AnySortedView", bound=SortedView)
+
+
+def group_by_sort(views: Iterable[AnySortedView]) -> dict[str | None, list[AnySortedView]]:
+    """The same objects in lists, one for each sort."""
+    views_by_sort: dict[str | None, list[AnySortedView]] = {}
+    for view in views:
+        views_by_sort.setdefault(view.sort, []).append(view)
+    return views_by_sort
+
+
+class RoleReading(Protocol):
+    """A request whose messages have roles."""
+
+    @property
+    def request(self) -> Request: ...
+
+    @property
+    def views(self) -> Sequence[RoleView]: ...
+
+
+def messages_are_objects(reading: RoleReading) -> Faults:
+    """A request has a list of messages, each an object, and at least one."""
+    if not list_or_empty(reading.request.get("messages")):
+        yield "messages", "not a list of at least one message"
+    for view in reading.views:
+        if not view.wire and view.message != {}:
+            yield view.place, "not an object"
+
+
+def roles_are_known(reading: RoleReading) -> Faults:
+    """A message has one of the roles of this API. Another rule reports messages that are not objects."""
+    for view in reading.views:
+        if view.wire and not view.role:
+            yield f"{view.place}.role", "not a role of this API"
+
+
+def find_repeats(
+    holders: Iterable[AnyHolder],
+    read_id: Callable[[AnyHolder], str | None],
+    earlier_ids: Collection[str | None] = (),
+) -> Iterator[tuple[AnyHolder, str]]:
+    """Each object whose id an earlier one has, with this id. Objects without an id (None) do not count.
+
+    `earlier_ids` are ids of objects that came before all of these.
+    """
+    seen_ids: set[str] = set()
+    for holder in holders:
+        holder_id = read_id(holder)
+        if holder_id is None:
+            continue
+        if holder_id in seen_ids or holder_id in earlier_ids:
+            yield holder, holder_id
+        seen_ids.add(holder_id)
 
 
 def find_steps(views: Sequence[AnyStepView]) -> Iterator[tuple[AnyStepView, list[AnyStepView]]]:

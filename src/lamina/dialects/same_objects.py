@@ -10,7 +10,10 @@ from typing import Any
 
 
 def drop_field(holder: Any, name: str) -> Any:
-    """An object without one field; the same object if it does not have it. Other values stay as they are."""
+    """An object without one field; the same object if it does not have it. Other values stay as they are.
+
+    `{"a": 1, "b": 2}` without `b` is a new dict, without `c` it is the same object.
+    """
     if not isinstance(holder, Mapping) or name not in holder:
         return holder
     rest = dict(holder)
@@ -33,6 +36,19 @@ def set_field(holder: Mapping[str, Any], name: str, value: Any) -> Mapping[str, 
     return {**holder, name: value}
 
 
+def put_or_drop_field(holder: Mapping[str, Any], name: str, value: Any) -> Mapping[str, Any]:
+    """An object with this value in one field, or without the field if the value is None.
+
+    The same object comes back if it is so already; a field that holds null counts as absent.
+    """
+    if holder.get(name) == value:
+        return holder
+    changed = {**holder, name: value}
+    if value is None:
+        del changed[name]
+    return changed
+
+
 def keep_list(items: Sequence[Any], new_items: list[Any]) -> Sequence[Any]:
     """The old list if each of its items is still the same object, else the new one."""
     for item, new_item in zip(items, new_items, strict=True):
@@ -46,6 +62,8 @@ def keep_source(source: Any, mapping: Mapping[str, Any], changed: Any) -> Any:
 
     `source` is the object as it came, which may be one of an SDK. If the mapping is unchanged, it is sent
     again; else the changed mapping.
+
+    So an object of an SDK stays one for as long as nothing of it changes.
     """
     if changed is mapping:
         return source

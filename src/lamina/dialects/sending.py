@@ -90,7 +90,10 @@ def _rewrites_sent_entries(envelope: Envelope, new_repairs: Mapping[Ref, str], b
 
 
 def _moves_sent_entries(envelope: Envelope, dialect: Dialect, before: SentMark) -> bool:
-    """Whether entries that were sent before have another order now that others came after them."""
+    """Whether entries that were sent before have another order now that others came after them.
+
+    A system message stands last as long as nothing follows it, and may find another place once more follows.
+    """
     if dialect.order is None or envelope.ledger.mark is None:
         return False
     new_count = envelope.ledger.mark.sent - before.sent
@@ -135,7 +138,10 @@ def render_request(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | No
 
 
 def find_violations(request: Request, dialect: Dialect, memo: CheckMemo | None = None) -> list[Violation]:
-    """The rules that a request breaks that this dialect parsed or rendered."""
+    """The rules that a request breaks that this dialect parsed or rendered.
+
+    With a memo, the part of a growing request that was clean before is not read again.
+    """
     if dialect.recheck is None:
         return dialect.check(request)
     return dialect.recheck(request, memo)
@@ -166,7 +172,10 @@ def make_refusal(
 
 
 def describe_mends(violations: Sequence[Violation]) -> tuple[str, ...]:
-    """Notes for the account: which rules a request broke that was mended, and where."""
+    """Notes for the account: which rules a request broke that was mended, and where.
+
+    `mended messages[3]: calls_are_answered`, for example.
+    """
     notes = [f"mended {violation.place}: {violation.rule}" for violation in violations]
     unique_notes = tuple(dict.fromkeys(notes))
     more = len(unique_notes) - NOTE_LIMIT
@@ -200,7 +209,10 @@ def _find_caller_place(violation: Violation, request: Request, caller_request: R
 
 
 def _quote_beginning(request: Request, place: str) -> str:
-    """How the message begins in which a place lies: `messages[3].content[0]` is in the fourth message."""
+    """How the message begins in which a place lies: `messages[3].content[0]` is in the fourth message.
+
+    It helps a reader to find the message: the place counts messages that the reader may not have counted.
+    """
     match = _FIELD_AND_INDEX.match(place)
     if match is None:
         return ""
@@ -215,7 +227,10 @@ def _quote_beginning(request: Request, place: str) -> str:
 
 
 def _find_text(value: Any) -> str:
-    """The first text in a message, a part or a definition, "" if there is none."""
+    """The first text in a message, a part or a definition, "" if there is none.
+
+    In `{"role": "user", "content": [{"type": "text", "text": "Hi"}]}` it is `Hi`.
+    """
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         value = dump()

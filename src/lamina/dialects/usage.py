@@ -23,6 +23,7 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thinking_turns: int = 0
 
     def __str__(self) -> str:
+        """Such as "2 tool uses and 1 thinking turn", or "nothing"."""
         counts: list[str] = []
         if self.tool_uses:
             counts.append(_count_noun(self.tool_uses, "tool use"))
@@ -52,7 +53,10 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_usage(answer: Any) -> Usage:
-    """What an answer says that its call took. Ollama and llama.cpp report it in the answer itself."""
+    """What an answer says that its call took. Ollama and llama.cpp report it in the answer itself.
+
+    `{"usage": {…}}` is how most APIs have it, `{"usageMetadata": {…}}` is Gemini's.
+    """
     for name in ("usage", "usage_metadata", "usageMetadata"):
         usage = read_usage(read_field(answer, name))
         if usage != Usage():
@@ -61,7 +65,11 @@ def find_usage(answer: Any) -> Usage:
 
 
 def read_usage(usage: Any) -> Usage:
-    """What a usage object says, whichever API wrote it: a dict, or an object of an SDK."""
+    """What a usage object says, whichever API wrote it: a dict, or an object of an SDK.
+
+    `{"input_tokens": 10, "cache_read_input_tokens": 90}` is Anthropic's way to say that 100 tokens were read,
+    and `{"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 90}}` is OpenAI's.
+    """
     details = read_field(usage, "prompt_tokens_details") or read_field(usage, "input_tokens_details")
     cached = _read_count(usage, _CACHED) or _read_count(details, _CACHED)
     written = _read_count(usage, _WRITTEN) or _read_count(details, _WRITTEN)
@@ -140,7 +148,10 @@ def _count_whole_input(usage: Any, *, cached_and_written: int, output: int, has_
 
 
 def _read_count(holder: Any, names: tuple[str, ...]) -> int:
-    """The first of these fields that counts something, 0 if none does."""
+    """The first of these fields that counts something, 0 if none does.
+
+    Null, a negative number and true count nothing.
+    """
     for name in names:
         count = read_field(holder, name)
         if isinstance(count, int) and not isinstance(count, bool) and count > 0:

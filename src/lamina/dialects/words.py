@@ -21,7 +21,10 @@ def write_as_text(parts: Iterable[Part]) -> str:
 
 
 def _write_part(part: Part) -> str:
-    """The text of a part. A picture or a document that lamina does not have is named by its address."""
+    """The text of a part. A picture or a document that lamina does not have is named by its address.
+
+    `[picture at https://example.com/a.png]`, or `[document a.pdf at https://example.com/a.pdf]`.
+    """
     match part:
         case Image(data="", url=url) if url:
             return f"[picture at {url}]"

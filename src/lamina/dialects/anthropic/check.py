@@ -11,8 +11,9 @@ cache markers, with the functions that find the markers of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from lamina.core.bound_thinking import is_thinking
@@ -37,12 +38,14 @@ from lamina.dialects.json_values import (
     Json,
     list_or_empty,
     text_or_empty,
+    text_or_none,
     to_dict_or_empty,
     to_dict_or_none,
 )
 from lamina.dialects.memos import CheckMemo, recheck
 from lamina.dialects.origins import read_origin
 from lamina.dialects.port import Request, Violation
+from lamina.dialects.rules import Faults, apply_rules, find_repeats, name_rules
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
 
@@ -67,7 +70,7 @@ def check_again(
 ) -> list[Violation]:
     """Like `check`, for a request that was parsed or rendered here: it is not parsed again."""
 
-    def apply_rules(
+    def check_messages(
         past: EarlierMessages, past_count: int, messages: list[MessageReading]
     ) -> list[Violation]:
         calls: list[BlockReading] = []
@@ -87,11 +90,7 @@ def check_again(
             has_earlier_messages=past_count > 0,
             ledger=ledger,
         )
-        violations: list[Violation] = []
-        for name, rule in RULES.items():
-            for place, problem in rule(reading):
-                violations.append(Violation(rule=name, place=place, message=problem))
-        return violations
+        return apply_rules(RULES, reading)
 
     def answers_user(previous: MessageReading, message: MessageReading) -> bool:
         return message.role == "assistant" and previous.role == "user"
@@ -103,7 +102,7 @@ def check_again(
         past=EarlierMessages,
         view=MessageReading,
         seam=answers_user,
-        rules=apply_rules,
+        rules=check_messages,
     )
 
 
@@ -157,9 +156,11 @@ class MessageReading:
         for index, block in enumerate(self.blocks):
             block_type = block.get("type")
             if block_type == "tool_use":
-                self.calls.append(BlockReading(position, index, block, _read_id(block, "id")))
+                self.calls.append(BlockReading(position, index, block, text_or_none(block.get("id"))))
             elif block_type == "tool_result":
-                self.results.append(BlockReading(position, index, block, _read_id(block, "tool_use_id")))
+                self.results.append(
+                    BlockReading(position, index, block, text_or_none(block.get("tool_use_id")))
+                )
             elif block_type in THINKING_TYPES:
                 self.thoughts.append(BlockReading(position, index, block))
             # Most blocks have no marker, and long requests have many blocks: look only where one may be.
@@ -172,12 +173,7 @@ class MessageReading:
         return f"messages[{self.position}]"
 
 
-def _read_id(block: Json, field: str) -> str | None:
-    """The id in a field; None if there is none, or something else. That may be a list, which no set takes."""
-    block_id = block.get(field)
-    if isinstance(block_id, str):
-        return block_id
-    return None
+_READ_CALL_ID: Callable[[BlockReading], str | None] = attrgetter("call_id")
 
 
 class EarlierMessages:
@@ -188,6 +184,7 @@ class EarlierMessages:
         self.markers: list[PlacedMarker] = []
 
     def add(self, message: MessageReading) -> None:
+        """Remembers a message that was checked."""
         self.call_ids.update(call.call_id for call in message.calls)
         self.markers += message.markers
 
@@ -210,24 +207,23 @@ class RequestReading(NamedTuple):
     ledger: Ledger | None
 
 
-Breaches = Iterator[tuple[str, str]]
-"""Places, each with what is wrong there."""
+def has_limit(reading: RequestReading) -> Faults:
+    """A request says how long the answer may be.
 
-Rule = Callable[[RequestReading], Breaches]
-
-
-def has_limit(reading: RequestReading) -> Breaches:
-    """A request says how long the answer may be."""
+    Broken by requests that were written for another API: everywhere else the limit is optional.
+    """
     limit = reading.request.get("max_tokens")
     if not isinstance(limit, int) or limit < 0:
         yield "max_tokens", "max_tokens: field required, as a number"
 
 
-def begins_with_user(reading: RequestReading) -> Breaches:
+def begins_with_user(reading: RequestReading) -> Faults:
     """A1: the first message is the user's, or a compaction.
 
     A compaction replaces what the user said before it. A system message may come first too, as far as this
     rule is concerned; A11 says more about those.
+
+    Broken if a client cut off the front of its history.
     """
     if reading.has_earlier_messages:
         return
@@ -239,10 +235,12 @@ def begins_with_user(reading: RequestReading) -> Breaches:
         yield "messages[0].role", "the first message must use the user role"
 
 
-def ends_with_user(reading: RequestReading) -> Breaches:
+def ends_with_user(reading: RequestReading) -> Faults:
     """A2: models from 4.6 on take no assistant prefill.
 
     A prefill is an assistant message at the end, which the model would have continued.
+
+    `{"role": "assistant", "content": "{"}` at the end was a way to get JSON.
     """
     if not reading.messages:
         return
@@ -251,11 +249,13 @@ def ends_with_user(reading: RequestReading) -> Breaches:
         yield last.place, "this model does not support assistant message prefill; end with a user message"
 
 
-def nothing_is_empty(reading: RequestReading) -> Breaches:
+def nothing_is_empty(reading: RequestReading) -> Faults:
     """A8: no blank text, and no message without content.
 
     Texts are looked for in messages, inside tool results, and in the system text. A directive, which is a
     system message with an empty list of blocks, is allowed.
+
+    Broken by `{"type": "text", "text": ""}`, which an answer may have before a call.
     """
     for message in reading.messages:
         if not message.blocks and not message.is_directive:
@@ -270,7 +270,10 @@ def nothing_is_empty(reading: RequestReading) -> Breaches:
 
 
 def _find_blank_texts(block: Json) -> Sequence[str]:
-    """The places of blank texts in a block: "" for its own, ".content[0]" for one inside a result."""
+    """The places of blank texts in a block: "" for its own, ".content[0]" for one inside a result.
+
+    Of `{"type": "tool_result", "content": [{"type": "text", "text": " "}]}` it is `.content[0]`.
+    """
     block_type = block.get("type")
     if block_type == "text" and is_blank(str(block.get("text"))):
         return ("",)
@@ -284,7 +287,7 @@ def _find_blank_texts(block: Json) -> Sequence[str]:
     return places
 
 
-def system_messages_stand_right(reading: RequestReading) -> Breaches:
+def system_messages_stand_right(reading: RequestReading) -> Faults:
     """A11: after the user, or a server tool's result; last, or before the assistant.
 
     A directive (a system message without words) may stand before the user too. So the neighbours of a system
@@ -316,8 +319,11 @@ def _may_follow(previous: MessageReading | None, system_message: MessageReading)
     return previous.role == "user" or system_message.is_directive
 
 
-def system_messages_are_taken(reading: RequestReading) -> Breaches:
-    """A11: models before 4.8 have no system messages, only `system`."""
+def system_messages_are_taken(reading: RequestReading) -> Faults:
+    """A11: models before 4.8 have no system messages, only `system`.
+
+    Broken by clients that put a reminder into the conversation, as the APIs of OpenAI allow.
+    """
     if not refuses_system_messages(read_model(reading.request)):
         return
     for message in reading.messages:
@@ -325,7 +331,7 @@ def system_messages_are_taken(reading: RequestReading) -> Breaches:
             yield message.place, 'this model takes no messages with the role "system"'
 
 
-def calls_are_answered(reading: RequestReading) -> Breaches:
+def calls_are_answered(reading: RequestReading) -> Faults:
     """A3: every tool_use has its tool_result in the next message.
 
     Broken if the user interrupted a call and the client sent only "go on" after it.
@@ -341,7 +347,7 @@ def calls_are_answered(reading: RequestReading) -> Breaches:
                 yield call.place, f"`tool_use` id {call.call_id!r} without a `tool_result` immediately after"
 
 
-def results_have_their_call(reading: RequestReading) -> Breaches:
+def results_have_their_call(reading: RequestReading) -> Faults:
     """A4: every tool_result answers a tool_use of the message before it.
 
     Broken if a client cut off the front of its history between a call and its result.
@@ -359,40 +365,34 @@ def results_have_their_call(reading: RequestReading) -> Breaches:
         calls_before = message.calls
 
 
-def results_come_once(reading: RequestReading) -> Breaches:
-    """A4: a call has one result."""
+def results_come_once(reading: RequestReading) -> Faults:
+    """A4: a call has one result.
+
+    Broken by a client that sends the result of a call again after it was interrupted.
+    """
     for message in reading.messages:
-        if len(message.results) > 1:
-            yield from _find_repeated_ids(message.results, "a second result for", earlier_ids=())
+        if len(message.results) < 2:
+            continue
+        for result, call_id in find_repeats(message.results, _READ_CALL_ID):
+            yield result.place, f"a second result for {call_id!r}"
 
 
-def call_ids_are_unique(reading: RequestReading) -> Breaches:
+def call_ids_are_unique(reading: RequestReading) -> Faults:
     """A5: no two tool_use blocks share an id, in the whole conversation.
 
     Broken by clients that count calls from 1 in each turn.
     """
-    problem = "`tool_use` ids must be unique:"
-    yield from _find_repeated_ids(reading.calls, problem, earlier_ids=reading.past.call_ids)
+    for call, call_id in find_repeats(reading.calls, _READ_CALL_ID, reading.past.call_ids):
+        yield call.place, f"`tool_use` ids must be unique: {call_id!r}"
 
 
-def _find_repeated_ids(
-    blocks: Iterable[BlockReading], problem: str, *, earlier_ids: Collection[str | None]
-) -> Breaches:
-    """Reports blocks whose id an earlier one has, among these blocks or before them."""
-    seen_ids: set[str] = set()
-    for block in blocks:
-        if block.call_id is None:
-            continue
-        if block.call_id in seen_ids or block.call_id in earlier_ids:
-            yield block.place, f"{problem} {block.call_id!r}"
-        seen_ids.add(block.call_id)
-
-
-def results_come_first(reading: RequestReading) -> Breaches:
+def results_come_first(reading: RequestReading) -> Faults:
     """A6: in a user message, results come before everything else.
 
     The results of one message are numbered 0, 1, 2 …; if each stands at the position of its number, nothing
     else comes before it.
+
+    Broken by a user message that says "here is the result:" before it.
     """
     for message in reading.messages:
         if not message.results:
@@ -402,8 +402,11 @@ def results_come_first(reading: RequestReading) -> Breaches:
                 yield result.place, "`tool_result` blocks must come before other content"
 
 
-def names_are_allowed(reading: RequestReading) -> Breaches:
-    """A16: names of tools and ids of calls have letters, digits, `_` and `-`, at most 128."""
+def names_are_allowed(reading: RequestReading) -> Faults:
+    """A16: names of tools and ids of calls have letters, digits, `_` and `-`, at most 128.
+
+    Broken by names with a dot, such as `fs.read`, and by ids of other APIs that have one.
+    """
     for position, tool in enumerate(reading.request.get("tools") or ()):
         if "name" in tool and not is_safe_name(text_or_empty(tool["name"])):
             yield f"tools[{position}].name", "tool names should match '^[a-zA-Z0-9_-]{1,128}$'"
@@ -418,8 +421,11 @@ _FIELD_OF_THOUGHT = {"thinking": "signature", "redacted_thinking": "data"}
 """The field without which the API does not take a thought back."""
 
 
-def thinking_is_whole(reading: RequestReading) -> Breaches:
-    """A9, by shape: thinking has its signature, redacted thinking its data."""
+def thinking_is_whole(reading: RequestReading) -> Faults:
+    """A9, by shape: thinking has its signature, redacted thinking its data.
+
+    Broken by a history in which somebody shortened or dropped signatures.
+    """
     for thought in reading.thoughts:
         block_type = thought.block["type"]
         field = _FIELD_OF_THOUGHT[block_type]
@@ -427,7 +433,7 @@ def thinking_is_whole(reading: RequestReading) -> Breaches:
             yield thought.place, f"`{block_type}` blocks cannot be modified: {field} is missing"
 
 
-def thinking_is_bound(reading: RequestReading) -> Breaches:
+def thinking_is_bound(reading: RequestReading) -> Faults:
     """A10: what comes before bound thinking is what came before it when it was first sent.
 
     The request is hashed again and compared with the ledger. `render` may have put a user message first, so
@@ -463,7 +469,11 @@ def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
 
 
 def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
-    """The numbers of thoughts, counted from 0, that do not come after what the ledger says."""
+    """The numbers of thoughts, counted from 0, that do not come after what the ledger says.
+
+    The request is built as it was when its thinking was bound, and each thought is compared with the prefix
+    that the ledger has for it. A thought that the ledger names twice, or not at all, is not judged.
+    """
     recorded_prefixes: dict[str, list[Digest]] = {}
     for ref, prefix in ledger.bound.items():
         recorded_prefixes.setdefault(stem_of(ref), []).append(prefix)
@@ -482,15 +492,18 @@ def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -
     return unbound
 
 
-def marks_are_few(reading: RequestReading) -> Breaches:
-    """A12: at most four cache markers, the one for the whole request included."""
+def marks_are_few(reading: RequestReading) -> Faults:
+    """A12: at most four cache markers, the one for the whole request included.
+
+    Broken by a client that marks each new message and takes no marker off.
+    """
     count = len(reading.markers)
     if count > MARKER_LIMIT:
         first_too_many = reading.markers[MARKER_LIMIT]
         yield first_too_many.place, f"at most {MARKER_LIMIT} blocks may have cache_control; found {count}"
 
 
-def long_marks_come_first(reading: RequestReading) -> Breaches:
+def long_marks_come_first(reading: RequestReading) -> Faults:
     """A12: markers with ttl 1h come before those with 5m.
 
     5m, 1h breaks the rule; 1h, 5m and 1h, 1h do not.
@@ -503,8 +516,11 @@ def long_marks_come_first(reading: RequestReading) -> Breaches:
             yield marker.place, "a ttl='1h' cache_control block must not come after a ttl='5m' one"
 
 
-def marks_are_allowed(reading: RequestReading) -> Breaches:
-    """A12: no marker on thinking."""
+def marks_are_allowed(reading: RequestReading) -> Faults:
+    """A12: no marker on thinking.
+
+    Broken by a client that marks the last block of each message, whatever it is.
+    """
     for marker in reading.markers:
         if marker.is_refused:
             yield marker.place, "cache_control cannot be set for thinking blocks"
@@ -535,7 +551,10 @@ def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> l
 
 
 def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
-    """The markers inside a tool result, then the block's own."""
+    """The markers inside a tool result, then the block's own.
+
+    `{"type": "tool_result", "content": [A], "cache_control": {…}}` may have two: one on A, one of its own.
+    """
     mapping = to_dict_or_none(block)
     if mapping is None:
         return
@@ -549,7 +568,11 @@ def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
 
 
 def read_lifetime(holder: Mapping[str, Any]) -> str | None:
-    """The lifetime that the marker of a block or request asks for; None if it has no marker, or a null."""
+    """The lifetime that the marker of a block or request asks for; None if it has no marker, or a null.
+
+    `{"cache_control": {"type": "ephemeral"}}` asks for the default lifetime, `{"type": "ephemeral", "ttl":
+    "1h"}` for the long one.
+    """
     marker = holder.get(MARKER)
     if marker is None:
         return None
@@ -559,26 +582,23 @@ def read_lifetime(holder: Mapping[str, Any]) -> str | None:
     return DEFAULT_LIFETIME
 
 
-RULES: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (
-        has_limit,
-        begins_with_user,
-        ends_with_user,
-        calls_are_answered,
-        results_have_their_call,
-        results_come_once,
-        call_ids_are_unique,
-        results_come_first,
-        nothing_is_empty,
-        thinking_is_whole,
-        thinking_is_bound,
-        system_messages_stand_right,
-        system_messages_are_taken,
-        marks_are_few,
-        long_marks_come_first,
-        marks_are_allowed,
-        names_are_allowed,
-    )
-}
+RULES = name_rules(
+    has_limit,
+    begins_with_user,
+    ends_with_user,
+    calls_are_answered,
+    results_have_their_call,
+    results_come_once,
+    call_ids_are_unique,
+    results_come_first,
+    nothing_is_empty,
+    thinking_is_whole,
+    thinking_is_bound,
+    system_messages_stand_right,
+    system_messages_are_taken,
+    marks_are_few,
+    long_marks_come_first,
+    marks_are_allowed,
+    names_are_allowed,
+)
 """All rules, in the order in which they are reported."""

@@ -123,7 +123,10 @@ def _write_tool(tool: Tool) -> dict[str, Any]:
 
 
 def _read_choice(tool_choice: Any) -> str | None:
-    """The plain choice: "" if there is none, None for a choice that only this API has."""
+    """The plain choice: "" if there is none, None for a choice that only this API has.
+
+    `{"type": "tool", "name": "read"}` is "tool:read".
+    """
     match tool_choice:
         case None:
             return ""
@@ -135,7 +138,10 @@ def _read_choice(tool_choice: Any) -> str | None:
 
 
 def _write_choice(plain: PlainHead) -> dict[str, str] | None:
-    """The choice of a tool; None if there is none, or if the model may not be made to call one."""
+    """The choice of a tool; None if there is none, or if the model may not be made to call one.
+
+    Some models may not be made to call a tool, whatever the caller asks.
+    """
     if not plain.choice or not plain.tools:
         return None
     if plain.choice in ("auto", "none"):
@@ -148,6 +154,7 @@ def _write_choice(plain: PlainHead) -> dict[str, str] | None:
 
 
 def _read_answer_schema(output_config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The JSON Schema that the answer must have, in `{"format": {"schema": {…}}}`; None if there is none."""
     match output_config.get("format"):
         case {"schema": dict(schema)}:
             return schema

@@ -73,6 +73,7 @@ def _mark_field(
 
 
 def _mark_message(message: Any, place: str, places: Places) -> Any:
+    """A message with its blocks marked. An object of the SDK becomes a dict only if a block changes."""
     mapping = to_dict_or_none(message)
     if mapping is None:
         return message
@@ -92,6 +93,7 @@ def _mark_block(block: Any, place: str, places: Places) -> Any:
 
 
 def _mark_inner_block(block: Any, place: str, places: Places) -> Any:
+    """A block inside a result. Such a block holds no further blocks."""
     mapping = to_dict_or_none(block)
     if mapping is None:
         return block
@@ -102,6 +104,8 @@ def _set_marker(holder: Mapping[str, Any], lifetime: str | None) -> Mapping[str,
     """A block or request with a marker of this lifetime, or without one (None).
 
     "" stands for the API's default lifetime. The same object comes back if its marker is as it should be.
+
+    `5m` on a block that has no marker gives `{…, "cache_control": {"type": "ephemeral", "ttl": "5m"}}`.
     """
     present_lifetime = read_lifetime(holder)
     if lifetime == present_lifetime:
@@ -145,6 +149,8 @@ def _choose_few(markers: list[PlacedMarker]) -> list[PlacedMarker]:
     """At most as many markers as the API takes.
 
     Those on tools and system text are preferred to those on messages, later ones to earlier ones.
+
+    Of five markers on messages the newest four stay.
     """
     if len(markers) <= MARKER_LIMIT:
         return markers
@@ -176,6 +182,7 @@ def _put_long_first(markers: list[PlacedMarker]) -> list[PlacedMarker]:
     valuable = frozenset(_choose_most_valuable(markers))
 
     def count_changes(split: int) -> int:
+        """What it costs to split there. To take off a valuable marker costs more than all other changes."""
         taken_off = [marker for marker in markers[:split] if marker.lifetime != LONG_LIFETIME]
         made_short = [marker for marker in markers[split:] if marker.lifetime == LONG_LIFETIME]
         valuable_taken_off = sum(marker in valuable for marker in taken_off)

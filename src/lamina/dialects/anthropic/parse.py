@@ -46,6 +46,7 @@ from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
     add_outer_place,
+    encode_json,
     list_or_empty,
     name_value,
     text_or_empty,
@@ -85,8 +86,6 @@ _MESSAGE_FIELDS = list_counted_fields("")
 _BLOCK_FIELDS = list_counted_fields(
     "text source title context name input tool_use_id content thinking signature data"
 )
-
-_ENCODER = msgspec.json.Encoder()
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -394,7 +393,10 @@ def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
 
 
 def _find_subject(call_segment: Segment) -> dict[str, str]:
-    """The attributes of a result that its call decides: the file that the call names, if it names one."""
+    """The attributes of a result that its call decides: the file that the call names, if it names one.
+
+    A call with the input `{"path": "a.py"}` decides that its result has the path `a.py`.
+    """
     origin = read_origin(call_segment)
     if origin is None:
         return {}
@@ -483,7 +485,11 @@ def _select_extra_fields(message: Json) -> Json:
 
 
 def _collect_from_block(part: Part, block: Any) -> ExtraParts:
-    """The extra fields of a block, and of the blocks inside it if it is a result."""
+    """The extra fields of a block, and of the blocks inside it if it is a result.
+
+    For `{"type": "text", "text": "Hi", "mood": "kind"}` it is `{"mood": "kind"}`: the text is counted with
+    the part.
+    """
     if not isinstance(block, Mapping) or isinstance(part, Raw):
         return ()
     extra = collect_extra_fields(NAME, block, _BLOCK_FIELDS)
@@ -498,6 +504,9 @@ def parse_content_block(piece: Any) -> ContentPart:
 
     A block of another type becomes a `Raw` part that holds it unchanged. The places in errors are relative to
     the block.
+
+    `{"type": "text", "text": "Hi"}` becomes `Text("Hi")`. A block such as `{"type": "web_search_tool_result",
+    …}` becomes `Raw`.
     """
     block = to_dict_or_none(piece)
     if block is None:
@@ -517,6 +526,7 @@ def parse_content_block(piece: Any) -> ContentPart:
 
 
 def _parse_image(source: Any) -> Image | None:
+    """A picture as base64, or at an address; None if its source is of another type."""
     match source:
         case {"type": "base64", "data": str() as data, "media_type": str() as media}:
             return Image(data=data, media_type=media)
@@ -526,6 +536,7 @@ def _parse_image(source: Any) -> Image | None:
 
 
 def _parse_document(block: Json, source: Any) -> Document | None:
+    """A document as base64, as text, or at an address; None if its source is of another type."""
     name = text_or_empty(block.get("title"))
     context = text_or_empty(block.get("context"))
     match source:
@@ -539,18 +550,15 @@ def _parse_document(block: Json, source: Any) -> Document | None:
 
 
 def _parse_call(block: Json) -> ToolCall:
-    """Reads a tool_use block. Its input becomes JSON text, as other APIs have it."""
+    """Reads a tool_use block. Its input becomes JSON text, as other APIs have it.
+
+    `{"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a.py"}}` becomes a call of `read`
+    with the arguments `{"path":"a.py"}`.
+    """
     tool_input = block.get("input")
     if tool_input is not None and not isinstance(tool_input, dict):
         raise BadInput(f"'input' is {name_value(tool_input)}", place=".input", hint="give an object")
-    try:
-        arguments = _ENCODER.encode(tool_input or {}).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BadInput(
-            f"not a JSON value: {error}",
-            place=".input",
-            hint="use str, int, float, bool, None, list and dict",
-        ) from None
+    arguments = encode_json(tool_input or {}, ".input")
     call_id = text_or_empty(block.get("id"))
     return ToolCall(id=call_id, name=_read_text(block, "name"), arguments=arguments)
 
@@ -601,7 +609,10 @@ def read_role(message: Any) -> str:
 
 
 def read_blocks(message: Any) -> Sequence[Json]:
-    """The blocks of a message. A string counts as one text block."""
+    """The blocks of a message. A string counts as one text block.
+
+    `{"content": "Hi"}` has the block `{"type": "text", "text": "Hi"}`. Content of another type has none.
+    """
     content = to_dict_or_empty(message).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -611,7 +622,10 @@ def read_blocks(message: Any) -> Sequence[Json]:
 
 
 def begins_with_compaction(blocks: Sequence[Json]) -> bool:
-    """Whether the first block of a message is a compaction, which replaces everything that came before it."""
+    """Whether the first block of a message is a compaction, which replaces everything that came before it.
+
+    Such a message may come first, though it is the assistant's.
+    """
     return bool(blocks) and blocks[0].get("type") == "compaction"
 
 

@@ -16,14 +16,13 @@ This module does not decide what is sent, and it places no markers: one on a low
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Sequence
 from itertools import chain, groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
-from lamina.core.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import is_blank
 from lamina.core.values import (
     Document,
     Entry,
@@ -51,7 +50,7 @@ from lamina.dialects.anthropic.model import (
     takes_system_messages,
 )
 from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_result, read_blocks, read_role
-from lamina.dialects.json_values import Json, to_dict_or_empty, to_dict_or_none
+from lamina.dialects.json_values import Json, decode_arguments, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     WireOrigin,
@@ -59,6 +58,7 @@ from lamina.dialects.origins import (
     find_unchanged_message,
     group_entries,
     group_sent_entries,
+    is_changed,
     read_origin_in,
     read_sent_origin,
 )
@@ -87,7 +87,10 @@ def render(envelope: Envelope) -> Json:
 
 
 def order(entries: Sequence[Entry], head: Head) -> list[int]:
-    """The positions of entries in the order in which they are sent."""
+    """The positions of entries in the order in which they are sent.
+
+    Only system messages may move. `settle_repairs` asks for it, to see whether what was sent before stays.
+    """
     positions = {id(entry): position for position, entry in enumerate(entries)}
     placed = _place_system_messages(group_entries(entries), VoiceChooser(read_model(head.parameters)))
     return [positions[id(entry)] for entry in chain.from_iterable(placed)]
@@ -130,6 +133,9 @@ def _render_system(entries: list[Entry]) -> Any:
 
     System messages before all other messages belong to the system text too. They came as messages, so they
     cannot be sent as they came.
+
+    System text that came as a string leaves as that string. Lowered text, or text from elsewhere, becomes
+    `[{"type": "text", "text": "…"}]`.
     """
     unchanged = find_unchanged_message(entries, NAME)
     if unchanged is not None and to_dict_or_none(unchanged) is None:
@@ -157,7 +163,10 @@ def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) ->
 
 
 def _begins_with_assistant(messages: list[Message]) -> bool:
-    """Whether the assistant speaks first. A compaction may come first: it replaces what the user said."""
+    """Whether the assistant speaks first. A compaction may come first: it replaces what the user said.
+
+    This happens if what the user said at the start was left out.
+    """
     if not messages or read_role(messages[0]) != "assistant":
         return False
     return not begins_with_compaction(read_blocks(messages[0]))
@@ -190,7 +199,10 @@ def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChoos
 
 
 def _holds_server_result(entry: Entry) -> bool:
-    """Whether the last block of an entry is the result of a tool that ran on the API's side."""
+    """Whether the last block of an entry is the result of a tool that ran on the API's side.
+
+    Such a block is `{"type": "web_search_tool_result", …}`, for example.
+    """
     match entry.parts[-1]:
         case Raw(dialect=dialect, data=block) if dialect == NAME:
             return is_server_result(block)
@@ -214,7 +226,11 @@ def _join_system_messages(run: list[list[Entry]]) -> list[list[Entry]]:
 
 
 def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
-    """User messages in a row, with those up to the last tool result joined into one."""
+    """User messages in a row, with those up to the last tool result joined into one.
+
+    Of the user messages A, B with results, and C, the first two become one: their results belong to calls of
+    one assistant message, and the API wants them together (A4).
+    """
     last = 0
     for position, group in enumerate(run):
         if any(_holds_result(entry) for entry in group):
@@ -225,11 +241,16 @@ def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
 
 
 def _holds_result(entry: Entry) -> bool:
+    """Whether an entry is the result of a call."""
     return isinstance(entry.parts[0], ToolResult)
 
 
 def _render_message(group: list[Entry], voice: str) -> Message | None:
-    """The message for a group of entries; None if none of them has anything to send."""
+    """The message for a group of entries; None if none of them has anything to send.
+
+    Results come first in a message (A6). What the messages of its entries had besides role and content goes
+    with them, unless a system message is sent in the user's voice.
+    """
     unchanged = find_unchanged_message(group, NAME)
     if unchanged is not None and read_role(unchanged) == voice:
         return unchanged
@@ -248,7 +269,10 @@ def _render_message(group: list[Entry], voice: str) -> Message | None:
 
 
 def _read_extra_fields(entry: Entry) -> Json:
-    """What the entry's message had besides role and content, if it was sent in the voice of its role."""
+    """What the entry's message had besides role and content, if it was sent in the voice of its role.
+
+    The first segment of a message has the message itself; the others have these fields in their notes.
+    """
     origin = _find_origin(entry)
     if read_role(origin.message) != find_side(entry.role):
         return {}
@@ -259,7 +283,10 @@ def _read_extra_fields(entry: Entry) -> Json:
 
 
 def _is_one_string(group: Sequence[Entry]) -> bool:
-    """Whether a message is a single text that did not come as a block."""
+    """Whether a message is a single text that did not come as a block.
+
+    Then its content leaves as a string, which is how it came, or how lamina's own words are written.
+    """
     match group:
         case [Entry(parts=(Text(),)) as entry]:
             return _find_origin(entry).block is None
@@ -267,7 +294,10 @@ def _is_one_string(group: Sequence[Entry]) -> bool:
 
 
 def _render_entries(entries: Iterable[Entry]) -> list[Any]:
-    """The blocks of some entries: as they came where nothing changed, else written anew."""
+    """The blocks of some entries: as they came where nothing changed, else written anew.
+
+    An entry from another dialect has no blocks that it came as, so it is written from its parts.
+    """
     blocks: list[Any] = []
     for entry in entries:
         source_blocks = _find_origin(entry).block or []
@@ -298,7 +328,7 @@ def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | 
     """
     sources = [to_dict_or_empty(block) for block in source_blocks]
     if sources and isinstance(part, ToolCall | ToolResult):
-        return _update_block(sources[0], part, entry.segment.parts[0])
+        return _update_block(sources[0], part, entry)
     is_foreign = find_other_dialect(entry.segment, NAME) != ""
     block = render_part(part, can_be_signed=not is_foreign)
     if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
@@ -312,16 +342,19 @@ def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | 
     return block
 
 
-def _update_block(source: Json, part: ToolCall | ToolResult, parsed_part: Part) -> Json:
-    """The block of a call or a result, with only what changed written anew: markers and other fields stay."""
+def _update_block(source: Json, part: ToolCall | ToolResult, entry: Entry) -> Json:
+    """The block of a call or a result, with only what changed written anew: markers and other fields stay.
+
+    A call whose id was mended keeps its input as the object that came; only a lowered one is written again.
+    """
     if isinstance(part, ToolResult):
         block = {**source, "tool_use_id": part.id}
-        if not isinstance(parsed_part, ToolResult) or parsed_part.content != part.content:
+        if is_changed(entry, "content"):
             block["content"] = _render_result_content(part)
         return block
     block = {**source, "id": part.id, "name": make_safe_name(part.name), "input": source.get("input", {})}
-    if not isinstance(parsed_part, ToolCall) or parsed_part.arguments != part.arguments:
-        block["input"] = _decode_arguments(part)
+    if is_changed(entry, "arguments"):
+        block["input"] = decode_arguments(part.arguments)
     return block
 
 
@@ -335,7 +368,7 @@ def render_part(part: Part, *, can_be_signed: bool = True) -> Json | None:
         case Text(text) if not is_blank(text):
             block = {"type": "text", "text": text}
         case ToolCall(id=call_id, name=name):
-            arguments = _decode_arguments(part)
+            arguments = decode_arguments(part.arguments)
             block = {"type": "tool_use", "id": call_id, "name": make_safe_name(name), "input": arguments}
         case ToolResult():
             block = _render_result(part)
@@ -355,6 +388,7 @@ def render_part(part: Part, *, can_be_signed: bool = True) -> Json | None:
 
 
 def _render_result(result: ToolResult) -> Json:
+    """A result that did not come as a block. The API has a flag for one that failed."""
     block: Json = {"type": "tool_result", "tool_use_id": result.id}
     if result.content:
         block["content"] = _render_result_content(result)
@@ -382,6 +416,9 @@ def _render_result_content(result: ToolResult) -> str | list[Json]:
     """The content of a result: a string if it is one text, else blocks.
 
     Blocks of other providers are sent as text, which is their JSON.
+
+    `Text("ok")` alone becomes `"ok"`. With a picture it becomes `[{"type": "text", "text": "ok"}, {"type":
+    "image", …}]`.
     """
     if len(result.content) == 1 and isinstance(result.content[0], Text):
         return result.content[0].text
@@ -393,17 +430,3 @@ def _render_result_content(result: ToolResult) -> str | list[Json]:
         if block is not None:
             blocks.append(block)
     return blocks
-
-
-def _decode_arguments(call: ToolCall) -> Json:
-    """The arguments of a call as an object.
-
-    If the model wrote something that is not a JSON object, it is sent as the field "arguments" of one.
-    """
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = call.arguments.strip(WHITE_SPACE) or {}
-    if isinstance(arguments, dict):
-        return arguments
-    return {"arguments": arguments}

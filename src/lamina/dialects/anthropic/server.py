@@ -51,7 +51,10 @@ def read_cleared(answer: Any) -> Cleared:
 
 
 def merge_betas(*headers: str) -> str:
-    """Several values of the header as one: each beta once, in the order of its first mention."""
+    """Several values of the header as one: each beta once, in the order of its first mention.
+
+    `"a, b"` and `"b,c"` become `"a,b,c"`.
+    """
     betas: dict[str, None] = {}
     for header in headers:
         for entry in header.split(","):
@@ -62,11 +65,13 @@ def merge_betas(*headers: str) -> str:
 
 
 def _read_edits(answer: Any) -> Sequence[Any]:
+    """What the server cleared, one object for each kind of edit that it applied."""
     management = read_field(answer, "context_management")
     return list_or_empty(read_field(management, "applied_edits"))
 
 
 def _read_count(edit: Any, name: str) -> int:
+    """A count that an edit reports; 0 if it reports none."""
     count = read_field(edit, name)
     if isinstance(count, int) and count > 0:
         return count

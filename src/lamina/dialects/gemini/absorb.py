@@ -56,7 +56,11 @@ class _StreamedParts:
         self._last_text: list[str] = []
 
     def add(self, part: Json) -> None:
-        """Adds a part of one chunk, or continues the last part with its text."""
+        """Adds a part of one chunk, or continues the last part with its text.
+
+        `{"text": "He"}` and `{"text": "llo"}` are one part. A thought does not go on in an answer: it has a
+        field more.
+        """
         text = part.get("text")
         if not isinstance(text, str) or get_field(part, "thoughtSignature"):
             self._close_last_part()
@@ -76,6 +80,7 @@ class _StreamedParts:
         return self._parts
 
     def _close_last_part(self) -> None:
+        """Joins the text of the last part: nothing goes on with it."""
         if self._last_text:
             self._parts[-1] = {**self._parts[-1], "text": "".join(self._last_text)}
             self._last_text.clear()

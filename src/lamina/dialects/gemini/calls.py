@@ -72,6 +72,9 @@ class GeminiCalls:
 
         A result with an id that no call has answers only a call that came without an id. A second result of
         a call belongs to that call too.
+
+        Of calls of `read`, `grep` without ids, a result of `grep` answers the second; one without a name the
+        first.
         """
         call_of_id = self._calls_by_id.get(result.id)
         if call_of_id is not None:
@@ -110,4 +113,5 @@ def make_orphan_id(result: ToolResult) -> str:
 
 
 def _hash_text(text: str) -> str:
+    """Twelve digits that tell texts apart, the same in every process."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -76,6 +76,7 @@ class ContentView:
     __slots__ = ("calls", "functions", "makes_calls", "parts", "place", "results", "role")
 
     def __init__(self, unit: Unit, _: int) -> None:
+        """Reads a content once for all rules. Of the fields of a part only calls and results are read."""
         self.place = unit.place
         self.role: str = ""
         if unit.role in ("user", "model"):
@@ -184,13 +185,17 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
 
 
 def _read_part(part: Any) -> Json:
+    """The fields of a part. Text may stand without a field; what is not an object has none."""
     if isinstance(part, str):
         return {"text": part}
     return to_dict_or_empty(part)
 
 
 def contents_are_given(reading: GeminiReading) -> Faults:
-    """A request has at least one content, and each has parts (G5)."""
+    """A request has at least one content, and each has parts (G5).
+
+    Broken by `{"role": "user", "parts": []}`.
+    """
     if not reading.contents and not reading.previous_role:
         yield "contents", "neither text nor a list with at least one content"
     for view in reading.contents:
@@ -199,7 +204,10 @@ def contents_are_given(reading: GeminiReading) -> Faults:
 
 
 def roles_are_known(reading: GeminiReading) -> Faults:
-    """G7: a content is the user's or the model's; system text stands in the head only."""
+    """G7: a content is the user's or the model's; system text stands in the head only.
+
+    Broken by the role "assistant", which other APIs have.
+    """
     for view in reading.contents:
         if not view.role:
             yield f"{view.place}.role", 'neither "user" nor "model"'
@@ -209,6 +217,8 @@ def parts_say_one_thing(reading: GeminiReading) -> Faults:
     """G5: a part has exactly one field with data, and text is not empty unless a signature stands with it.
 
     A part whose only data is in a field that nobody here knows is taken for valid.
+
+    `{"text": "a", "functionCall": {…}}` breaks it. `{"text": "", "thoughtSignature": "…"}` does not.
     """
     for part in reading.list_parts():
         data_fields = find_data_fields(part.fields)
@@ -228,7 +238,10 @@ def _is_valid_text(part: Json) -> bool:
 
 
 def parts_stand_on_their_side(reading: GeminiReading) -> Faults:
-    """The model makes calls, the user's side answers them."""
+    """The model makes calls, the user's side answers them.
+
+    A content with another role is reported by another rule.
+    """
     for view, function in reading.list_functions():
         fault = _FAULTS_OF_SIDE.get((view.role, function.sort))
         if fault is not None:
@@ -273,7 +286,10 @@ def calls_are_answered(reading: GeminiReading) -> Faults:
 
 
 def results_have_calls(reading: GeminiReading) -> Faults:
-    """G2: results stand in the content right after their calls."""
+    """G2: results stand in the content right after their calls.
+
+    Broken if a client cut off the front of its history between calls and their results.
+    """
     follows_calls = False
     for view in reading.contents:
         if view.role == "user" and view.results and not follows_calls:
@@ -282,21 +298,28 @@ def results_have_calls(reading: GeminiReading) -> Faults:
 
 
 def results_match_their_calls(reading: GeminiReading) -> Faults:
-    """G3: each result has the id of its call, where that has one, and its name."""
+    """G3: each result has the id of its call, where that has one, and its name.
+
+    If there are not as many results as calls, another rule reports that. Two calls of `now` without ids are
+    answered by two results of `now`. Of two results of `later`, neither answers them.
+    """
     for view, next_view in pairwise(reading.contents):
         if not view.makes_calls or len(view.calls) != len(next_view.results):
             continue
         waiting = Counter((call.id, call.name) for call in view.calls)
         for result in next_view.results:
             id_and_name = (result.id, result.name)
-            if not waiting[id_and_name]:
+            if waiting[id_and_name] <= 0:
                 call = f"the name {result.name!r} and the id {result.id!r}"
                 yield result.place, f"no call of the content before it has {call}"
             waiting[id_and_name] -= 1
 
 
 def ids_are_unique(reading: GeminiReading) -> Faults:
-    """G3: no two calls of one content share an id. A call may have none."""
+    """G3: no two calls of one content share an id. A call may have none.
+
+    Calls of other contents may have it: some clients count the calls of each content from 1.
+    """
     for view in reading.contents:
         if len(view.calls) < 2:
             continue
@@ -329,14 +352,20 @@ def calls_are_signed(reading: GeminiReading) -> Faults:
 
 
 def ends_with_the_user(reading: GeminiReading) -> Faults:
-    """G5: the last content is the user's, or results."""
+    """G5: the last content is the user's, or results.
+
+    Broken by a prefill, a text of the model at the end for it to go on with.
+    """
     for view in reading.contents[-1:]:
         if view.role == "model":
             yield view.place, "the request does not end with a content of the user"
 
 
 def values_are_objects(reading: GeminiReading) -> Faults:
-    """Arguments of calls, and responses, are objects. A call may have no arguments; a response is there."""
+    """Arguments of calls, and responses, are objects. A call may have no arguments; a response is there.
+
+    Broken by `"args": "{}"`, which is how the APIs of OpenAI have arguments.
+    """
     for _, function in reading.list_functions():
         name = _VALUE_FIELDS[function.sort]
         value = function.content.get(name)
@@ -350,7 +379,11 @@ _VALUE_FIELDS = {"functionCall": "args", "functionResponse": "response"}
 
 
 def media_are_whole(reading: GeminiReading) -> Faults:
-    """Data has its type beside it, a file its address."""
+    """Data has its type beside it, a file its address.
+
+    `{"inlineData": {"data": "…"}}` has no `mimeType`, and `{"fileData": {"mimeType": "image/png"}}` no
+    `fileUri`.
+    """
     for part in reading.list_parts():
         inline_data = get_field(part.fields, "inlineData")
         if inline_data is not None:
@@ -365,7 +398,10 @@ def media_are_whole(reading: GeminiReading) -> Faults:
 
 
 def names_fit_the_pattern(reading: GeminiReading) -> Faults:
-    """G6: names begin with a letter or _, and have at most 128 of letters, digits and _ . : -."""
+    """G6: names begin with a letter or _, and have at most 128 of letters, digits and _ . : -.
+
+    `fs.read` is valid, `1st` and `read file` are not.
+    """
     for _, function in reading.list_functions():
         if not is_safe_name(function.name):
             yield f"{function.place}.name", _NAME_FAULT
@@ -375,7 +411,10 @@ def names_fit_the_pattern(reading: GeminiReading) -> Faults:
 
 
 def functions_are_declared_once(reading: GeminiReading) -> Faults:
-    """No two functions share a name, and none has its parameters twice."""
+    """No two functions share a name, and none has its parameters twice.
+
+    The two forms are `parameters`, in this API's own words, and `parametersJsonSchema`.
+    """
     seen_names: set[str] = set()
     for place, declaration in reading.list_declarations():
         name = get_text(declaration, "name")
@@ -388,7 +427,10 @@ def functions_are_declared_once(reading: GeminiReading) -> Faults:
 
 
 def system_text_is_text(reading: GeminiReading) -> Faults:
-    """G7: the system instruction is text."""
+    """G7: the system instruction is text.
+
+    A single part may be blank: then the text says nothing, and stays where it is. Broken by a picture.
+    """
     system = reading.settings.get("systemInstruction")
     if get_system_parts(system) is None:
         return
@@ -403,7 +445,10 @@ def system_text_is_text(reading: GeminiReading) -> Faults:
 
 
 def cached_content_stands_alone(reading: GeminiReading) -> Faults:
-    """G8: what reads a cached content has its system text, tools and tool config there, not here."""
+    """G8: what reads a cached content has its system text, tools and tool config there, not here.
+
+    What was cached stands before everything in the request, and the API takes each of the three once.
+    """
     if not reading.settings.get("cachedContent"):
         return
     for name in ("systemInstruction", "tools", "toolConfig"):

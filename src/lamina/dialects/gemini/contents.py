@@ -29,11 +29,13 @@ class LooseParts(list[Any]):
         self.bare = bare
 
     def __eq__(self, other: object) -> bool:
+        """Whether these are loose parts that came the same way."""
         if not isinstance(other, LooseParts):
             return False
         return self.bare is other.bare and super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
+        """The opposite, which a list would otherwise decide by its items alone."""
         return not self == other
 
 
@@ -60,7 +62,11 @@ class Unit(NamedTuple):
 
 
 def split_units(contents: Any) -> list[Unit]:
-    """The contents, in order."""
+    """The contents, in order.
+
+    `"Hi"` is one content of the user. `["Look:", image, {"role": "model", "parts": […]}]` is two contents:
+    the loose parts, and the one of the model.
+    """
     if contents is None:
         return []
     if isinstance(contents, LIST_TYPES):
@@ -93,7 +99,10 @@ def read_extra_fields(message: Any) -> dict[str, Any]:
 
 
 def _split_list(contents: Sequence[Any]) -> Iterator[Unit]:
-    """The units of a list. Loose parts of one role in a row are one unit."""
+    """The units of a list. Loose parts of one role in a row are one unit.
+
+    A list inside the list is a content of the user.
+    """
     loose_parts = LooseParts()
     first_index = 0
     role = ""

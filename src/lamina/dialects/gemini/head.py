@@ -97,6 +97,8 @@ def _put_system_and_tools(fields: Json, head: Head, system: Any) -> None:
     """Puts system text and tools into their places. A place that stays empty is removed.
 
     The field of the system text is spelled as the request had it, else like its other fields.
+
+    Parsing left None in their places, so that they stand where they stood.
     """
     if system is not None:
         spell = choose_spelling(head.parameters)
@@ -111,7 +113,10 @@ def _put_system_and_tools(fields: Json, head: Head, system: Any) -> None:
 
 
 def uses_config(parameters: Mapping[str, Any]) -> bool:
-    """Whether fields stand in `config`, as the SDK has them; also if nothing says where they stand."""
+    """Whether fields stand in `config`, as the SDK has them; also if nothing says where they stand.
+
+    A REST body has the fields of a config beside its contents.
+    """
     return "config" in parameters or _FIELDS_OF_REST_BODY.isdisjoint(parameters)
 
 
@@ -123,7 +128,10 @@ def choose_spelling(parameters: Mapping[str, Any]) -> Spelling:
 
 
 def read_settings(request: Mapping[str, Any]) -> Json:
-    """All fields of a request, or of a head's parameters, under their names in a REST body, in one object."""
+    """All fields of a request, or of a head's parameters, under their names in a REST body, in one object.
+
+    `{"config": {"max_output_tokens": 5}}` and `{"generationConfig": {"maxOutputTokens": 5}}` give the same.
+    """
     fields = _get_holder(request)
     fields = get_object(fields, "generationConfig") | fields
     settings = {}
@@ -148,7 +156,10 @@ def split_system_parts(system: Any) -> list[Any]:
 
 
 def get_system_parts(system: Any) -> Any:
-    """What a content holds as its parts; a system text that is no content is its own part, or parts."""
+    """What a content holds as its parts; a system text that is no content is its own part, or parts.
+
+    `{"parts": [A]}` holds `[A]`. `"Be brief."` is its own part.
+    """
     if holds_parts(system):
         return to_dict_or_empty(system).get("parts")
     return system
@@ -191,7 +202,10 @@ def _read_config(config: Any) -> Json:
 
 
 def _is_blank_system(system: Any) -> bool:
-    """Whether system text says nothing; then it stays where it is."""
+    """Whether system text says nothing; then it stays where it is.
+
+    `""`, `[]` and `{"parts": []}` say nothing.
+    """
     if isinstance(system, str):
         return is_blank(system)
     if isinstance(system, LIST_TYPES):

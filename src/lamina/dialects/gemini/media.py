@@ -60,7 +60,10 @@ def read_file(file: Json) -> Image | Document | None:
 
 
 def _make_media(holder: Json, *, data: str = "", url: str = "") -> Image | Document:
-    """A picture, or a document with its name; a file without a name has the last step of its address."""
+    """A picture, or a document with its name; a file without a name has the last step of its address.
+
+    `{"mimeType": "application/pdf", "fileUri": "gs://b/a.pdf"}` is a document named `a.pdf`.
+    """
     media_type = get_text(holder, "mimeType")
     if media_type.startswith("image/"):
         return Image(data=data, url=url, media_type=media_type)
@@ -69,7 +72,10 @@ def _make_media(holder: Json, *, data: str = "", url: str = "") -> Image | Docum
 
 
 def can_carry_media(part: Part) -> bool:
-    """Whether this API takes a part as it is: as data, as text, or at an address that it fetches."""
+    """Whether this API takes a part as it is: as data, as text, or at an address that it fetches.
+
+    It fetches https, http and gs addresses. A picture at another address is named as text.
+    """
     if not isinstance(part, Image | Document):
         return True
     if isinstance(part, Document) and part.text:

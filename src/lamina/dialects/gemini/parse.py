@@ -23,7 +23,7 @@ from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_
 from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
 from lamina.dialects.memos import ParseMemo, copy_message, count_unchanged
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
@@ -202,16 +202,12 @@ class _GeminiReader:
         It may be sent as it came if the wire has that id and that name, and a response.
         """
         call = self.calls.take_answered_call(result)
-        attrs = None
         if call is None:
             call_id = make_orphan_id(result)
             name = result.name
         else:
             call_id = call.id
             name = call.name
-            path = find_path(call.arguments)
-            if path:
-                attrs = {"path": path}
         wire_id = "" if call_id.startswith(ID_PREFIX) else call_id
         response = get_object(to_dict_or_empty(block), "functionResponse").get("response")
         names_its_call = (result.id, result.name) == (wire_id, name)
@@ -221,7 +217,7 @@ class _GeminiReader:
             kind="tool_result",
             parts=(part,),
             blocks=[block],
-            attrs=attrs,
+            attrs=describe_result(call),
             whole=names_its_call and response is not None and is_safe_name(result.name),
         )
 
@@ -229,6 +225,8 @@ class _GeminiReader:
         """Whether a content goes on with the last one: calls, or results, that came in several contents.
 
         What the model says around its calls belongs to them; what the user says around results does not.
+
+        Calls in two contents of the model in a row are one step, as if they had come in one content.
         """
         if role is not self.last_role:
             return False
@@ -250,7 +248,10 @@ class _GeminiReader:
 
 
 def _read_parts(unit: Unit, role: Role) -> list[_ParsedGeminiPart]:
-    """The parts of a content; of the user's, results first. The user makes no calls, the model no results."""
+    """The parts of a content; of the user's, results first. The user makes no calls, the model no results.
+
+    Of the user's parts text, result, text the result is read first.
+    """
     if not isinstance(unit.parts, LIST_TYPES):
         problem = f"parts is {name_value(unit.parts)}"
         raise BadInput(problem, place=f"{unit.place}.parts", hint="give a list of parts")

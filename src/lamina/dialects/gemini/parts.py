@@ -6,13 +6,10 @@ where a part stands in the request; the caller adds the place to an error.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, cast
 
-import msgspec
-
-from lamina.core.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.gemini.media import (
@@ -33,7 +30,7 @@ from lamina.dialects.gemini.wire import (
     to_dict,
     to_snake_case,
 )
-from lamina.dialects.json_values import Json, list_or_empty, name_value
+from lamina.dialects.json_values import Json, encode_json, list_or_empty, name_value
 from lamina.errors import BadInput
 
 Content = Text | Image | Document | Raw
@@ -66,13 +63,14 @@ ID_PREFIX = "unnamed_call_"
 _TEXT_FIELDS = ("output", "result", "error")
 """Fields of a response that may hold all of it as one text."""
 
-_ENCODER = msgspec.json.Encoder()
-
 
 def read_part(value: Any, *, by_model: bool) -> Part:
     """A part of a content as a typed part.
 
     A call has an empty id if the wire has none; so has a result, and its name may be empty too.
+
+    `"Hi"` and `{"text": "Hi"}` become `Text("Hi")`, `{"functionCall": {…}}` a call, `{"executableCode": {…}}`
+    a `Raw` part.
     """
     if isinstance(value, str):
         return Text(value)
@@ -94,7 +92,10 @@ def read_part(value: Any, *, by_model: bool) -> Part:
 
 
 def find_data_fields(block: Mapping[str, Any]) -> list[str]:
-    """The fields with data that a part has, as REST bodies spell them. A valid part has exactly one."""
+    """The fields with data that a part has, as REST bodies spell them. A valid part has exactly one.
+
+    Of `{"inline_data": {…}, "thought": true}` it is `["inlineData"]`.
+    """
     data_fields = []
     for spelling, value in block.items():
         name = _NAMES_BY_SPELLING.get(spelling)
@@ -112,6 +113,7 @@ def has_unknown_data(part: Json) -> bool:
 
 
 def read_signature(block: Mapping[str, Any]) -> str:
+    """The signature of a part as base64, which the SDK gives as bytes; "" without one."""
     return encode_base64(get_field(block, "thoughtSignature"))
 
 
@@ -136,24 +138,16 @@ def write_block(part: Part, spell: Spelling) -> Json | None:
 
 
 def _write_thought(text: str, signature: str, spell: Spelling) -> Json | None:
-    """A thought with its signature; None if neither is left."""
+    """A thought with its signature; None if neither is left.
+
+    `{"text": "Why", "thought": true, "thoughtSignature": "…"}`.
+    """
     block: Json = {"text": text, "thought": True}
     if BASE64.fullmatch(signature):
         block[spell("thoughtSignature")] = signature
     elif not text:
         return None
     return block
-
-
-def write_arguments(call: ToolCall) -> Json:
-    """The arguments as an object. If the model wrote something else, that is put inside an object."""
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = call.arguments.strip(WHITE_SPACE) or {}
-    if isinstance(arguments, dict):
-        return arguments
-    return {"arguments": arguments}
 
 
 def write_response(result: ToolResult, old_response: Mapping[str, Any]) -> Json:
@@ -197,7 +191,11 @@ def _read_text(block: Json, *, by_model: bool) -> Part:
 
 
 def _read_call(block: Json) -> ToolCall:
-    """A call; its arguments become JSON text."""
+    """A call; its arguments become JSON text.
+
+    `{"functionCall": {"name": "read", "args": {"path": "a.py"}}}` is a call of `read` with the arguments
+    `{"path":"a.py"}`.
+    """
     call = to_dict(get_field(block, "functionCall"), "functionCall", place="functionCall")
     arguments = get_field(call, "args")
     if arguments is not None and not isinstance(arguments, dict):
@@ -207,12 +205,15 @@ def _read_call(block: Json) -> ToolCall:
     if not isinstance(name, str):
         problem = f"the name is {name_value(name)}"
         raise BadInput(problem, place="functionCall.name", hint="give a string")
-    arguments_json = _encode_json(arguments or {}, "functionCall.args")
+    arguments_json = encode_json(arguments or {}, "functionCall.args")
     return ToolCall(id=get_text(call, "id"), name=name, arguments=arguments_json)
 
 
 def _read_result(block: Json) -> ToolResult:
-    """A result: its response as text, then its media."""
+    """A result: its response as text, then its media.
+
+    `{"functionResponse": {"name": "read", "response": {"output": "ok"}}}` says `ok`.
+    """
     result = to_dict(get_field(block, "functionResponse"), "functionResponse", place="functionResponse")
     content: list[Content] = []
     is_error = False
@@ -259,12 +260,4 @@ def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
     name = ""
     if response.get("error") and not has_output:
         name = "error"
-    return name, _encode_json(response, "functionResponse.response")
-
-
-def _encode_json(value: Any, place: str) -> str:
-    try:
-        return _ENCODER.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        hint = "use str, int, float, bool, None, list and dict"
-        raise BadInput(f"not a JSON value: {error}", place=place, hint=hint) from None
+    return name, encode_json(response, "functionResponse.response")

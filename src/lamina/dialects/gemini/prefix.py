@@ -109,6 +109,7 @@ def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
 
 
 def _read_contents(contents: Any) -> Iterator[StreamBlock]:
+    """One block for each part of each content. The first one opens the content."""
     for unit in split_units(contents):
         role = text_or_empty(unit.role)
         for i, value in enumerate(list_or_empty(unit.parts)):

@@ -26,7 +26,6 @@ from lamina.dialects.gemini.media import write_media
 from lamina.dialects.gemini.parts import (
     ID_PREFIX,
     stands_beside_result,
-    write_arguments,
     write_block,
     write_response,
 )
@@ -41,15 +40,16 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_empty,
     to_dict_or_none,
 )
-from lamina.dialects.json_values import Json
+from lamina.dialects.json_values import Json, decode_arguments
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     find_other_dialect,
     find_unchanged_message,
     group_entries,
-    read_origin_in,
+    is_changed,
     read_sent_origin,
 )
+from lamina.dialects.pieces import find_origin
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
 
@@ -57,7 +57,10 @@ SIGNED = "signed by lamina: the call came without a thought signature"
 
 
 def render(envelope: Envelope) -> Json:
-    """The request for this envelope."""
+    """The request for this envelope.
+
+    System text stands in the head, everything else in `contents`.
+    """
     writer = _GeminiWriter(envelope)
     system_entries = []
     other_entries = []
@@ -71,7 +74,10 @@ def render(envelope: Envelope) -> Json:
 
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
-    """The calls of the current turn that must carry a signature and came without one."""
+    """The calls of the current turn that must carry a signature and came without one.
+
+    Only the first call of a content carries a signature, so only that one is looked at.
+    """
     if not requires_signatures(get_text(envelope.head.parameters, "model")):
         return {}
     repairs: dict[Ref, str] = {}
@@ -86,7 +92,10 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
 
 
 def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries that are sent after the user last said something that is not a result."""
+    """The entries that are sent after the user last said something that is not a result.
+
+    Later instructions of the system are said in the user's voice, so they end a turn too.
+    """
     turn: list[Entry] = []
     for entry in reversed(entries):
         if entry.form is Form.OMITTED:
@@ -119,6 +128,7 @@ def _group_contents(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]
 
 
 def _role_of_group(group: Sequence[Entry]) -> str:
+    """Who says a group: "model", or "user" for everyone else."""
     if group[0].role is Role.ASSISTANT:
         return "model"
     return "user"
@@ -164,6 +174,9 @@ def _unpack_loose_parts(written: Sequence[_WrittenContent]) -> Any:
 
     Between contents that were written anew, loose parts get a content of their own, since the SDK refuses a
     mixture.
+
+    `["Hi", image]` stays a list of two parts. Beside a content that was written anew it becomes `{"role":
+    "user", "parts": [{"text": "Hi"}, image]}`.
     """
     are_loose = [isinstance(item.content, LooseParts) for item in written]
     first_content = written[0].content
@@ -195,7 +208,10 @@ class _GeminiWriter:
             self.defined_names.add(get_text(declaration, "name"))
 
     def write_system(self, entries: list[Entry]) -> Any:
-        """The system text as it came, or as parts; None without any."""
+        """The system text as it came, or as parts; None without any.
+
+        `"Be brief."` stays that text. Lowered text becomes `{"parts": [{"text": "…"}]}`.
+        """
         if not entries:
             return None
         system = find_unchanged_message(entries, NAME)
@@ -227,7 +243,10 @@ class _GeminiWriter:
         return {"role": role, "parts": parts, **other_fields}
 
     def _write_parts(self, group: list[Entry]) -> Iterator[Any]:
-        """The parts of a content: results first, then their media, then the rest."""
+        """The parts of a content: results first, then their media, then the rest.
+
+        Results must come first, since they belong to the calls of the content before them.
+        """
         media: list[Json] = []
         for entry in group:
             part = entry.parts[0]
@@ -263,7 +282,11 @@ class _GeminiWriter:
         return [block for block in blocks if block is not None]
 
     def _write_call(self, entry: Entry, call: ToolCall, *, needs_signature: bool) -> Any:
-        """A call as its part, in which only what changed is new; a call from elsewhere gets a signature."""
+        """A call as its part, in which only what changed is new; a call from elsewhere gets a signature.
+
+        `{"functionCall": {"name": "read", "args": {"path": "a.py"}}, "thoughtSignature": "…"}`. Fields of a
+        call that this module does not know stay.
+        """
         source = _read_source(entry)
         field = find_spelling(source.block, "functionCall") or self.spell("functionCall")
         function_call = dict(to_dict_or_empty(source.block.get(field)))
@@ -271,15 +294,19 @@ class _GeminiWriter:
             function_call["id"] = call.id
         function_call["name"] = self._allowed_name(call.name)
         comes_from_elsewhere = not source.blocks
-        if comes_from_elsewhere or _is_changed(entry, "arguments"):
-            function_call["args"] = write_arguments(call)
+        if comes_from_elsewhere or is_changed(entry, "arguments"):
+            function_call["args"] = decode_arguments(call.arguments)
         block = {**source.block, field: function_call}
         if self._is_signed_here(entry) or (needs_signature and comes_from_elsewhere):
             block[self.spell("thoughtSignature")] = FOREIGN_SIGNATURE
         return source.keep_equal(block)
 
     def _write_result(self, entry: Entry, result: ToolResult) -> Any:
-        """A result as its part, in which only what changed is new."""
+        """A result as its part, in which only what changed is new.
+
+        `{"functionResponse": {"name": "read", "response": {"output": "…"}}}`. It has the name of its call,
+        whatever it came with.
+        """
         source = _read_source(entry)
         field = find_spelling(source.block, "functionResponse") or self.spell("functionResponse")
         function_response = dict(to_dict_or_empty(source.block.get(field)))
@@ -289,7 +316,7 @@ class _GeminiWriter:
         name = entry.asked.name if entry.asked else result.name
         function_response["name"] = self._allowed_name(name)
         old_response = to_dict_or_none(function_response.get("response"))
-        if old_response is None or _is_changed(entry, "content"):
+        if old_response is None or is_changed(entry, "content"):
             function_response["response"] = write_response(result, old_response or {})
             function_response.pop("parts", None)
         return source.keep_equal({**source.block, field: function_response})
@@ -300,7 +327,7 @@ class _GeminiWriter:
         A result that came from this API holds its media itself, as long as nothing of it changed.
         """
         came_from_here = len(_read_source(entry).blocks) > 0
-        if came_from_here and not _is_changed(entry, "content"):
+        if came_from_here and not is_changed(entry, "content"):
             return []
         media = filter(stands_beside_result, result.content)
         return [write_media(part, self.spell) for part in media]
@@ -332,7 +359,10 @@ class _Source(NamedTuple):
         return to_dict_or_empty(self.blocks[0])
 
     def keep_equal(self, block: Json) -> Any:
-        """The block to send; the one that came, as the object that it is, if the two are equal."""
+        """The block to send; the one that came, as the object that it is, if the two are equal.
+
+        Equal objects are not enough: a client may compare the parts of its request by identity.
+        """
         if self.blocks and block == self.block:
             return self.blocks[0]
         return block
@@ -340,9 +370,7 @@ class _Source(NamedTuple):
 
 def _read_source(entry: Entry) -> _Source:
     """What parsing noted on the entry's segment; nothing if the entry's role has changed since."""
-    origin = read_origin_in(entry.segment, NAME)
-    if origin is None or entry.role is not entry.segment.role:
-        return _Source()
+    origin = find_origin(entry, NAME)
     return _Source(origin.message, origin.block or ())
 
 
@@ -353,11 +381,9 @@ def _wrap_text(part: Any) -> Any:
     return part
 
 
-def _is_changed(entry: Entry, field: str) -> bool:
-    """Whether a call has other arguments, or a result other content, than its segment has."""
-    return getattr(entry.parts[0], field, None) != getattr(entry.segment.parts[0], field, None)
-
-
 def _has_wire_id(call_id: str) -> bool:
-    """Whether an id is sent: ids that were made for the log are not."""
+    """Whether an id is sent: ids that were made for the log are not.
+
+    Calls of this API may come without an id, and the log then has one that nobody else knows.
+    """
     return call_id != "" and not call_id.startswith(ID_PREFIX)

@@ -39,7 +39,11 @@ _DROPPED_FIELDS = frozenset(("propertyOrdering", "property_ordering", "nullable"
 
 
 def to_json_schema(schema: Any, *, level: int = 0) -> Json:
-    """The same as JSON Schema; empty for a value that is no schema."""
+    """The same as JSON Schema; empty for a value that is no schema.
+
+    `{"type": "STRING", "nullable": true, "min_length": "3"}` becomes `{"type": ["string", "null"],
+    "minLength": 3}`.
+    """
     own_schema = to_dict_or_none(schema)
     if own_schema is None or level > _DEEPEST_LEVEL:
         return {}
@@ -55,7 +59,10 @@ def to_json_schema(schema: Any, *, level: int = 0) -> Json:
 
 
 def _translate_value(name: str, value: Any, level: int) -> Any:
-    """The value of a field, with the schemas inside it translated too."""
+    """The value of a field, with the schemas inside it translated too.
+
+    Only fields that hold schemas are looked into: a property named `type` is not taken for a type.
+    """
     match name:
         case "type":
             word = get_enum_word(value)
@@ -72,7 +79,10 @@ def _translate_value(name: str, value: Any, level: int) -> Any:
 
 
 def _allow_null(schema: Json) -> Json:
-    """A schema that also allows null: JSON Schema has a type for it, and no field."""
+    """A schema that also allows null: JSON Schema has a type for it, and no field.
+
+    `{"type": "string"}` becomes `{"type": ["string", "null"]}`. A schema without a type allows null already.
+    """
     if isinstance(schema.get("type"), str):
         return {**schema, "type": [schema["type"], "null"]}
     if isinstance(schema.get("anyOf"), list):

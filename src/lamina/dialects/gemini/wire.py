@@ -62,7 +62,10 @@ def to_dicts(value: Any) -> Sequence[Json]:
 
 
 def get_field(block: Mapping[str, Any], name: str) -> Any:
-    """The value of a field in either spelling; None without one."""
+    """The value of a field in either spelling; None without one.
+
+    `functionCall` is found in `{"functionCall": {…}}` and in `{"function_call": {…}}`.
+    """
     value = block.get(name)
     if value is not None:
         return value
@@ -80,7 +83,10 @@ def get_object(block: Mapping[str, Any], name: str) -> Json:
 
 
 def find_spelling(block: Mapping[str, Any], name: str) -> str:
-    """How a block spells a field; "" if it has none."""
+    """How a block spells a field; "" if it has none.
+
+    Of `{"function_call": {…}}` and the name `functionCall` it is `function_call`.
+    """
     if block.get(name) is not None:
         return name
     other_spelling = to_snake_case(name)
@@ -130,6 +136,7 @@ def make_safe_name(name: str) -> str:
 
 
 def is_safe_name(name: str) -> bool:
+    """Whether the API takes this as the name of a function (G6)."""
     return SAFE_NAME.fullmatch(name) is not None
 
 

@@ -33,7 +33,10 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """All events of a stream, in order."""
+    """All events of a stream, in order.
+
+    Each event has a piece of the text. Calls and pictures come whole, one or several in an event.
+    """
     answer: Json = {}
     message: Json = {}
     pieces_of_text: dict[str, list[str]] = {}
@@ -75,7 +78,10 @@ def _to_plain_dict(value: Any, place: str) -> dict[str, Any]:
 
 
 def _to_plain_value(value: Any, level: int) -> Any:
-    """A value in which the SDK's objects are dicts."""
+    """A value in which the SDK's objects are dicts.
+
+    Lists are copied too, so that nothing that is kept changes with an object of the SDK.
+    """
     if level > _DEEPEST_LEVEL:
         raise BadInput("a response is nested too deeply", place="response", hint="give plain JSON")
     if isinstance(value, LIST_TYPES):

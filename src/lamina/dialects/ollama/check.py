@@ -7,7 +7,7 @@ from the request chooses one by its memory, and silently drops messages from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -25,7 +25,17 @@ from lamina.dialects.ollama.fields import (
 )
 from lamina.dialects.pairing import CallStep, make_call_id
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, name_rules
+from lamina.dialects.rules import (
+    Faults,
+    Field,
+    FieldRule,
+    Rules,
+    check_growing,
+    find_steps,
+    group_by_sort,
+    messages_are_objects,
+    roles_are_known,
+)
 
 Json = Mapping[str, Any]
 
@@ -39,29 +49,58 @@ def check(request: Request, *, ledger: Ledger | None = None, strict: bool = Fals
     del ledger
     rules = RULES
     if strict:
-        rules = RULES | STRICT
-    messages = list_or_empty(request.get("messages"))
-    return check_growing(request, messages, None, rules=rules, view=OllamaMessageView, past=NoPast)
+        rules = {**RULES, **STRICT}
+    return _apply(rules, request, None)
 
 
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
     """The same for a request that grows: only the messages that `memo` does not know are checked."""
-    messages = list_or_empty(request.get("messages"))
-    return check_growing(request, messages, memo, rules=RULES, view=OllamaMessageView, past=NoPast)
+    return _apply(RULES, request, memo)
+
+
+def _apply(rules: Rules, request: Request, memo: CheckMemo | None) -> list[Violation]:
+    """Every one of these rules that the request breaks."""
+    return check_growing(
+        request,
+        list_or_empty(request.get("messages")),
+        memo,
+        rules=rules,
+        view=OllamaMessageView,
+        past=NoPast,
+        reading=OllamaReading,
+    )
 
 
 class OllamaCallView(NamedTuple):
-    """A call as the rules see it. A field is empty where the call has not the right shape."""
+    """A call as the rules see it. `wire` is its function; a field is empty where it has not the right shape.
 
+    `sort` is "function", or "" for a call without one.
+    """
+
+    message: OllamaMessageView
+    position: int
     id: str
     name: str
-    function: Json
+    wire: Json
+
+    @property
+    def sort(self) -> str:
+        if not self.wire:
+            return ""
+        return "function"
+
+    @property
+    def place(self) -> str:
+        return f"{self.message.place}.tool_calls[{self.position}].function"
 
 
 class OllamaMessageView:
-    """A message as the rules see it. A field is empty where the message has not the right shape."""
+    """A message as the rules see it. A field is empty where the message has not the right shape.
 
-    __slots__ = ("calls", "index", "message", "role", "wire")
+    `sort` is its role, and `wire` are its fields.
+    """
+
+    __slots__ = ("calls", "index", "message", "role", "sort", "wire")
 
     def __init__(self, message: Any, index: int) -> None:
         self.index = index
@@ -70,9 +109,16 @@ class OllamaMessageView:
         self.role = text_or_empty(self.wire.get("role"))
         if self.role not in ROLES:
             self.role = ""
+        self.sort = self.role
         self.calls: list[OllamaCallView] = []
-        if self.role == "assistant":
-            self.calls = [_view_call(call) for call in list_or_empty(self.wire.get("tool_calls"))]
+        if self.role != "assistant":
+            return
+        for position, value in enumerate(list_or_empty(self.wire.get("tool_calls"))):
+            call = fields_or_empty(value)
+            function = fields_or_empty(call.get("function"))
+            call_id = text_or_empty(call.get("id"))
+            name = text_or_empty(function.get("name"))
+            self.calls.append(OllamaCallView(self, position, call_id, name, function))
 
     @property
     def place(self) -> str:
@@ -84,49 +130,36 @@ class OllamaMessageView:
 
     @property
     def makes_calls(self) -> bool:
-        return bool(self.calls)
+        return len(self.calls) > 0
 
     @property
     def is_result(self) -> bool:
         return self.role == "tool"
 
 
-OllamaReading = Reading[OllamaMessageView, NoPast]
+class OllamaReading:
+    """A request as the rules see it, read once for all of them: its messages, and all calls in them."""
+
+    def __init__(self, request: Request, views: Sequence[OllamaMessageView], _: NoPast) -> None:
+        self.request = request
+        self.options = fields_or_empty(request.get("options"))
+        self.views = views
+        self.by_role = group_by_sort(views)
+        self.calls_by_sort = group_by_sort(call for view in views for call in view.calls)
 
 
-def _view_call(value: Any) -> OllamaCallView:
-    """A call, or the definition of a tool: both have a function with a name."""
-    call = fields_or_empty(value)
-    function = fields_or_empty(call.get("function"))
-    return OllamaCallView(text_or_empty(call.get("id")), text_or_empty(function.get("name")), function)
+_TEXT_OR_NULL = (str, type(None))
+_TEXTS = [Field(name, _TEXT_OR_NULL, "not a string") for name in TEXT_FIELDS]
 
-
-def messages_are_objects(reading: OllamaReading) -> Faults:
-    """A request has a list of messages, each an object, and at least one."""
-    if not list_or_empty(reading.request.get("messages")):
-        yield "messages", "not a list of at least one message"
-    for view in reading.views:
-        if not view.wire and view.message != {}:
-            yield view.place, "not an object"
-
-
-def roles_are_known(reading: OllamaReading) -> Faults:
-    """A message has one of the roles of this API."""
-    for view in reading.views:
-        if view.wire and not view.role:
-            yield f"{view.place}.role", "not a role of this API"
-
-
-def content_is_text(reading: OllamaReading) -> Faults:
-    """Content, reasoning and the name of a tool are strings: this API has no parts."""
-    for view in reading.views:
-        for field in TEXT_FIELDS:
-            if not isinstance(view.wire.get(field), str | None):
-                yield f"{view.place}.{field}", "not a string"
+content_is_text = FieldRule("by_role", dict.fromkeys((*ROLES, ""), _TEXTS))
+"""Content, reasoning and the name of a tool are strings: this API has no parts."""
 
 
 def images_are_base64(reading: OllamaReading) -> Faults:
-    """Pictures are base64 without "data:", or what Ollama's client makes that of: bytes and files."""
+    """Pictures are base64 without "data:", or what Ollama's client makes that of: bytes and files.
+
+    Broken by `data:image/png;base64,iVBORw0…`, which the APIs of OpenAI take.
+    """
     for view in reading.views:
         images = view.wire.get("images")
         if not isinstance(images, _LISTS_OR_NULL):
@@ -141,27 +174,32 @@ def images_are_base64(reading: OllamaReading) -> Faults:
 
 
 def calls_are_whole(reading: OllamaReading) -> Faults:
-    """Calls are a list that an assistant makes; each has a function with a name."""
+    """Calls are a list that an assistant makes; each has a function with a name.
+
+    Broken by a user message with `tool_calls`. An empty list is no call, whoever sends it.
+    """
     for view in reading.views:
         calls = view.wire.get("tool_calls")
         is_by_another_role = calls and view.role and not view.calls
         if is_by_another_role or not isinstance(calls, _LISTS_OR_NULL):
             yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
-        for position, call in enumerate(view.calls):
-            if not call.name:
-                yield f"{view.place}.tool_calls[{position}].function.name", _NAME_FAULT
+    yield from _CALL_NAMES(reading)
 
 
-def arguments_are_objects(reading: OllamaReading) -> Faults:
-    """Arguments are an object, not the JSON text that other APIs have."""
-    for view in reading.views:
-        for position, call in enumerate(view.calls):
-            if call.function and not isinstance(call.function.get("arguments"), Mapping):
-                yield f"{view.place}.tool_calls[{position}].function.arguments", "not an object"
+_CALL_NAME = Field("name", (str,), _NAME_FAULT, is_filled=True)
+_CALL_NAMES = FieldRule("calls_by_sort", {"function": [_CALL_NAME], "": [_CALL_NAME]})
+
+arguments_are_objects = FieldRule(
+    "calls_by_sort", {"function": [Field("arguments", (Mapping,), "not an object")]}
+)
+"""Arguments are an object, not the JSON text that other APIs have."""
 
 
 def calls_are_answered(reading: OllamaReading) -> Faults:
-    """As many tool messages as calls follow an assistant message, before anything else."""
+    """As many tool messages as calls follow an assistant message, before anything else.
+
+    Broken if the user interrupted a call and the client sent only "go on" after it.
+    """
     for view, results in find_steps(reading.views):
         missing = len(view.calls) - len(results)
         if missing > 0:
@@ -169,7 +207,10 @@ def calls_are_answered(reading: OllamaReading) -> Faults:
 
 
 def results_have_calls(reading: OllamaReading) -> Faults:
-    """A tool message follows its call, and there are no more of them than calls."""
+    """A tool message follows its call, and there are no more of them than calls.
+
+    Broken if a client cut off the front of its history between a call and its result.
+    """
     waiting_calls = 0
     for view in reading.views:
         if not view.is_result:
@@ -184,6 +225,9 @@ def results_name_their_call(reading: OllamaReading) -> Faults:
     """A result that names a tool names one that was called and has no result yet.
 
     Other rules report a call without a name, and results of which there are too many.
+
+    With one call, of `read`, a result with `"tool_name": "grep"` breaks the rule. One without a name does
+    not.
     """
     for view, results in find_steps(reading.views):
         step = CallStep()
@@ -204,12 +248,16 @@ def assistants_say_something(reading: OllamaReading) -> Faults:
     """An assistant message has text, reasoning, a picture or a call; no model goes on from nothing.
 
     A text that is not a string is reported by another rule.
+
+    Broken by an answer that was stopped before its first token, and kept in the history.
     """
-    for view in reading.views:
-        if view.role != "assistant" or view.calls or view.wire.get("images"):
+    for view in reading.by_role.get("assistant", ()):
+        content = view.wire.get("content") or ""
+        thinking = view.wire.get("thinking") or ""
+        says_more = view.calls or view.wire.get("images")
+        if says_more or not isinstance(content, str) or not isinstance(thinking, str):
             continue
-        texts = [view.wire.get("content") or "", view.wire.get("thinking") or ""]
-        if all(isinstance(text, str) and is_blank(text) for text in texts):
+        if is_blank(content) and is_blank(thinking):
             yield view.place, "says nothing"
 
 
@@ -217,17 +265,23 @@ def tools_are_definitions(reading: OllamaReading) -> Faults:
     """Tools are a list of objects, each with a function that has a name.
 
     A function of Python is one too: Ollama's client describes it.
+
+    Broken by `{"name": "read"}`, a definition without the object around it.
     """
     tools = reading.request.get("tools")
     if not isinstance(tools, _LISTS_OR_NULL):
         yield "tools", "not a list"
     for position, tool in enumerate(list_or_empty(tools)):
-        if not callable(tool) and not _view_call(tool).name:
+        function = fields_or_empty(fields_or_empty(tool).get("function"))
+        if not callable(tool) and not text_or_empty(function.get("name")):
             yield f"tools[{position}].function.name", _NAME_FAULT
 
 
 def parameters_are_of_their_type(reading: OllamaReading) -> Faults:
-    """A model is named, options are an object, a format is "json" or a schema, think a switch or a level."""
+    """A model is named, options are an object, a format is "json" or a schema, think a switch or a level.
+
+    `"format": "json"` and a JSON Schema are valid, `"format": "yaml"` is not. Null counts as absent.
+    """
     for name, is_of_type in _TYPES.items():
         value = reading.request.get(name)
         if value is not None and not is_of_type(value):
@@ -238,10 +292,11 @@ def numbers_are_possible(reading: OllamaReading) -> Faults:
     """A window is a positive number, a limit of the answer too, or -1 (none) or -2 (the window).
 
     JSON has true and false apart from 1 and 0.
+
+    `{"num_ctx": 8192}` is possible. `0`, `true` and `"8192"` are not.
     """
-    options = fields_or_empty(reading.request.get("options"))
     for name, least in _LEAST_NUMBERS.items():
-        value = options.get(name)
+        value = reading.options.get(name)
         is_possible = value is None
         if isinstance(value, int) and value is not True:
             is_possible = value >= least
@@ -250,11 +305,13 @@ def numbers_are_possible(reading: OllamaReading) -> Faults:
 
 
 def window_is_said(reading: OllamaReading) -> Faults:
-    """O1: options.num_ctx says how long a request may be."""
+    """O1: options.num_ctx says how long a request may be.
+
+    Options that are not an object are reported by another rule.
+    """
     options = reading.request.get("options")
-    if options is not None and not _is_options(options):
-        return
-    if fields_or_empty(options).get("num_ctx") is None:
+    is_readable = options is None or _is_options(options)
+    if is_readable and reading.options.get("num_ctx") is None:
         yield "options.num_ctx", "missing: the server chooses a window by its memory"
 
 
@@ -264,27 +321,32 @@ def truncation_is_refused(reading: OllamaReading) -> Faults:
         yield "truncate", "not false: messages are dropped from the front where the window is too small"
 
 
-RULES = name_rules(
-    messages_are_objects,
-    roles_are_known,
-    content_is_text,
-    images_are_base64,
-    calls_are_whole,
-    arguments_are_objects,
-    calls_are_answered,
-    results_have_calls,
-    results_name_their_call,
-    assistants_say_something,
-    tools_are_definitions,
-    parameters_are_of_their_type,
-    numbers_are_possible,
-)
+RULES: Rules = {
+    "messages_are_objects": messages_are_objects,
+    "roles_are_known": roles_are_known,
+    "content_is_text": content_is_text,
+    "images_are_base64": images_are_base64,
+    "calls_are_whole": calls_are_whole,
+    "arguments_are_objects": arguments_are_objects,
+    "calls_are_answered": calls_are_answered,
+    "results_have_calls": results_have_calls,
+    "results_name_their_call": results_name_their_call,
+    "assistants_say_something": assistants_say_something,
+    "tools_are_definitions": tools_are_definitions,
+    "parameters_are_of_their_type": parameters_are_of_their_type,
+    "numbers_are_possible": numbers_are_possible,
+}
+"""All rules, in the order in which they are reported."""
 
-STRICT = name_rules(window_is_said, truncation_is_refused)
+STRICT: Rules = {
+    "window_is_said": window_is_said,
+    "truncation_is_refused": truncation_is_refused,
+}
 """Rules that no server has, for callers who need every message to be read."""
 
 
 def _is_options(value: Any) -> bool:
+    """Whether a value is an object, which may be empty."""
     return bool(fields_or_empty(value)) or value == {}
 
 

@@ -20,6 +20,7 @@ from lamina.dialects.json_values import (
     Json,
     describe_value,
     dump_model,
+    encode_json,
     read_optional_text,
     split_data_url,
     text_or_empty,
@@ -37,11 +38,13 @@ TEXT_FIELDS = ("content", "thinking", "tool_name")
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]+(?:={1,2}[\r\n]*)?")
 _PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-_ENCODER = msgspec.json.Encoder()
 
 
 def to_fields(value: Any, place: str = "") -> Json:
-    """A dict, whether it came as one or as an object of the SDK. Objects inside it stay what they are."""
+    """A dict, whether it came as one or as an object of the SDK. Objects inside it stay what they are.
+
+    Objects of the SDK read their files when they are dumped, so only their own fields are read.
+    """
     return to_dict(value, place, _dump_shallow)
 
 
@@ -71,7 +74,11 @@ class ParsedPicture(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_picture(value: Any, place: str) -> ParsedPicture:
-    """A picture as base64, bytes, a path, or the SDK's object around one of them."""
+    """A picture as base64, bytes, a path, or the SDK's object around one of them.
+
+    `"iVBORw0…"` has its data, and `"shots/a.png"` an address. A data URL is read too, but cannot be sent as
+    it came.
+    """
     picture = unwrap_picture(value)
     if isinstance(picture, bytes | bytearray):
         return ParsedPicture(Image(data=b64encode(picture).decode()))
@@ -93,7 +100,10 @@ def unwrap_picture(value: Any) -> Any:
 
 
 def encode_picture(image: Image) -> str:
-    """A picture as this API has it; "" if lamina does not have its data."""
+    """A picture as this API has it; "" if lamina does not have its data.
+
+    `data:image/png;base64,iVBORw0…` becomes `iVBORw0…`. An address on the web becomes "".
+    """
     data = image.data or split_data_url(image.url)[1] or image.url
     if is_base64(data):
         return data
@@ -101,7 +111,10 @@ def encode_picture(image: Image) -> str:
 
 
 def is_base64(text: str) -> bool:
-    """Whether a server decodes it: the standard alphabet, padded; line ends do not count."""
+    """Whether a server decodes it: the standard alphabet, padded; line ends do not count.
+
+    `aGk=` is, `aGk` and `a b=` are not.
+    """
     if not text or not _BASE64.fullmatch(text):
         return False
     line_ends = text.count("\n") + text.count("\r")
@@ -110,7 +123,10 @@ def is_base64(text: str) -> bool:
 
 
 def is_picture_file(text: str) -> bool:
-    """Whether the SDK takes a text for the path of a picture, such as `shots/a.png`."""
+    """Whether the SDK takes a text for the path of a picture, such as `shots/a.png`.
+
+    An address on the web is not, whatever it ends with.
+    """
     if "://" in text or text.startswith("data:"):
         return False
     return lower_ascii(text).endswith(_PICTURE_SUFFIXES)
@@ -124,7 +140,11 @@ class ParsedOllamaCall(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_call(value: Any, index: int) -> ParsedOllamaCall:
-    """The call at this index of a message. A call without an id gets one from its index and its name."""
+    """The call at this index of a message. A call without an id gets one from its index and its name.
+
+    `{"function": {"name": "read", "arguments": {"path": "a.py"}}}` is a call of `read`. At index 0 its id is
+    `call_0_read`.
+    """
     block = to_fields(value)
     function = to_fields(block.get("function"), "function")
     name = function.get("name")
@@ -139,7 +159,10 @@ def read_call(value: Any, index: int) -> ParsedOllamaCall:
 
 
 def _encode_arguments(arguments: Any) -> str:
-    """Arguments as JSON text. Other APIs have them as text already."""
+    """Arguments as JSON text. Other APIs have them as text already.
+
+    `{"path": "a.py"}` becomes `{"path":"a.py"}`, and null becomes `{}`.
+    """
     if isinstance(arguments, str):
         return arguments
     place = "function.arguments"
@@ -147,15 +170,14 @@ def _encode_arguments(arguments: Any) -> str:
         arguments = {}
     if not isinstance(arguments, Mapping):
         raise BadInput(f"arguments is {describe_value(arguments)}", place=place, hint="give an object")
-    try:
-        return _ENCODER.encode(arguments).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        hint = "use str, int, float, bool, None, list and dict"
-        raise BadInput(f"not a JSON value: {error}", place=place, hint=hint) from None
+    return encode_json(arguments, place)
 
 
 def write_arguments(call: ToolCall) -> Json:
-    """The arguments as an object. If the model wrote something else, that is put inside an object."""
+    """The arguments as an object. If the model wrote something else, that is put inside an object.
+
+    The text `[1]` becomes `{"arguments": [1]}`.
+    """
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
+from lamina.dialects.heads import (
+    list_untranslated,
+    read_function,
+    read_stream_switch,
+    read_tools,
+    write_function,
+)
 from lamina.dialects.json_values import (
     drop_nulls,
-    mapping_or_empty,
     number_or_none,
     read_texts,
     text_or_empty,
@@ -117,18 +122,9 @@ def _read_effort(think: Any) -> str:
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
     """A function that the model may call; None for a definition without a name."""
-    function = fields_or_empty(definition.get("function"))
-    name = text_or_empty(function.get("name"))
-    if not name:
-        return None
-    schema = dict(mapping_or_empty(function.get("parameters")))
-    return Tool(name=name, description=str(function.get("description") or ""), schema=schema)
+    return read_function(fields_or_empty(definition.get("function")))
 
 
 def _write_tool(tool: Tool) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": name_or_unnamed(tool.name)}
-    if tool.description:
-        function["description"] = tool.description
-    if tool.schema:
-        function["parameters"] = tool.schema
-    return {"type": "function", "function": function}
+    """A definition: `{"type": "function", "function": {"name": "read", …}}`."""
+    return write_function(tool, name_or_unnamed(tool.name))

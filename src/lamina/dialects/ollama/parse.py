@@ -16,7 +16,7 @@ from lamina.core.values import Head, Image, Raw, Role, Segment, Text, Thinking, 
 from lamina.dialects.chat_extra_fields import add_extra_fields
 from lamina.dialects.json_values import Json, add_outer_place, describe_value, read_list
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
 from lamina.dialects.origins import read_origin
 from lamina.dialects.pairing import CallStep
@@ -88,6 +88,8 @@ class OllamaCalls:
         """The call that a tool message answers.
 
         A message that comes too late, or is one too many, belongs to the newest call of its name.
+
+        Of calls of `read`, `grep`, a result of `grep` answers the second one, whatever its position.
         """
         name = read_text(message, "tool_name")
         call_id = read_text(message, "tool_call_id")
@@ -106,7 +108,10 @@ class OllamaCalls:
 
 
 def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> OllamaCalls:
-    """The calls of messages that were read before, as they were after the last of them."""
+    """The calls of messages that were read before, as they were after the last of them.
+
+    Only the calls of the last assistant message can still wait for a result.
+    """
     start = len(old_segments) - 1
     while start > 0 and old_segments[start][0].role is not Role.ASSISTANT:
         start -= 1
@@ -126,7 +131,10 @@ _OllamaReader = Callable[[Mapping[str, Any], OllamaCalls], MessagePieces]
 
 
 def _read_user_or_system(message: Mapping[str, Any], role: Role) -> MessagePieces:
-    """A message without any text is kept as a `Raw` part, since the API takes it."""
+    """A message without any text is kept as a `Raw` part, since the API takes it.
+
+    `{"role": "user", "content": "Look", "images": ["iVBORw0…"]}` has two pieces, a text and a picture.
+    """
     content = _read_content(message, role.value)
     pieces = content.pieces
     if not pieces:
@@ -156,26 +164,29 @@ def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePi
 
 
 def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
-    """A result, named after the call that it answers."""
+    """A result, named after the call that it answers.
+
+    The API pairs by name. So a result that names another tool than its call is written anew.
+    """
     call = calls.take_answered_call(message)
     wire_name = read_text(message, "tool_name")
     wire_content = _read_content(message, "tool_result")
     parts = [piece.part for piece in wire_content.pieces]
     content = tuple(part for part in parts if isinstance(part, Text | Image))
-    attrs = {}
     result = ToolResult(id="", content=content, name=wire_name)
     if call is not None:
         result = ToolResult(id=call.id, content=content, name=call.name)
-        path = find_path(call.arguments)
-        if path:
-            attrs["path"] = path
     names_its_call = wire_name in ("", result.name)
     is_sendable = wire_content.is_sendable and names_its_call and _has_no_calls(message)
-    return MessagePieces(Role.TOOL, [MessagePiece("tool_result", result, attrs=attrs)], is_sendable)
+    piece = MessagePiece("tool_result", result, attrs=describe_result(call))
+    return MessagePieces(Role.TOOL, [piece], is_sendable)
 
 
 def _read_content(message: Mapping[str, Any], kind: str) -> MessagePieces:
-    """Text that is not blank, then the pictures."""
+    """Text that is not blank, then the pictures.
+
+    Of `{"content": " ", "images": [A]}` it is the picture alone.
+    """
     pieces: list[MessagePiece] = []
     is_sendable = True
     text = read_text(message, "content")

@@ -43,6 +43,7 @@ from lamina.dialects.ollama.fields import (
 from lamina.dialects.origins import (
     find_unchanged_message,
     group_sent_entries,
+    is_changed,
     read_sent_origin,
 )
 from lamina.dialects.pairing import PairedResult, find_reading_order
@@ -75,7 +76,10 @@ def carries(segment: Segment) -> str:
 
 
 def _refuse_part(part: Part, segment: Segment) -> str:
-    """Why a part cannot be sent here; "" if it can."""
+    """Why a part cannot be sent here; "" if it can.
+
+    Signed reasoning, and blocks of other APIs, mean nothing to another model. A picture needs its data here.
+    """
     thing = ""
     match part:
         case Thinking(signature=signature) if signature:
@@ -104,7 +108,11 @@ class _OllamaWriter:
         self.results: list[tuple[Any, PairedResult]] = []
 
     def write_group(self, group: Sequence[Entry]) -> None:
-        """Adds a message as it came, or one that changed: its results first, then the rest."""
+        """Adds a message as it came, or one that changed: its results first, then the rest.
+
+        The calls of a group are remembered without their arguments: only ids and names pair results with
+        them.
+        """
         unchanged = find_unchanged_message(group, NAME)
         other_entries: list[Entry] = []
         for entry in group:
@@ -129,7 +137,10 @@ class _OllamaWriter:
                 self.calls.append(ToolCall(id=part.id, name=name_or_unnamed(part.name), arguments=""))
 
     def flush_results(self) -> None:
-        """Adds the results of a step that is complete, in an order in which they are read rightly."""
+        """Adds the results of a step that is complete, in an order in which they are read rightly.
+
+        Results have no ids here. Of two calls of `read`, the first result belongs to the first.
+        """
         order = find_reading_order(self.calls, [result for _, result in self.results])
         for index in order:
             message, _ = self.results[index]
@@ -149,6 +160,9 @@ def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
     """The message of a user or a system; None if it says nothing.
 
     A message that came without any text is sent again, since the API takes it.
+
+    `{"role": "user", "content": ""}` came so, and leaves so. A question that was lowered to nothing is left
+    out.
     """
     content = _write_content(group)
     parts = chain.from_iterable(entry.parts for entry in group)
@@ -162,7 +176,10 @@ def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
 
 
 def _write_assistant(group: Sequence[Entry]) -> Json | None:
-    """The message of an assistant; None if it says nothing."""
+    """The message of an assistant; None if it says nothing.
+
+    All reasoning goes into `thinking`, each thought on a line of its own, and all text into `content`.
+    """
     thoughts: list[str] = []
     content_entries: list[Entry] = []
     calls: list[Any] = []
@@ -191,6 +208,8 @@ def _write_content(group: Sequence[Entry]) -> Json:
     """All text of a message in one string, and its pictures: as they came, or as base64.
 
     A `Raw` part of this dialect is a message without text.
+
+    `[Text("Look:"), Image(…)]` becomes `{"content": "Look:", "images": ["iVBORw0…"]}`.
     """
     texts: list[str] = []
     images: list[Any] = []
@@ -216,7 +235,10 @@ def _make_images_field(images: Iterable[Any]) -> Json:
 
 
 def _choose_image(block: Any, picture: Image) -> Any:
-    """The picture as it came, unless it is text that the API may not take, or did not come as a block."""
+    """The picture as it came, unless it is text that the API may not take, or did not come as a block.
+
+    A path and an object of the SDK are sent as they came: the client reads the file.
+    """
     is_text = isinstance(block, str) and bool(picture.data)
     if block is None or is_text:
         return encode_picture(picture)
@@ -232,7 +254,10 @@ def _find_sent_block(entry: Entry) -> Any:
 
 
 def _write_result(entry: Entry, result: ToolResult) -> Json:
-    """A result as a message: with the text and the pictures that it came with, if they did not change."""
+    """A result as a message: with the text and the pictures that it came with, if they did not change.
+
+    Pictures whose data lamina does not have are named in the text.
+    """
     name = name_or_unnamed(result.name)
     if entry.asked is not None:
         name = name_or_unnamed(entry.asked.name)
@@ -240,9 +265,7 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
     message.pop("tool_name", None)
     pictures = [part for part in result.content if isinstance(part, Image)]
     old_message = to_fields(find_origin(entry, NAME).message)
-    old_result = entry.segment.parts[0]
-    is_same = isinstance(old_result, ToolResult) and old_result.content == result.content
-    if old_message and is_same:
+    if old_message and not is_changed(entry, "content"):
         message["content"] = old_message.get("content") or ""
         message |= _make_images_field(map(_choose_image, old_message.get("images") or (), pictures))
         return message | {"tool_name": name}
@@ -252,7 +275,11 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
 
 
 def _write_call(entry: Entry, call: ToolCall) -> Any:
-    """A call as its block, which stays the same object if the API takes it and nothing in it changed."""
+    """A call as its block, which stays the same object if the API takes it and nothing in it changed.
+
+    `{"function": {"name": "read", "arguments": {"path": "a.py"}}}`. Arguments that came as text become an
+    object.
+    """
     origin = find_origin(entry, NAME)
     wire_call = fields_or_empty(origin.block)
     function = fields_or_empty(wire_call.get("function"))
@@ -266,7 +293,10 @@ def _write_call(entry: Entry, call: ToolCall) -> Any:
 
 
 def _copy_other_fields(entry: Entry) -> Json:
-    """The fields of an entry's message that this module does not write, without texts that are no text."""
+    """The fields of an entry's message that this module does not write, without texts that are no text.
+
+    An unknown field of the first message of a group is sent again, and a `tool_name` only if it is a text.
+    """
     fields: Json = {}
     for name, value in to_fields(find_origin(entry, NAME).message).items():
         is_wrong_type = name in TEXT_FIELDS and not isinstance(value, str)

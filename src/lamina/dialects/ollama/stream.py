@@ -52,6 +52,7 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
 
 
 def _read_tools(request: Request) -> Iterator[StreamBlock]:
+    """One block for each definition, with the type that the server adds."""
     for position, tool in enumerate(read_list(request, "tools")):
         place = f"tools[{position}]"
         definition = {"type": "function", **drop_nulls(read_definition(tool, place))}
@@ -76,6 +77,7 @@ class _MessageBlock(NamedTuple):
 
 
 def _read_messages(request: Request) -> Iterator[StreamBlock]:
+    """The blocks of all messages. The first block of a message opens it."""
     for index, value in enumerate(read_list(request, "messages")):
         place = f"messages[{index}]"
         try:
@@ -126,7 +128,10 @@ def _read_blocks(message: Mapping[str, Any], role: str) -> list[_MessageBlock]:
 
 
 def _read_settings(request: Request) -> dict[str, bytes]:
-    """Parameters under the names that all dialects share; unknown parameters are under "other"."""
+    """Parameters under the names that all dialects share; unknown parameters are under "other".
+
+    `"think": true` is a switch, and `"think": "high"` an effort.
+    """
     settings: dict[str, Any] = {}
     think = request.get("think")
     if isinstance(think, bool):

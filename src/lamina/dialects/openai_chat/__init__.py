@@ -41,6 +41,9 @@ def recognises(request: Request) -> bool:
     """Whether it has messages, and nothing that only another wire format has; a plain one counts as ours.
 
     The Messages API has the schema of a tool in `input_schema`.
+
+    `{"messages": […]}` alone is of this dialect. With `system` it is Anthropic's, with `options` it is
+    Ollama's.
     """
     messages = request.get("messages")
     if not isinstance(messages, LIST_TYPES) or not _FIELDS_OF_OTHERS.isdisjoint(request):

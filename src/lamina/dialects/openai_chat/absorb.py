@@ -51,7 +51,11 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
 
 
 def read_first_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The choice with index 0; empty for the chunk that carries the usage, which has no choice."""
+    """The choice with index 0; empty for the chunk that carries the usage, which has no choice.
+
+    Of several choices the first is the answer: lamina asks for one, and a client that asks for more sees the
+    rest.
+    """
     for value in read_list(answer, "choices", "give the response as it came"):
         choice = to_dict(value, "choices")
         if not choice.get("index"):
@@ -60,6 +64,7 @@ def read_first_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _make_absorbed(message: Any, usage: Any, stop: Any) -> Absorbed:
+    """The answer. A stream without any message gives no segments."""
     segments: tuple[Segment, ...] = ()
     if message is not None:
         segments = read_message(message, 0, ChatCalls())
@@ -79,7 +84,10 @@ class _PartialList(list[Any]):
 
 
 def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) -> None:
-    """Adds to `target` what one chunk brings."""
+    """Adds to `target` what one chunk brings.
+
+    `{"content": "He"}` and `{"content": "llo"}` become `{"content": ["He", "llo"]}`, to be joined at the end.
+    """
     if level > _DEEPEST_LEVEL:
         raise BadInput("a stream event is nested too deeply", place="event", hint="give plain JSON")
     for name, value in delta.items():
@@ -99,7 +107,10 @@ def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) 
 
 
 def _append_text(old_value: Any, text: str, *, undivided: bool) -> _TextPieces:
-    """The pieces of a text with one more; a repeated name or id is not added again."""
+    """The pieces of a text with one more; a repeated name or id is not added again.
+
+    An id that comes again with each chunk is not added: `call_1` stays `call_1`.
+    """
     pieces = _TextPieces()
     if isinstance(old_value, _TextPieces):
         pieces = old_value
@@ -157,7 +168,10 @@ def _find_continued_call(items: _PartialList, call: Mapping[str, Any], index: in
 
 
 def _join_pieces(value: Any) -> Any:
-    """A value of which all chunks have arrived, with its texts joined."""
+    """A value of which all chunks have arrived, with its texts joined.
+
+    `{"content": ["He", "llo"]}` becomes `{"content": "Hello"}`.
+    """
     if isinstance(value, _TextPieces):
         return "".join(value)
     if isinstance(value, dict):

@@ -66,6 +66,12 @@ def is_safe_name(name: str) -> bool:
     return _SAFE_NAME.fullmatch(name) is not None
 
 
+def has_refused_name(function: Mapping[str, Any]) -> bool:
+    """Whether a call or a definition has a name that providers refuse. What is not a string is no name."""
+    name = function.get("name")
+    return isinstance(name, str) and not is_safe_name(name)
+
+
 def make_safe_name(name: str) -> str:
     """The name with every character replaced that providers refuse: `fs.read` becomes `fs_read`."""
     if is_safe_name(name):

@@ -7,26 +7,45 @@ values whose shape another rule reports.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
-from lamina.dialects.json_values import LIST_TYPES, list_or_empty, text_or_empty, to_dict_or_empty
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    list_or_empty,
+    text_or_empty,
+    text_or_none,
+    to_dict_or_empty,
+)
 from lamina.dialects.memos import CheckMemo, NoPast
-from lamina.dialects.openai_chat.calls import is_safe_name
+from lamina.dialects.openai_chat.calls import has_refused_name
 from lamina.dialects.openai_chat.mark import MARKABLE_TYPES
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, name_rules
+from lamina.dialects.rules import (
+    Faults,
+    Field,
+    FieldRule,
+    Rules,
+    check_growing,
+    find_repeats,
+    find_steps,
+    group_by_sort,
+    messages_are_objects,
+    roles_are_known,
+)
 
 Json = Mapping[str, Any]
 
+_TEXT = (str,)
 _PATTERN_FAULT = "does not match [a-zA-Z0-9_-]{1,64}"
 _STRING_FAULT = "missing, empty or not a string"
 
-_CALL_FIELDS = {"tool": "tool_call_id", "function": "name"}
-"""The roles of messages that answer a call, and the field of each that names the call."""
+_RESULT_ROLES = ("tool", "function")
+"""The roles of messages that answer a call."""
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -38,32 +57,58 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
     """The same for a request that grows: only the messages that `memo` does not know are checked."""
     messages = list_or_empty(request.get("messages"))
-    return check_growing(request, messages, memo, rules=RULES, view=ChatMessageView, past=NoPast)
+    return check_growing(
+        request, messages, memo, rules=RULES, view=ChatMessageView, past=NoPast, reading=ChatReading
+    )
 
 
 class ChatCallView(NamedTuple):
-    """A call as the rules see it.
+    """A call as the rules see it: a tool call, or the `function_call` from before tools.
 
-    `function` is what it asks for, at `function_place` in its message. `id` is None if it is not a string.
+    `block` is the call on the wire, `id` its id, None if that is not a string. `wire` is the function that it
+    asks for, at `function_place` in its message. `sort` is "custom" for a tool that takes free text, else
+    "function".
     """
 
-    wire: Json
+    message: ChatMessageView
+    position: int
+    block: Json
     id: str | None
-    function: Json
+    wire: Json
     function_place: str
-    arguments_field: str = "arguments"
+    sort: str = "function"
+
+    @property
+    def place(self) -> str:
+        return f"{self.message.place}{self.function_place}"
+
+    @property
+    def id_place(self) -> str:
+        return f"{self.message.place}.tool_calls[{self.position}].id"
+
+
+class ChatPartView(NamedTuple):
+    """A part of a content. `sort` is its type, None if it has none; `wire` are its fields."""
+
+    message: ChatMessageView
+    position: int
+    sort: str | None
+    wire: Json
+
+    @property
+    def place(self) -> str:
+        return f"{self.message.place}.content[{self.position}]"
 
 
 class ChatMessageView:
     """A message as the rules see it. A field is empty where the message has not the right shape.
 
-    `calls` are its tool calls, `legacy_call` is its `function_call` from before tools, and `all_calls` are
-    both. `is_result`: it answers a call. `answered_id` is the id that a tool message has, None if that is not
-    a string.
+    `sort` is its role, and `wire` are its fields. `calls` are its tool calls, `legacy_call` is its
+    `function_call` from before tools. `is_result`: it answers a call. `answered_id` is the id that a tool
+    message has, None if that is not a string.
     """
 
     __slots__ = (
-        "all_calls",
         "answered_id",
         "calls",
         "index",
@@ -72,6 +117,7 @@ class ChatMessageView:
         "message",
         "parts",
         "role",
+        "sort",
         "wire",
     )
 
@@ -84,28 +130,45 @@ class ChatMessageView:
         self.message = message
         self.wire: Json = wire
         self.role = role
-        self.parts = _to_objects(wire.get("content"))
-        self.is_result = role in _CALL_FIELDS
+        self.sort = role
+        self.parts = self._read_parts(wire.get("content"))
+        self.is_result = role in _RESULT_ROLES
         self.answered_id: str | None = None
         if role == "tool":
-            self.answered_id = _string_or_none(wire.get("tool_call_id"))
-        self.calls: Sequence[ChatCallView] = ()
+            self.answered_id = text_or_none(wire.get("tool_call_id"))
+        self.calls: list[ChatCallView] = []
         self.legacy_call: ChatCallView | None = None
-        self.all_calls: Sequence[ChatCallView] = ()
         if role == "assistant":
             self._read_calls()
 
+    def _read_parts(self, content: Any) -> Sequence[ChatPartView]:
+        """The parts of a content; none if it is a text."""
+        if not isinstance(content, LIST_TYPES):
+            return ()
+        parts: list[ChatPartView] = []
+        for position, value in enumerate(content):
+            part = to_dict_or_empty(value)
+            parts.append(ChatPartView(self, position, text_or_none(part.get("type")), part))
+        return parts
+
     def _read_calls(self) -> None:
-        """Reads the tool calls, then the call from before tools."""
-        calls: list[ChatCallView] = []
-        for position, call in enumerate(_to_objects(self.wire.get("tool_calls"))):
-            calls.append(_view_call(call, f".tool_calls[{position}]"))
-        self.calls = calls
-        self.all_calls = calls
+        """Reads the tool calls, then the call from before tools.
+
+        A call of a function has its name and arguments in `function`, that of a custom tool in `custom`, and
+        the `function_call` from before tools has them itself.
+        """
+        for position, value in enumerate(list_or_empty(self.wire.get("tool_calls"))):
+            call = to_dict_or_empty(value)
+            sort = "function"
+            if call.get("custom"):
+                sort = "custom"
+            call_id = text_or_none(call.get("id"))
+            function = to_dict_or_empty(call.get(sort))
+            place = f".tool_calls[{position}].{sort}"
+            self.calls.append(ChatCallView(self, position, call, call_id, function, place, sort))
         if self.wire.get("function_call"):
             function = to_dict_or_empty(self.wire["function_call"])
-            self.legacy_call = ChatCallView(function, None, function, ".function_call")
-            self.all_calls = [*calls, self.legacy_call]
+            self.legacy_call = ChatCallView(self, 0, function, None, function, ".function_call")
 
     @property
     def place(self) -> str:
@@ -117,38 +180,37 @@ class ChatMessageView:
 
     @property
     def makes_calls(self) -> bool:
-        return len(self.all_calls) > 0
+        return len(self.calls) > 0 or self.legacy_call is not None
 
 
-ChatReading = Reading[ChatMessageView, NoPast]
+class ChatReading:
+    """A request as the rules see it, read once for all of them.
 
+    `views` are the messages to look at, `callers` those of them that make calls. `calls` are all calls, and
+    `parts` all parts.
+    """
 
-def _view_call(call: Json, place: str) -> ChatCallView:
-    """A call of a function, or of a custom tool, which takes free text."""
-    call_id = _string_or_none(call.get("id"))
-    if call.get("custom"):
-        return ChatCallView(call, call_id, to_dict_or_empty(call["custom"]), f"{place}.custom", "input")
-    return ChatCallView(call, call_id, to_dict_or_empty(call.get("function")), f"{place}.function")
-
-
-def messages_are_objects(reading: ChatReading) -> Faults:
-    """A request has a list of messages, each an object, and at least one."""
-    if not list_or_empty(reading.request.get("messages")):
-        yield "messages", "not a list of at least one message"
-    for view in reading.views:
-        if not view.wire and view.message != {}:
-            yield view.place, "not an object"
-
-
-def roles_are_known(reading: ChatReading) -> Faults:
-    """A message has one of the roles of this API."""
-    for view in reading.views:
-        if view.wire and not view.role:
-            yield f"{view.place}.role", "not a role of this API"
+    def __init__(self, request: Request, views: Sequence[ChatMessageView], _: NoPast) -> None:
+        self.request = request
+        self.views = views
+        self.by_role = group_by_sort(views)
+        self.callers = [view for view in self.by_role.get("assistant", ()) if view.makes_calls]
+        self.calls: list[ChatCallView] = []
+        for view in self.callers:
+            self.calls += view.calls
+            if view.legacy_call is not None:
+                self.calls.append(view.legacy_call)
+        self.calls_by_sort = group_by_sort(self.calls)
+        self.parts = [part for view in views for part in view.parts]
+        self.parts_by_type = group_by_sort(self.parts)
+        self.tools = [to_dict_or_empty(tool) for tool in list_or_empty(request.get("tools"))]
 
 
 def calls_are_answered(reading: ChatReading) -> Faults:
-    """C1: tool messages for each id follow tool_calls directly; a function message follows function_call."""
+    """C1: tool messages for each id follow tool_calls directly; a function message follows function_call.
+
+    Broken if the user interrupted a call and the client sent only "go on" after it.
+    """
     for view, results in find_steps(reading.views):
         answered_ids = {None, *(result.answered_id for result in results)}
         for call in view.calls:
@@ -163,6 +225,8 @@ def results_have_calls(reading: ChatReading) -> Faults:
     """C2: a tool message answers one call of the assistant message before it, once.
 
     A tool message without an id is reported by another rule. It takes the place of a call whose id is empty.
+
+    Broken if a client cut off the front of its history between a call and its result.
     """
     waiting_ids: set[str | None] = set()
     function_waits = False
@@ -180,145 +244,150 @@ def results_have_calls(reading: ChatReading) -> Faults:
             function_waits = view.legacy_call is not None
 
 
-def results_name_their_call(reading: ChatReading) -> Faults:
-    """C2: a tool message has the id of its call, a function message the name of its function."""
-    for view in reading.views:
-        if not view.is_result:
-            continue
-        field = _CALL_FIELDS[view.role]
-        if not text_or_empty(view.wire.get(field)):
-            yield f"{view.place}.{field}", _STRING_FAULT
+results_name_their_call = FieldRule(
+    "by_role",
+    {
+        "tool": [Field("tool_call_id", _TEXT, _STRING_FAULT, is_filled=True)],
+        "function": [Field("name", _TEXT, _STRING_FAULT, is_filled=True)],
+    },
+)
+"""C2: a tool message has the id of its call, a function message the name of its function."""
 
 
 def calls_are_whole(reading: ChatReading) -> Faults:
-    """A list of calls has some; a call has an id, and its name and arguments are strings."""
+    """A list of calls has some; a call has an id, and its name and arguments are strings.
+
+    Broken by `"tool_calls": []`, which a dump of an SDK's object may have, and by servers that give arguments
+    as an object.
+    """
     for view in reading.views:
         if "tool_calls" in view.wire and not view.calls:
             yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
-        for position, call in enumerate(view.calls):
+        for call in view.calls:
             if not call.id:
-                yield f"{view.place}.tool_calls[{position}].id", _STRING_FAULT
-        for call in view.all_calls:
-            for field in ("name", call.arguments_field):
-                if not isinstance(call.function.get(field), str):
-                    yield f"{view.place}{call.function_place}.{field}", "not a string"
+                yield call.id_place, _STRING_FAULT
+    yield from _FUNCTION_FIELDS(reading)
+
+
+_NAME = Field("name", _TEXT, "not a string")
+_FUNCTION_FIELDS = FieldRule(
+    "calls_by_sort",
+    {
+        "function": [_NAME, Field("arguments", _TEXT, "not a string")],
+        "custom": [_NAME, Field("input", _TEXT, "not a string")],
+    },
+)
 
 
 def ids_are_unique(reading: ChatReading) -> Faults:
-    """No two calls of one assistant message share an id."""
-    for view in reading.views:
-        seen_ids: set[str | None] = set()
-        for position, call in enumerate(view.calls):
-            if call.id is not None and call.id in seen_ids:
-                yield f"{view.place}.tool_calls[{position}].id", f"a call before it has {call.id!r} too"
-            seen_ids.add(call.id)
+    """No two calls of one assistant message share an id.
+
+    Messages may use the same ids: some servers count the calls of each answer from 0.
+    """
+    for view in reading.callers:
+        for call, call_id in find_repeats(view.calls, attrgetter("id")):
+            yield call.id_place, f"a call before it has {call_id!r} too"
 
 
 def content_is_there(reading: ChatReading) -> Faults:
-    """C3: content is text or parts; only an assistant that says something else may have null."""
+    """C3: content is text or parts; only an assistant that says something else may have null.
+
+    `{"role": "assistant", "content": null, "tool_calls": […]}` is valid. Without the calls it is not.
+    """
     for view in reading.views:
-        if not view.role:
-            continue
+        is_valid = True
         if view.role == "assistant":
             is_valid = has_valid_content(view.wire)
-        else:
+        elif view.role:
             is_valid = is_valid_content(view.wire.get("content"))
         if not is_valid:
             yield f"{view.place}.content", "neither text nor parts"
 
 
 def assistants_say_something(reading: ChatReading) -> Faults:
-    """An assistant message has text, a call or another field that counts; no model goes on from nothing."""
-    for view in reading.views:
-        if view.role != "assistant" or view.all_calls:
+    """An assistant message has text, a call or another field that counts; no model goes on from nothing.
+
+    Broken by an answer that was stopped before its first token, and kept in the history.
+    """
+    for view in reading.by_role.get("assistant", ()):
+        if view.makes_calls or not _has_blank_content(view):
             continue
-        if _has_blank_content(view) and not read_extra_fields(view.wire):
+        if not read_extra_fields(view.wire):
             yield view.place, "says nothing"
 
 
-def parts_are_objects(reading: ChatReading) -> Faults:
-    """Each part of a content is an object that says its type, and holds text where it says text."""
-    for view in reading.views:
-        for position, part in enumerate(view.parts):
-            part_type = part.get("type")
-            if not isinstance(part_type, str):
-                yield f"{view.place}.content[{position}]", "not an object with a type"
-            elif part_type in ("text", "refusal") and not isinstance(part.get(part_type), str):
-                yield f"{view.place}.content[{position}].{part_type}", "not a string"
-
-
-def names_fit_the_pattern(reading: ChatReading) -> Faults:
-    """C4: names of functions match [a-zA-Z0-9_-]{1,64}. A name that is not a string breaks another rule."""
-    for position, tool in enumerate(_to_objects(reading.request.get("tools"))):
-        if _has_refused_name(to_dict_or_empty(tool.get("function"))):
-            yield f"tools[{position}].function.name", _PATTERN_FAULT
-    for view in reading.views:
-        for call in view.all_calls:
-            if _has_refused_name(call.function):
-                yield f"{view.place}{call.function_place}.name", _PATTERN_FAULT
-
-
-def _has_refused_name(function: Json) -> bool:
-    name = function.get("name")
-    return isinstance(name, str) and not is_safe_name(name)
-
-
-def markers_stand_on_parts(reading: ChatReading) -> Faults:
-    """C6: a prompt_cache_breakpoint stands on a part that may have one, nowhere else."""
-    for position, tool in enumerate(_to_objects(reading.request.get("tools"))):
-        function = to_dict_or_empty(tool.get("function"))
-        if MARKER in {**tool, **function}:
-            yield f"tools[{position}]", f"has a {MARKER}"
-    for view in reading.views:
-        is_marked = MARKER in view.wire
-        for call in view.calls:
-            if MARKER in call.wire:
-                is_marked = True
-        if is_marked:
-            yield view.place, f"has a {MARKER} that belongs on a part of its content"
-        for position, part in enumerate(view.parts):
-            if MARKER in part and part.get("type") not in MARKABLE_TYPES:
-                yield f"{view.place}.content[{position}]", f"a part of this type has no {MARKER}"
-
-
-RULES = name_rules(
-    messages_are_objects,
-    roles_are_known,
-    calls_are_answered,
-    results_have_calls,
-    results_name_their_call,
-    calls_are_whole,
-    ids_are_unique,
-    content_is_there,
-    assistants_say_something,
-    parts_are_objects,
-    names_fit_the_pattern,
-    markers_stand_on_parts,
-)
-
-
 def _has_blank_content(view: ChatMessageView) -> bool:
-    """Whether the content of a message is blank text, or nothing but parts of blank text."""
+    """Whether the content of a message is blank text, or nothing but parts of blank text.
+
+    `"  "` is blank, and so is `[{"type": "text", "text": ""}]`. A picture is not, and neither is null.
+    """
     content = view.wire.get("content")
     if isinstance(content, str):
         return is_blank(content)
     for part in view.parts:
-        part_type = part.get("type")
-        if part_type not in ("text", "refusal"):
+        if part.sort not in ("text", "refusal"):
             return False
-        if not is_blank(str(part.get(part_type))):
+        if not is_blank(str(part.wire.get(part.sort))):
             return False
     return len(view.parts) > 0
 
 
-def _to_objects(value: Any) -> Sequence[Json]:
-    """The items of a list as mappings; an empty one for an item that is not an object."""
-    if not isinstance(value, LIST_TYPES):
-        return ()
-    return [to_dict_or_empty(item) for item in value]
+parts_are_objects = FieldRule(
+    "parts_by_type",
+    {
+        None: [Field("type", _TEXT, "not an object with a type", place="")],
+        "text": [Field("text", _TEXT, "not a string")],
+        "refusal": [Field("refusal", _TEXT, "not a string")],
+    },
+)
+"""Each part of a content is an object that says its type, and holds text where it says text."""
 
 
-def _string_or_none(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    return None
+def names_fit_the_pattern(reading: ChatReading) -> Faults:
+    """C4: names of functions match [a-zA-Z0-9_-]{1,64}. A name that is not a string breaks another rule.
+
+    Broken by names with a dot, such as `fs.read`.
+    """
+    for position, tool in enumerate(reading.tools):
+        if has_refused_name(to_dict_or_empty(tool.get("function"))):
+            yield f"tools[{position}].function.name", _PATTERN_FAULT
+    for call in reading.calls:
+        if has_refused_name(call.wire):
+            yield f"{call.place}.name", _PATTERN_FAULT
+
+
+def markers_stand_on_parts(reading: ChatReading) -> Faults:
+    """C6: a prompt_cache_breakpoint stands on a part that may have one, nowhere else.
+
+    Anthropic's API has markers on tools and calls too, and a history may have been marked for it.
+    """
+    for position, tool in enumerate(reading.tools):
+        function = to_dict_or_empty(tool.get("function"))
+        if MARKER in tool or MARKER in function:
+            yield f"tools[{position}]", f"has a {MARKER}"
+    for view in reading.views:
+        is_marked = MARKER in view.wire
+        for call in view.calls:
+            is_marked = is_marked or MARKER in call.block
+        if is_marked:
+            yield view.place, f"has a {MARKER} that belongs on a part of its content"
+    for part in reading.parts:
+        if MARKER in part.wire and part.sort not in MARKABLE_TYPES:
+            yield part.place, f"a part of this type has no {MARKER}"
+
+
+RULES: Rules = {
+    "messages_are_objects": messages_are_objects,
+    "roles_are_known": roles_are_known,
+    "calls_are_answered": calls_are_answered,
+    "results_have_calls": results_have_calls,
+    "results_name_their_call": results_name_their_call,
+    "calls_are_whole": calls_are_whole,
+    "ids_are_unique": ids_are_unique,
+    "content_is_there": content_is_there,
+    "assistants_say_something": assistants_say_something,
+    "parts_are_objects": parts_are_objects,
+    "names_fit_the_pattern": names_fit_the_pattern,
+    "markers_stand_on_parts": markers_stand_on_parts,
+}
+"""All rules, in the order in which they are reported."""

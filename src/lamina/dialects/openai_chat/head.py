@@ -10,13 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
+from lamina.dialects.heads import (
+    list_untranslated,
+    read_function,
+    read_stream_switch,
+    read_tools,
+    write_function,
+)
 from lamina.dialects.json_values import (
     drop_nulls,
     mapping_or_empty,
     number_or_none,
     read_texts,
-    text_or_empty,
 )
 from lamina.dialects.openai_chat.calls import make_safe_name
 from lamina.dialects.port import OwnHead, PlainHead, Tool
@@ -87,23 +92,15 @@ def own_head(plain: PlainHead) -> OwnHead:
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
     """A function that the model may call; None for a tool that is not a function."""
-    function = mapping_or_empty(
-        definition.get("function", definition)
-    )  # from before tools: the function itself
-    name = text_or_empty(function.get("name"))
-    if not name or "custom" in definition:
+    if "custom" in definition:
         return None
-    schema = dict(mapping_or_empty(function.get("parameters")))
-    return Tool(name=name, description=str(function.get("description") or ""), schema=schema)
+    function = definition.get("function", definition)  # from before tools: the function itself
+    return read_function(mapping_or_empty(function))
 
 
 def _write_tool(tool: Tool) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": make_safe_name(tool.name)}
-    if tool.description:
-        function["description"] = tool.description
-    if tool.schema:
-        function["parameters"] = tool.schema
-    return {"type": "function", "function": function}
+    """A definition: `{"type": "function", "function": {"name": "read", …}}`."""
+    return write_function(tool, make_safe_name(tool.name))
 
 
 def _read_choice(tool_choice: Any) -> str | None:

@@ -13,7 +13,14 @@ from typing import Any
 from lamina.dialects.json_values import LIST_TYPES, mapping_or_empty, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import change_items, drop_field, keep_list, keep_source, set_field
+from lamina.dialects.same_objects import (
+    change_items,
+    drop_field,
+    keep_list,
+    keep_source,
+    put_or_drop_field,
+    set_field,
+)
 from lamina.errors import BadInput
 
 MARKABLE_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
@@ -54,7 +61,11 @@ def remove_refused_marks(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mark_request(request: Request, marking: Marking) -> dict[str, Any]:
-    """The fields that change for the request as a whole: the key, and the mode or the lifetime."""
+    """The fields that change for the request as a whole: the key, and the mode or the lifetime.
+
+    `automatic="explicit"` sets the mode, `automatic="12h"` the lifetime. What the request has already is left
+    out.
+    """
     changed_fields: dict[str, Any] = {}
     if marking.key and request.get(_KEY_FIELD) != marking.key:
         changed_fields[_KEY_FIELD] = marking.key
@@ -98,18 +109,16 @@ def _mark_message(message: Any, place: str, unplaced: dict[str, str]) -> Any:
 
 
 def _set_marker(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
-    """A part with a breakpoint of this lifetime, or without any; the same object if it is so already."""
-    old_marker = part.get(MARKER)
-    if lifetime is None:
-        if old_marker is None:
-            return part
-        return {name: value for name, value in part.items() if name != MARKER}
-    marker = {"mode": "explicit"}
-    if lifetime:
+    """A part with a breakpoint of this lifetime, or without any (None); the same object if it is so already.
+
+    The lifetime "" is the provider's default, which the breakpoint does not name.
+    """
+    marker: dict[str, str] | None = None
+    if lifetime is not None:
+        marker = {"mode": "explicit"}
+    if marker and lifetime:
         marker["ttl"] = lifetime
-    if old_marker == marker:
-        return part
-    return {**part, MARKER: marker}
+    return put_or_drop_field(part, MARKER, marker)
 
 
 def _remove_tool_mark(tool: Any) -> Any:
@@ -139,6 +148,9 @@ def _remove_refused_part_mark(part: Any) -> Any:
 
 
 def _remove_mark(value: Any) -> Any:
-    """A call or a part without a breakpoint; the same object if it has none."""
+    """A call or a part without a breakpoint; the same object if it has none.
+
+    A breakpoint that is null is dropped too.
+    """
     mapping = to_dict_or_empty(value)
     return keep_source(value, mapping, drop_field(mapping, MARKER))

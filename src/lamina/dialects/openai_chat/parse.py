@@ -16,9 +16,9 @@ import msgspec
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
-from lamina.dialects.json_values import LIST_TYPES, describe_value, read_list, read_optional_text, to_dict
+from lamina.dialects.json_values import LIST_TYPES, read_list, read_optional_text, to_dict
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import MARKER, NAME, Content, read_part
 from lamina.dialects.pieces import (
@@ -28,9 +28,9 @@ from lamina.dialects.pieces import (
     make_segments,
     read_message_list,
     read_messages,
+    require_definitions,
 )
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.errors import BadInput
 
 REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""
@@ -53,7 +53,10 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 
 
 def read_message(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, ...]:
-    """One message as segments, of which the first carries the message. `calls` are the calls before it."""
+    """One message as segments, of which the first carries the message. `calls` are the calls before it.
+
+    `{"role": "assistant", "content": "Reading.", "tool_calls": [A, B]}` has three segments.
+    """
     wire = to_dict(message)
     read_wire = find_reader(wire, _READERS)
     parsed = read_wire(wire, index, calls)
@@ -67,6 +70,8 @@ def read_extra_fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The fields of an assistant message besides content and calls, as one dict for each segment.
 
     Each reasoning text is a segment of its own. All other fields are kept or left out together.
+
+    `{"reasoning": "Why", "audio": {"id": "a1"}}` gives `[{"reasoning": "Why"}, {"audio": {"id": "a1"}}]`.
     """
     if _FIELDS_READ_ELSEWHERE.issuperset(message):
         return []
@@ -90,7 +95,10 @@ def is_valid_content(content: Any) -> bool:
 
 
 def has_valid_content(message: Mapping[str, Any]) -> bool:
-    """The same for an assistant message, whose content may be null if it says something in another field."""
+    """The same for an assistant message, whose content may be null if it says something in another field.
+
+    Null is valid beside calls, a refusal or audio.
+    """
     content = message.get("content")
     if content is None:
         return any(message.get(name) for name in INSTEAD_OF_CONTENT)
@@ -113,7 +121,10 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> ChatCalls:
 
 
 def _read_head(request: Request) -> Head:
-    """Tools, or functions as they were called before, and all other fields; the same objects."""
+    """Tools, or functions as they were called before, and all other fields; the same objects.
+
+    An empty list of tools stays among the parameters, so that it is sent again as it came.
+    """
     tools_field = "functions"
     if request.get("tools"):
         tools_field = "tools"
@@ -121,10 +132,7 @@ def _read_head(request: Request) -> Head:
     if not isinstance(tools, LIST_TYPES) or not tools:
         tools_field = ""
         tools = ()
-    for position, tool in enumerate(tools):
-        if not isinstance(tool, dict):
-            problem = f"expected an object, got {describe_value(tool)}"
-            raise BadInput(problem, place=f"{tools_field}[{position}]", hint="give a JSON object")
+    require_definitions(tools, tools_field)
     fields_read = ("messages", tools_field)
     parameters = {name: value for name, value in request.items() if name not in fields_read}
     return Head(tools=tuple(tools), parameters=parameters)
@@ -134,6 +142,7 @@ _ChatReader = Callable[[Mapping[str, Any], int, ChatCalls], MessagePieces]
 
 
 def _read_system(message: Mapping[str, Any], _: int, __: ChatCalls) -> MessagePieces:
+    """A message of the system or of the developer, which mean the same."""
     return MessagePieces(Role.SYSTEM, _read_content_or_nothing(message, "system"))
 
 
@@ -147,7 +156,10 @@ def _read_user(message: Mapping[str, Any], _: int, __: ChatCalls) -> MessagePiec
 
 
 def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) -> MessagePieces:
-    """Other fields first, then content, then calls; an empty text if the message has none of them."""
+    """Other fields first, then content, then calls; an empty text if the message has none of them.
+
+    A call without an id, or with arguments that are not text, makes the message one to be written anew.
+    """
     pieces: list[MessagePiece] = []
     for extra_fields in read_extra_fields(message):
         kind = "thinking"
@@ -181,16 +193,15 @@ def _read_function(message: Mapping[str, Any], _: int, calls: ChatCalls) -> Mess
 def _read_result(
     message: Mapping[str, Any], call: ToolCall | None, call_id: str, *, names_its_call: bool
 ) -> MessagePieces:
-    """A result, named after the call that it answers. Blank text is kept, since it is what the tool said."""
-    attrs = {}
+    """A result, named after the call that it answers. Blank text is kept, since it is what the tool said.
+
+    `{"role": "tool", "tool_call_id": "c1", "content": "ok"}` has the name of the call with the id `c1`.
+    """
     if call is None:
         name = read_optional_text(message, "name") or ""
     else:
         name = call.name
         call_id = call_id or call.id
-        path = find_path(call.arguments)
-        if path:
-            attrs["path"] = path
     wire_content = message.get("content")
     content: tuple[Content, ...]
     if isinstance(wire_content, str):
@@ -200,7 +211,8 @@ def _read_result(
         content = tuple(read_part(block, position) for position, block in enumerate(blocks))
     result = ToolResult(id=call_id, content=content, name=name)
     is_sendable = names_its_call and is_valid_content(wire_content)
-    return MessagePieces(Role.TOOL, [MessagePiece("tool_result", result, attrs=attrs)], is_sendable)
+    piece = MessagePiece("tool_result", result, attrs=describe_result(call))
+    return MessagePieces(Role.TOOL, [piece], is_sendable)
 
 
 def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
@@ -217,7 +229,10 @@ def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[Mess
 
 
 def _read_content(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
-    """The pieces of a message's content, without blank text: it says nothing, and some servers refuse it."""
+    """The pieces of a message's content, without blank text: it says nothing, and some servers refuse it.
+
+    `[{"type": "text", "text": "Look:"}, {"type": "image_url", …}]` has two pieces.
+    """
     content = message.get("content")
     if isinstance(content, str):
         if is_blank(content):

@@ -21,7 +21,10 @@ Content = Text | Image | Document | Raw
 
 
 def read_part(value: Any, index: int) -> Content:
-    """The block at `content[index]` as a typed part."""
+    """The block at `content[index]` as a typed part.
+
+    `{"type": "text", "text": "Hi"}` becomes `Text("Hi")`. A block of another type becomes `Raw`.
+    """
     place = f"content[{index}]"
     block = to_dict(value, place)
     block_type = block.get("type")
@@ -56,7 +59,10 @@ def _read_image(image_url: Any) -> Image | None:
 
 
 def _read_audio(input_audio: Any) -> Document | None:
-    """A recording as base64; its format is the end of a media type, such as "wav"."""
+    """A recording as base64; its format is the end of a media type, such as "wav".
+
+    `{"data": "UklGR…", "format": "wav"}` is a document of the type `audio/wav`.
+    """
     match input_audio:
         case {"data": str(data), "format": str(audio_format)} if data:
             return Document(data=data, media_type=f"audio/{audio_format}", name=f"audio.{audio_format}")
@@ -64,7 +70,10 @@ def _read_audio(input_audio: Any) -> Document | None:
 
 
 def _read_file(file: Any) -> Document | None:
-    """A file: its data, or the id under which it was uploaded."""
+    """A file: its data, or the id under which it was uploaded.
+
+    `{"file_data": "data:application/pdf;base64,JVBE…", "filename": "a.pdf"}`, or `{"file_id": "file-1"}`.
+    """
     match file:
         case {"file_data": str(url)} if url:
             media_type, data = split_data_url(url)
@@ -83,7 +92,10 @@ _MEDIA_READERS: dict[str, Callable[[Any], Image | Document | None]] = {
 
 
 def write_blocks(part: Part) -> list[Json]:
-    """A typed part as blocks of content; an empty list if this wire format has no block for it."""
+    """A typed part as blocks of content; an empty list if this wire format has no block for it.
+
+    `Image(url="https://…")` becomes `[{"type": "image_url", "image_url": {"url": "https://…"}}]`.
+    """
     match part:
         case Text(text):
             return [{"type": "text", "text": text}]
@@ -101,7 +113,10 @@ def write_blocks(part: Part) -> list[Json]:
 
 
 def _write_document(document: Document) -> Json:
-    """A document as a block. The API fetches no address, so a document without data is named as text."""
+    """A document as a block. The API fetches no address, so a document without data is named as text.
+
+    A PDF is a `file`, a recording is an `input_audio`, and a document with its text is that text.
+    """
     if document.text:
         return {"type": "text", "text": document.text}
     if not document.data:

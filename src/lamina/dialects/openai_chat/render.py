@@ -22,6 +22,7 @@ from lamina.dialects.openai_chat.parts import MARKER, NAME, write_blocks
 from lamina.dialects.origins import (
     find_unchanged_message,
     group_sent_entries,
+    is_changed,
     read_sent_origin,
     write_failed_text,
 )
@@ -189,9 +190,7 @@ class _ChatWriter:
         """
         message = _copy_message(entry)
         content = message.get("content")
-        old_result = entry.segment.parts[0]
-        is_same = isinstance(old_result, ToolResult) and old_result.content == result.content
-        if not is_same or not is_valid_content(content):
+        if is_changed(entry, "content") or not is_valid_content(content):
             content = self._write_result_content(result, as_parts=isinstance(content, list))
         message.pop("role", None)
         message.pop("tool_call_id", None)

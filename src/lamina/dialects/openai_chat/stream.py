@@ -87,7 +87,10 @@ def stream(request: Request) -> Stream:
 
 
 def _read_key(request: Request) -> str:
-    """The key that routes requests to one cache, with the salt that separates tenants."""
+    """The key that routes requests to one cache, with the salt that separates tenants.
+
+    The key "k" with the salt "s" gives `ksalt=s`.
+    """
     key = text_or_empty(request.get("prompt_cache_key"))
     salt = request.get("cache_salt")
     if salt:
@@ -96,7 +99,10 @@ def _read_key(request: Request) -> str:
 
 
 def _read_automatic(request: Request, options: Mapping[str, Any]) -> str:
-    """The mode and the lifetimes of the request as words, without those that are the default."""
+    """The mode and the lifetimes of the request as words, without those that are the default.
+
+    `{"mode": "explicit", "ttl": "12h"}` gives "explicit 12h".
+    """
     mode = text_or_empty(options.get("mode"))
     lifetime = text_or_empty(options.get("ttl"))
     retention = text_or_empty(request.get("prompt_cache_retention")).replace("-", "_")
@@ -105,6 +111,7 @@ def _read_automatic(request: Request, options: Mapping[str, Any]) -> str:
 
 
 def _read_tools(request: Request) -> Iterator[StreamBlock]:
+    """One block for each definition, of tools and of functions from before tools."""
     for field in ("tools", "functions"):
         for i, tool in enumerate(read_list(request, field)):
             place = f"{field}[{i}]"
@@ -253,6 +260,7 @@ class _ChatStreamReader(NamedTuple):
 
 
 def _read_messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
+    """The blocks of all messages, in order."""
     reader = _ChatStreamReader(lifetime, {})
     for i, message in enumerate(read_list(request, "messages")):
         place = f"messages[{i}]"
@@ -287,7 +295,10 @@ def _read_extra_fields(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _remove_default_detail(image: Any) -> Any:
-    """An address of a picture without the detail, if that is the default."""
+    """An address of a picture without the detail, if that is the default.
+
+    `{"url": "…", "detail": "auto"}` means the same as `{"url": "…"}`.
+    """
     if mapping_or_empty(image).get("detail") in ("auto", None):
         return drop_field(image, "detail")
     return image

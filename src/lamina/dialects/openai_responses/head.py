@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
+from lamina.dialects.heads import list_untranslated, read_function, read_stream_switch, read_tools
 from lamina.dialects.json_values import drop_nulls, mapping_or_empty, number_or_none, text_or_empty
 from lamina.dialects.openai_chat.calls import make_safe_name
 from lamina.dialects.port import OwnHead, PlainHead, Tool
@@ -96,15 +96,16 @@ def own_head(plain: PlainHead) -> OwnHead:
 
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
-    """The tool of a definition; None for tools that the API itself runs."""
-    name = text_or_empty(definition.get("name"))
-    tool_type = definition.get("type")
-    if not name or tool_type not in ("function", "custom"):
-        return None
-    schema = dict(mapping_or_empty(definition.get("parameters")))
-    if tool_type == "custom":
-        schema = _ONE_TEXT_SCHEMA
-    return Tool(name=name, description=str(definition.get("description") or ""), schema=schema)
+    """The tool of a definition; None for tools that the API itself runs.
+
+    A custom tool takes free text. Elsewhere it is a function with one argument, `input`.
+    """
+    match definition.get("type"):
+        case "function":
+            return read_function(definition)
+        case "custom":
+            return read_function({**definition, "parameters": _ONE_TEXT_SCHEMA})
+    return None
 
 
 def _write_tool(tool: Tool) -> dict[str, Any]:
@@ -130,6 +131,7 @@ def _read_choice(tool_choice: Any) -> str | None:
 
 
 def _write_choice(plain: PlainHead) -> Any:
+    """The choice of a tool in this API's words; None if there is none to choose."""
     if not plain.choice or not plain.tools:
         return None
     if plain.choice.startswith("tool:"):
@@ -138,6 +140,7 @@ def _write_choice(plain: PlainHead) -> Any:
 
 
 def _read_answer_schema(text_format: Any) -> dict[str, Any] | None:
+    """The JSON Schema that the answer must have; None if there is none."""
     match text_format:
         case {"type": "json_schema", "schema": dict(schema)}:
             return schema

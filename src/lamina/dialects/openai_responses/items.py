@@ -59,8 +59,11 @@ PHASES = ("commentary", "final_answer")
 CALL_ID_LIMIT = 64
 """Characters of an id that pairs a call with its output."""
 
-_SETTING_TYPES = frozenset(("additional_tools", "configuration_update", "compaction_trigger"))
+_SETTING_TYPES = ("additional_tools", "configuration_update", "compaction_trigger")
 """Items that change how the model is asked, and so must stay in their place."""
+
+_ROLES_OF_TYPES = dict.fromkeys(OUTPUT_TYPES, Role.TOOL) | dict.fromkeys(_SETTING_TYPES, Role.SYSTEM)
+"""Whose items of these types are. Messages name their role, and all other items are the model's."""
 
 _PINNED_TYPES = {
     "additional_tools": "later calls may be of tools that it adds",
@@ -103,7 +106,10 @@ def to_item_or_empty(value: Any) -> Json:
 
 
 def read_type(item: Item) -> str:
-    """The type of an item, also if the item leaves it out; "" for what is not an item."""
+    """The type of an item, also if the item leaves it out; "" for what is not an item.
+
+    `{"role": "user", …}` is a message, and `{"id": "msg_1"}` a reference.
+    """
     item_type = item.get("type")
     if isinstance(item_type, str):
         return item_type
@@ -118,20 +124,22 @@ def read_type(item: Item) -> str:
 
 def read_role(item: Item) -> Role | None:
     """Whose item it is; None for a message with a role that does not exist."""
-    item_type = read_type(item)
+    return find_role(item, read_type(item))
+
+
+def find_role(item: Item, item_type: str) -> Role | None:
+    """Whose item of this type it is. A message says so itself, of other items the type does."""
     if item_type == "message":
         return ROLES.get(text_or_empty(item.get("role")))
-    if item_type in OUTPUT_TYPES:
-        return Role.TOOL
-    if item_type in _SETTING_TYPES:
-        return Role.SYSTEM
-    return Role.ASSISTANT
+    return _ROLES_OF_TYPES.get(item_type, Role.ASSISTANT)
 
 
 def may_follow_reasoning(item: Item) -> bool:
     """Whether reasoning may lead to this item: the model made it, and it says something.
 
     A message with an empty list of content says nothing. An empty text is allowed.
+
+    A call, a message of the assistant and a web search may; an output, a question and a compaction may not.
     """
     item_type = read_type(item)
     if item_type in ("reasoning", "compaction"):
@@ -142,7 +150,11 @@ def may_follow_reasoning(item: Item) -> bool:
 
 
 def must_stay(item: Item) -> bool:
-    """Whether an item must be sent as it is, since others depend on it in ways that only the server knows."""
+    """Whether an item must be sent as it is, since others depend on it in ways that only the server knows.
+
+    A call that a program of the server made (`"caller": {"type": "program"}`) must, since the program waits
+    for it. One that the model made need not.
+    """
     match item.get("caller"):
         case None:
             return read_type(item) in _PINNED_TYPES
@@ -155,6 +167,8 @@ def read_item_id(item: Item) -> str:
     """The item's own id, which no other item may have; "" if it has none.
 
     The id of the output of a local shell, and of a request for an approval, pairs a call with its output.
+
+    Of `{"type": "function_call", "id": "fc_1", "call_id": "c1"}` it is `fc_1`.
     """
     if read_type(item) in ("local_shell_call_output", "mcp_approval_request"):
         return ""
@@ -165,6 +179,8 @@ def has_fitting_id(item: Item) -> bool:
     """Whether the item's id, if it has one, is one that the API gave to an item of this type.
 
     The id of the output of a local shell is that of its call, so it may be any.
+
+    `msg_1` fits a message and not a call. An id that is empty, or not a text, fits nothing.
     """
     item_id = item.get("id")
     item_type = read_type(item)
@@ -186,7 +202,10 @@ def may_refer_to_call(item: Item) -> bool:
 
 
 def find_call_id_field(item: Item) -> str:
-    """The field by which a call and its output are paired."""
+    """The field by which a call and its output are paired.
+
+    It is `call_id` in `{"type": "shell_call", …}`, and `approval_request_id` in an `mcp_approval_response`.
+    """
     if "call_id" in item:
         return "call_id"
     return _CALL_ID_FIELDS.get(read_type(item), "call_id")

@@ -14,7 +14,14 @@ from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, to_d
 from lamina.dialects.openai_responses.items import PARTS_FIELDS, read_type
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import change_items, drop_field, keep_list, keep_source, set_field
+from lamina.dialects.same_objects import (
+    change_items,
+    drop_field,
+    keep_list,
+    keep_source,
+    put_or_drop_field,
+    set_field,
+)
 from lamina.errors import BadInput
 
 KEY_FIELD = "prompt_cache_key"
@@ -56,7 +63,11 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
 
 
 def _choose_request_fields(request: Request, marking: Marking) -> dict[str, Any]:
-    """The fields to set on the request as a whole: the key, and the mode or the lifetime."""
+    """The fields to set on the request as a whole: the key, and the mode or the lifetime.
+
+    `automatic="24h"` is a retention, "explicit" a mode, and "12h" a lifetime, each in a field of its own.
+    Fields that have this value already are left out.
+    """
     fields: dict[str, Any] = {}
     if marking.key:
         fields[KEY_FIELD] = marking.key
@@ -70,6 +81,7 @@ def _choose_request_fields(request: Request, marking: Marking) -> dict[str, Any]
 
 
 def _mark_items(items: Sequence[Any], places: Places) -> Sequence[Any]:
+    """All items with their parts marked; the same list if nothing changed."""
     marked = [_mark_item(item, f"input[{position}]", places) for position, item in enumerate(items)]
     return keep_list(items, marked)
 
@@ -99,6 +111,7 @@ def _mark_item(source: Any, place: str, places: Places) -> Any:
 
 
 def _mark_text(text: str, place: str, places: Places) -> Any:
+    """A string as a part with a marker, if one belongs there; else the same string."""
     part_place = f"{place}[0]"
     if part_place not in places:
         return text
@@ -106,6 +119,7 @@ def _mark_text(text: str, place: str, places: Places) -> Any:
 
 
 def _mark_part(source: Any, place: str, places: Places, *, is_assistant: bool) -> Any:
+    """A part with its marker, or without one. Parts of the assistant, and of other types, may have none."""
     part = to_dict_or_none(source)
     if part is None:
         return source
@@ -120,17 +134,12 @@ def _set_marker(part: Json, lifetime: str | None) -> Mapping[str, Any]:
 
     The same object comes back if its breakpoint is as it should be.
     """
-    present_marker = part.get(MARKER_FIELD)
-    if lifetime is None:
-        if present_marker is None:
-            return part
-        return {name: value for name, value in part.items() if name != MARKER_FIELD}
-    marker = {"mode": "explicit"}
-    if lifetime in LIFETIMES:
+    marker: dict[str, str] | None = None
+    if lifetime is not None:
+        marker = {"mode": "explicit"}
+    if marker and lifetime in LIFETIMES:
         marker["ttl"] = lifetime
-    if present_marker == marker:
-        return part
-    return {**part, MARKER_FIELD: marker}
+    return put_or_drop_field(part, MARKER_FIELD, marker)
 
 
 def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
@@ -155,6 +164,7 @@ def _remove_from_item(source: Any) -> Any:
 
 
 def _remove_from_part(source: Any) -> Any:
+    """A part, without its breakpoint if its type may have none."""
     part = to_dict_or_none(source)
     if part is None or str(part.get("type")) in MARKABLE_TYPES:
         return source

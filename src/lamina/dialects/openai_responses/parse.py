@@ -38,7 +38,7 @@ from lamina.dialects.json_values import (
     to_dict,
 )
 from lamina.dialects.memos import ParsedMessage, ParseMemo, copy_message, count_unchanged
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_responses.items import (
     ARGUMENT_FIELDS,
     OUTPUT_TYPE_OF_CALL,
@@ -66,7 +66,7 @@ from lamina.dialects.openai_responses.parts import (
     read_call_id,
 )
 from lamina.dialects.origins import read_origin
-from lamina.dialects.pieces import MessagePiece, MessagePieces, make_segments
+from lamina.dialects.pieces import MessagePiece, MessagePieces, make_segments, require_definitions
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -127,12 +127,18 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 
 
 def continues_server_state(request: Request) -> bool:
-    """Whether the request continues something that only the server has."""
+    """Whether the request continues something that only the server has.
+
+    `{"previous_response_id": "resp_1"}` does, and so does a stored prompt.
+    """
     return any(request.get(field) for field in CONTINUATION_FIELDS)
 
 
 def _read_items(request: Request) -> Sequence[Any]:
-    """The input as items; a text is one item."""
+    """The input as items; a text is one item.
+
+    `"Hi"` is read as the items `("Hi",)`, and no input at all as none: a request may only continue another.
+    """
     request_input = request.get("input")
     if request_input is None:
         return ()
@@ -145,6 +151,7 @@ def _read_items(request: Request) -> Sequence[Any]:
 
 
 def _is_trigger(item: Any) -> bool:
+    """Whether an item asks the server to compact what stands before it."""
     return isinstance(item, Mapping) and read_type(item) == "compaction_trigger"
 
 
@@ -157,10 +164,7 @@ def _parse_head(request: Request, *, has_items: bool, has_instructions: bool, tr
     if not isinstance(tools, LIST_TYPES):
         problem = f"tools is {describe_value(tools)}"
         raise BadInput(problem, place="tools", hint="give a list of definitions")
-    for position, tool in enumerate(tools):
-        if not isinstance(tool, dict):
-            problem = f"expected an object, got {describe_value(tool)}"
-            raise BadInput(problem, place=f"tools[{position}]", hint="give a JSON object")
+    require_definitions(tools, "tools")
     if not any((has_items, has_instructions, trigger, continues_server_state(request))):
         raise BadInput("nothing is asked", place="input", hint="give text or a list of items")
     parameters = dict(request)
@@ -174,7 +178,10 @@ def _parse_head(request: Request, *, has_items: bool, has_instructions: bool, tr
 
 
 def _drop_last_reasoning(parsed_items: list[ParsedMessage]) -> list[ParsedMessage]:
-    """The items without reasoning at the end: how it is read depends on what will follow it."""
+    """The items without reasoning at the end: how it is read depends on what will follow it.
+
+    If an answer follows in the next request, the reasoning led to it; if not, it cannot be sent.
+    """
     end = len(parsed_items)
     while end > 0:
         _, segments = parsed_items[end - 1]
@@ -259,7 +266,10 @@ class ItemScan:
         return _add_extra_fields(segments, parsed.pieces, item)
 
     def _begin(self, role: Role | None) -> bool:
-        """Begins an item of this role. Says whether the model continues what it was saying."""
+        """Begins an item of this role. Says whether the model continues what it was saying.
+
+        Calls that wait for an output when the model begins to speak again will get none.
+        """
         was_speaking = self.is_speaking
         self.is_speaking = role is Role.ASSISTANT
         if self.is_speaking and not was_speaking:
@@ -267,7 +277,10 @@ class ItemScan:
         return self.is_speaking and was_speaking
 
     def _explain_loose(self, item: Json, *, is_followed: bool, is_repeated: bool) -> str:
-        """Why an item cannot be sent back, "" if it can."""
+        """Why an item cannot be sent back, "" if it can.
+
+        Only reasoning and compactions can be loose: they mean nothing but to the server that made them.
+        """
         item_type = read_type(item)
         has_content = bool(item.get("encrypted_content"))
         if item_type == "compaction" and not has_content:
@@ -311,22 +324,21 @@ class ItemScan:
         return MessagePieces(role, [MessagePiece(kind, Raw(dialect=NAME, data=item), item)])
 
     def _read_output(self, item: Json) -> MessagePieces:
-        """An output. One whose call only the server may have stays as it is."""
+        """An output. One whose call only the server may have stays as it is.
+
+        A call may be in a response that the request continues. Then the output is its answer as it is, once.
+        """
         call_id = read_call_id(item)
         call = self.calls.take(call_id)
         may_answer_unseen_call = self.has_unseen_calls and is_valid_call_id(call_id)
         if call is None and may_answer_unseen_call and call_id not in self.unpaired_ids:
             self.unpaired_ids.add(call_id)
             return MessagePieces(Role.TOOL, [MessagePiece("tool_result", Raw(dialect=NAME, data=item), item)])
-        attrs = {}
         name = ""
         if call is not None:
             name = call.name
-            path = find_path(call.arguments)
-            if path:
-                attrs["path"] = path
         result = ToolResult(id=call_id, content=parse_output(item), name=name)
-        piece = MessagePiece("tool_result", result, item, attrs)
+        piece = MessagePiece("tool_result", result, item, describe_result(call))
         return MessagePieces(Role.TOOL, [piece], is_sendable_output(item))
 
 
@@ -342,11 +354,15 @@ class CallRegister:
         self._waiting.clear()
 
     def add(self, call: ToolCall) -> None:
+        """A call waits for its output from now on."""
         self._waiting.setdefault(call.id, deque()).append(call)
         self._newest[call.id] = call
 
     def take(self, call_id: str) -> ToolCall | None:
-        """The call that an output with this id answers: the first that waits, else the newest."""
+        """The call that an output with this id answers: the first that waits, else the newest.
+
+        Two outputs with one id are both named after the call, if there was only one.
+        """
         waiting = self._waiting.get(call_id)
         if waiting:
             return waiting.popleft()
@@ -354,7 +370,11 @@ class CallRegister:
 
 
 def _find_followed(items: Sequence[Json]) -> list[bool]:
-    """For each item, whether the next one that is not reasoning is one that reasoning may lead to."""
+    """For each item, whether the next one that is not reasoning is one that reasoning may lead to.
+
+    For reasoning, reasoning, call, output it is true, true, false, false: what reasoning leads to is the
+    call.
+    """
     are_followed = [False] * len(items)
     for position in range(len(items) - 2, -1, -1):
         next_item = items[position + 1]
@@ -369,6 +389,8 @@ def _read_message(item: Json, role: Role) -> MessagePieces:
     """What a message says.
 
     A message of blank text says nothing, and is sent as it came. A message without content is not sent.
+
+    `{"role": "user", "content": [A, B]}` has two pieces, so that each can be lowered on its own.
     """
     kind = _KINDS.get(role, "assistant")
     nothing = MessagePiece(kind, Raw(dialect=NAME, data=""))
@@ -391,7 +413,11 @@ def _read_message(item: Json, role: Role) -> MessagePieces:
 
 
 def _parse_reasoning(item: Json) -> Thinking:
-    """Reasoning: what can be read of it, and as its signature what only the server can read."""
+    """Reasoning: what can be read of it, and as its signature what only the server can read.
+
+    `{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Why"}], "encrypted_content": "gAAA"}`
+    has the text `Why` and the signature `gAAA`.
+    """
     texts: list[str] = []
     for field in ("summary", "content"):
         for position, block in enumerate(read_list(item, field)):
@@ -440,6 +466,7 @@ def _collect_from_item(part: Part, item: Json) -> ExtraParts:
 
 
 def _collect_from_block(part: Part, block: Any) -> ExtraParts:
+    """Of a block that has a typed part. A `Raw` part is counted whole."""
     if not isinstance(block, Mapping) or isinstance(part, Raw):
         return ()
     return collect_extra_fields(NAME, block, _BLOCK_FIELDS)

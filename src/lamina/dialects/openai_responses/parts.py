@@ -56,7 +56,11 @@ _APPROVAL_FIELDS = ("approve", "reason")
 
 
 def parse_part(value: Any, place: str) -> ContentPart:
-    """The part of a block."""
+    """The part of a block.
+
+    `{"type": "input_text", "text": "Hi"}` becomes `Text("Hi")`. A block of a type that this module does not
+    know becomes `Raw`.
+    """
     block = to_dict(value, place)
     block_type = block.get("type")
     if not isinstance(block_type, str):
@@ -77,7 +81,10 @@ def parse_part(value: Any, place: str) -> ContentPart:
 
 
 def _parse_image(block: Mapping[str, Any]) -> Image | None:
-    """A picture: its data, or its address, which may be the id of a file. None if it has neither."""
+    """A picture: its data, or its address, which may be the id of a file. None if it has neither.
+
+    `{"image_url": "data:image/png;base64,iVBO…"}` has its data, `{"file_id": "file-1"}` an address.
+    """
     address = text_or_empty(block.get("image_url") or block.get("file_id"))
     if not address:
         return None
@@ -89,7 +96,10 @@ def _parse_image(block: Mapping[str, Any]) -> Image | None:
 
 
 def _parse_document(block: Mapping[str, Any]) -> Document | None:
-    """A file: its data, its address, or the id under which it was uploaded. None if it has none of them."""
+    """A file: its data, its address, or the id under which it was uploaded. None if it has none of them.
+
+    `{"file_data": "data:application/pdf;base64,JVBE…", "filename": "a.pdf"}`, or `{"file_id": "file-1"}`.
+    """
     name = text_or_empty(block.get("filename"))
     file_data = text_or_empty(block.get("file_data"))
     file_url = text_or_empty(block.get("file_url"))
@@ -105,7 +115,10 @@ def _parse_document(block: Mapping[str, Any]) -> Document | None:
 
 
 def render_part(part: Part) -> Json:
-    """The block that the user's side sends for a part. Blocks of other dialects are sent as JSON text."""
+    """The block that the user's side sends for a part. Blocks of other dialects are sent as JSON text.
+
+    `Text("Hi")` becomes `{"type": "input_text", "text": "Hi"}`.
+    """
     match part:
         case Image():
             return _render_image(part)
@@ -117,6 +130,7 @@ def render_part(part: Part) -> Json:
 
 
 def _render_image(image: Image) -> Json:
+    """A picture: its data as a data URL, its address, or a file's id. An unknown detail becomes "auto"."""
     media_type = image.media_type or "image/png"
     address = image.url or f"data:{media_type};base64,{image.data}"
     field = "file_id"
@@ -129,6 +143,7 @@ def _render_image(image: Image) -> Json:
 
 
 def _render_document(document: Document) -> Json:
+    """A file: its data with a name, which the API wants, else its address, else its id."""
     if document.data:
         media_type = document.media_type or "application/pdf"
         subtype = media_type.rpartition("/")[2]
@@ -151,7 +166,11 @@ def render_assistant_text(text: str) -> Json:
 
 
 def may_be_sent_by(role: str, block: Mapping[str, Any]) -> bool:
-    """Whether a block may stand in a message of this role. A block of an unknown type may."""
+    """Whether a block may stand in a message of this role. A block of an unknown type may.
+
+    The assistant may send `output_text` and no `input_text`, everyone else the other way round. The type
+    "text", which Chat Completions has, nobody may send.
+    """
     refused_types = ASSISTANT_TYPES
     if role == "assistant":
         refused_types = MARKABLE_TYPES
@@ -163,6 +182,8 @@ def explain_unsendable(part: Part, *, accepts_file_ids: bool) -> str:
     """Why a picture or document cannot be sent, "" if it can.
 
     `accepts_file_ids`: its address may be the id of a file that this API has.
+
+    A GIF at an address can be sent. A TIFF cannot, and neither can a file id of another API.
     """
     if not isinstance(part, Image | Document):
         return ""
@@ -193,7 +214,11 @@ def read_call_id(item: Item) -> str:
 
 
 def parse_call(item: Item) -> ToolCall:
-    """A call, with its arguments as JSON text. A call of a built-in tool has the name of that tool."""
+    """A call, with its arguments as JSON text. A call of a built-in tool has the name of that tool.
+
+    `{"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}}` is a call of `shell` with the
+    arguments `{"action": {"commands": ["ls"]}}`.
+    """
     call_type = read_type(item)
     if call_type in DEFINED_CALL_TYPES:
         name = read_name(item)
@@ -207,7 +232,10 @@ def parse_call(item: Item) -> ToolCall:
 
 
 def is_sendable_call(item: Item) -> bool:
-    """Whether a call may be sent as it came: with arguments of text, and a name that the API takes."""
+    """Whether a call may be sent as it came: with arguments of text, and a name that the API takes.
+
+    A call of a built-in tool has no name and no arguments of text, so nothing of it can be wrong here.
+    """
     call_type = read_type(item)
     if call_type not in DEFINED_CALL_TYPES:
         return True
@@ -218,7 +246,10 @@ def is_sendable_call(item: Item) -> bool:
 
 
 def parse_output(item: Item) -> tuple[ContentPart, ...]:
-    """What an output says. A patch may be answered by its status alone."""
+    """What an output says. A patch may be answered by its status alone.
+
+    `{"type": "function_call_output", "output": "ok"}` says `Text("ok")`. An output that is null says nothing.
+    """
     output_type = read_type(item)
     output = item.get("output")
     if output_type == "mcp_approval_response":
@@ -241,7 +272,10 @@ def parse_output(item: Item) -> tuple[ContentPart, ...]:
 
 
 def _parse_shell_chunk(chunk: Any) -> Text:
-    """What a command printed."""
+    """What a command printed.
+
+    `{"stdout": "a", "stderr": "b"}` is `a` and `b` on two lines.
+    """
     match chunk:
         case {"stdout": str(stdout), "stderr": str(stderr)}:
             texts = filter(None, (stdout, stderr))
@@ -252,7 +286,10 @@ def _parse_shell_chunk(chunk: Any) -> Text:
 
 
 def is_sendable_output(item: Item) -> bool:
-    """Whether an output may be sent as it came."""
+    """Whether an output may be sent as it came.
+
+    Outputs of built-in tools are of other shapes, and are not judged.
+    """
     if read_type(item) not in DEFINED_OUTPUT_TYPES:
         return True
     return isinstance(item.get("output"), str | list | tuple)
@@ -264,7 +301,10 @@ def can_hold_text(output_type: str) -> bool:
 
 
 def replace_output_text(item: Json, text: str) -> Json | None:
-    """An output of a built-in tool that says this text instead; None for outputs of other types."""
+    """An output of a built-in tool that says this text instead; None for outputs of other types.
+
+    The output of a shell says that its command exited with 0, since it must name an outcome.
+    """
     match read_type(item):
         case "shell_call_output":
             outcome = {"type": "exit", "exit_code": 0}
@@ -277,4 +317,5 @@ def replace_output_text(item: Json, text: str) -> Json | None:
 
 
 def _select(item: Item, fields: tuple[str, ...]) -> Json:
+    """These fields of an item, if it has them."""
     return {field: item[field] for field in fields if field in item}

@@ -65,6 +65,7 @@ from lamina.dialects.openai_responses.parts import (
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     find_unchanged_message,
+    is_changed,
     read_sent_origin,
     write_failed_text,
 )
@@ -113,7 +114,10 @@ def render(envelope: Envelope) -> Json:
 
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
-    """The lines for the ledger: items that are sent without their id, now and in every later request."""
+    """The lines for the ledger: items that are sent without their id, now and in every later request.
+
+    Without such a line a later request, which no longer sees what was lost, would send the id again.
+    """
     plan = plan_reasoning(envelope.entries, envelope.ledger.repairs)
     lines: dict[Ref, str] = {}
     for position in sorted(plan.without_id):
@@ -125,7 +129,10 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
 
 
 def _item_key(entry: Entry) -> ItemKey | None:
-    """The item that an entry is part of; None if it did not come as an item."""
+    """The item that an entry is part of; None if it did not come as an item.
+
+    Several entries may be of one item: a message has one for each of its blocks.
+    """
     origin = find_origin(entry, NAME)
     if origin is NO_ORIGIN:
         return None
@@ -150,6 +157,7 @@ def _find_instructions(sent: PlacedEntries) -> list[Entry]:
 
 
 def _render_instructions(entries: list[Entry]) -> str:
+    """The instructions as the text that came, or all texts with a blank line between them."""
     if len(entries) == 1:
         unchanged = find_unchanged_message(entries, NAME)
         if isinstance(unchanged, str):
@@ -158,7 +166,10 @@ def _render_instructions(entries: list[Entry]) -> str:
 
 
 def _render_input(items: list[Any]) -> Any:
-    """The items; a single string as it came."""
+    """The items; a single string as it came.
+
+    A string that no longer stands alone becomes a message of the user.
+    """
     if len(items) == 1 and isinstance(items[0], str):
         return items[0]
     for position, item in enumerate(items):
@@ -168,7 +179,10 @@ def _render_input(items: list[Any]) -> Any:
 
 
 def _group_by_item(sent: PlacedEntries) -> Iterator[PlacedEntries]:
-    """The entries of one item, or of one message that did not come as items."""
+    """The entries of one item, or of one message that did not come as items.
+
+    An entry from elsewhere has no key. It belongs to the group before it, unless it opens a message.
+    """
     group: PlacedEntries = []
     last_key: ItemKey | None = None
     for position, entry in sent:
@@ -188,6 +202,9 @@ def _restore_order(groups: Iterable[PlacedEntries]) -> list[PlacedEntries]:
 
     Here other items may stand between a call and its output. The log has them after the output, so that calls
     and outputs are neighbours for the core.
+
+    The client sent call, question, output. The log has call, output, question, and this puts the question
+    back between the two. Nothing moves past an entry that did not come after it.
     """
     ordered: list[PlacedEntries] = []
     for group in groups:
@@ -201,7 +218,10 @@ def _restore_order(groups: Iterable[PlacedEntries]) -> list[PlacedEntries]:
 
 
 def _came_after(output: Entry, other: Entry) -> bool:
-    """Whether an output stood in the input after another item that the log has behind it."""
+    """Whether an output stood in the input after another item that the log has behind it.
+
+    The notes of an item have its position in the input under `at`. Without one, nothing came after anything.
+    """
     if output.role is not Role.TOOL:
         return False
     output_position = find_origin(output, NAME).notes.get("at", -1)
@@ -220,6 +240,9 @@ def plan_reasoning(entries: Sequence[Entry], repairs: Container[str]) -> Reasoni
     """One pass over all entries, the omitted ones too.
 
     `repairs` are the ledger's: an item that lost its id in an earlier request stays without it.
+
+    Of reasoning, call, output, where the call is omitted, the reasoning is dropped. Of reasoning that is
+    omitted, and a message, the message is sent without its id.
     """
     planner = _Planner(entries, repairs)
     for position, entry in enumerate(entries):
@@ -257,14 +280,20 @@ class _Planner:
         self.after_reasoning = False
 
     def end_answer(self) -> None:
-        """Somebody else speaks: reasoning that led to no item is dropped."""
+        """Somebody else speaks: reasoning that led to no item is dropped.
+
+        What the model says next begins with nothing lost.
+        """
         self.dropped.update(self.pending)
         self.pending = []
         self.is_lost = False
         self.after_reasoning = False
 
     def take_reasoning(self, position: int, entry: Entry) -> None:
-        """Reasoning. It is sent as it came, or not at all."""
+        """Reasoning. It is sent as it came, or not at all.
+
+        Reasoning in a row leads to one item, so one lost thought among them is as good as all of them.
+        """
         is_sent = entry.form is not Form.OMITTED and isinstance(entry.parts[0], Thinking)
         if "loose" in find_origin(entry, NAME).notes:
             is_sent = False
@@ -275,7 +304,11 @@ class _Planner:
             self.pending.append(position)
 
     def take_item(self, position: int, entry: Entry) -> None:
-        """An item of the model. It is sent if one of its entries is."""
+        """An item of the model. It is sent if one of its entries is.
+
+        If the item is left out, the reasoning before it is dropped too. The items after it lose their ids, up
+        to the next reasoning: the server would look for what led to them.
+        """
         self.after_reasoning = False
         key = _item_key(entry)
         is_sent = entry.form is not Form.OMITTED
@@ -338,6 +371,7 @@ class _ItemWriter:
         self.items += rewritten
 
     def _rewrite_item(self, group: Sequence[Entry], item: Json) -> list[Any]:
+        """An item of which something changed: a call, an output, a message, or what else the API takes."""
         entry = group[0]
         part = entry.parts[0]
         if isinstance(part, ToolCall):
@@ -354,7 +388,10 @@ class _ItemWriter:
         return self._write_from_parts(group)
 
     def _write_from_parts(self, group: Sequence[Entry]) -> list[Json]:
-        """A message from its typed parts. Each call and each result is an item of its own, in order."""
+        """A message from its typed parts. Each call and each result is an item of its own, in order.
+
+        `Text("Reading."), ToolCall(…)` of an assistant becomes a message and a `function_call`.
+        """
         items: list[Json] = []
         content: list[Json] = []
         role = "user"
@@ -375,7 +412,11 @@ class _ItemWriter:
         return items + _write_messages(role, content)
 
     def _write_call(self, call: ToolCall, item: Json) -> Json:
-        """A call of the type that it came as, or of a function."""
+        """A call of the type that it came as, or of a function.
+
+        A `shell_call` whose output cannot be written as such is a function named `shell`, with the action as
+        its arguments.
+        """
         call_type = "function_call"
         if item and call.id not in self._as_functions:
             call_type = read_type(item)
@@ -391,11 +432,14 @@ class _ItemWriter:
         return {**item, find_call_id_field(item): call.id}
 
     def _write_result(self, result: ToolResult, item: Json, entry: Entry) -> Json:
-        """An output of the type that its call has. If only its id changed, the content stays as it came."""
+        """An output of the type that its call has. If only its id changed, the content stays as it came.
+
+        `{"type": "function_call_output", "call_id": "c1", "output": "…"}`, for example.
+        """
         if not item or result.id in self._as_functions:
             call_type = self._call_types.get(result.id, "function_call")
             item = {"type": OUTPUT_TYPE_OF_CALL.get(call_type, "function_call_output")}
-        elif _has_same_content(entry) and is_sendable_output(item):
+        elif not is_changed(entry, "content") and is_sendable_output(item):
             return {**item, find_call_id_field(item): result.id}
         output = replace_output_text(item, write_failed_text(result, text_of(result.content)))
         if output is None:
@@ -419,34 +463,26 @@ def _find_unwritable_calls(sent: PlacedEntries, without_id: frozenset[int]) -> I
         entry = entries[call_index]
         origin = find_origin(entry, NAME)
         call = entry.parts[0]
-        parsed_call = entry.segment.parts[0]
         call_type = read_type(to_item(origin.message))
         if call_type not in OUTPUT_TYPE_OF_CALL or call_type in DEFINED_CALL_TYPES:
             continue
-        if not isinstance(call, ToolCall) or not isinstance(parsed_call, ToolCall):
+        if not isinstance(call, ToolCall):
             continue
         lost_id = sent[call_index][0] in without_id or "anonymous" in origin.notes
         misses_id = lost_id and call_type in CALL_TYPES_THAT_NEED_AN_ID
-        is_changed = parsed_call.arguments != call.arguments
         result_entry = entries[result_index]
         came_as_item = find_origin(result_entry, NAME) is not NO_ORIGIN
-        is_same_output = came_as_item and _has_same_content(result_entry)
+        is_same_output = came_as_item and not is_changed(result_entry, "content")
         can_write_output = is_same_output or can_hold_text(OUTPUT_TYPE_OF_CALL[call_type])
-        if misses_id or is_changed or not can_write_output:
+        if misses_id or is_changed(entry, "arguments") or not can_write_output:
             yield call.id
 
 
-def _has_same_content(entry: Entry) -> bool:
-    """Whether the result of an entry says what it said when it was parsed."""
-    parsed_result = entry.segment.parts[0]
-    result = entry.parts[0]
-    if not isinstance(parsed_result, ToolResult) or not isinstance(result, ToolResult):
-        return False
-    return parsed_result.content == result.content
-
-
 def _rewrite_message(group: Sequence[Entry], item: Json) -> list[Any]:
-    """A message with new content: a string if it was one. One that says nothing is sent as it came."""
+    """A message with new content: a string if it was one. One that says nothing is sent as it came.
+
+    Its blocks are rewritten one by one, so that one lowered block does not change the others.
+    """
     origin = read_sent_origin(group[0], NAME)
     if len(group) == 1 and origin is not None and origin.block is None:
         return [item]
@@ -489,7 +525,10 @@ def _rewrite_block(entry: Entry, role: str) -> list[Any]:
 
 
 def _rewrite_assistant_text(fields: Json, text: str) -> Json:
-    """A block of the assistant with new text. What was noted about the old text no longer holds."""
+    """A block of the assistant with new text. What was noted about the old text no longer holds.
+
+    Annotations point into the old text by position, and a marker may stand on the user's side only.
+    """
     for name in _FIELDS_ABOUT_OLD_TEXT:
         fields = drop_field(fields, name)
     if fields.get("type") == "refusal":
@@ -501,6 +540,9 @@ def _write_messages(role: str, content: list[Json]) -> list[Json]:
     """Content as messages.
 
     The assistant says each text in a message of its own: its blocks are for answers that have an id.
+
+    `[{"type": "input_text", "text": "Hi"}]` of the user becomes `{"type": "message", "role": "user",
+    "content": "Hi"}`.
     """
     if not content:
         return []
@@ -512,6 +554,7 @@ def _write_messages(role: str, content: list[Json]) -> list[Json]:
 
 
 def _make_message(role: str, content: Any) -> Json:
+    """A message with its type, which other items have too."""
     return {"type": "message", "role": role, "content": content}
 
 
@@ -519,6 +562,9 @@ def _write_function_output(result: ToolResult, item: Json) -> Any:
     """What a function answered: text, or blocks if there is more. A marker stays on the last block.
 
     The first text says that the call failed, if it did.
+
+    `Text("ok")` becomes `"ok"`. With a picture it becomes `[{"type": "input_text", "text": "ok"}, {"type":
+    "input_image", …}]`.
     """
     markers: list[Any] = []
     for block in list_or_empty(item.get("output")):

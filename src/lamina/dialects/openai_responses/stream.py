@@ -84,7 +84,10 @@ def stream(request: Request) -> Stream:
 
 
 def _read_automatic(request: Request, options: Mapping[str, Any]) -> str:
-    """The mode of caching if it is not the default, else the lifetimes that the request asks for."""
+    """The mode of caching if it is not the default, else the lifetimes that the request asks for.
+
+    `{"mode": "implicit", "ttl": "12h"}` gives "12h".
+    """
     if options.get("mode") == "explicit":
         return "explicit"
     lifetime = text_or_empty(options.get("ttl"))
@@ -127,6 +130,7 @@ def _read_settings(request: Request) -> Json:
 
 
 def _stream_tools(request: Request) -> Iterator[StreamBlock]:
+    """One block for each definition. A tool of the server is named by its label or its type."""
     for position, value in enumerate(read_list(request, "tools")):
         place = f"tools[{position}]"
         tool = to_dict(value, place)
@@ -211,6 +215,7 @@ def _stream_parts(
 def _stream_part(
     part: Json, place: str, role: str, extra: Mapping[str, Any], lifetime: str, *, opens: bool, name: str
 ) -> StreamBlock:
+    """One part. Of a text part only the role and the text count, whatever its type is called."""
     part_type = text_or_empty(part.get("type"))
     text_field = TEXT_FIELDS.get(part_type)
     if text_field:

@@ -49,4 +49,5 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
 
 
 def _keep_strings(*values: Any) -> list[str]:
+    """The strings among some values."""
     return [value for value in values if isinstance(value, str)]

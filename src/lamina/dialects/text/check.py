@@ -25,7 +25,10 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
 
 
 def prompt_is_one_text(request: Request) -> Faults:
-    """T1: the prompt is one string that is not empty; lists of prompts are requests of their own."""
+    """T1: the prompt is one string that is not empty; lists of prompts are requests of their own.
+
+    `["a", "b"]` asks two things at once, and would get two answers.
+    """
     if not text_or_empty(request.get("prompt")):
         yield "prompt", "not one text that says something"
 
@@ -46,14 +49,20 @@ def nothing_else_speaks(request: Request) -> Faults:
 
 
 def model_is_named(request: Request) -> Faults:
-    """T4: a model, where one is given, is a string that is not empty."""
+    """T4: a model, where one is given, is a string that is not empty.
+
+    Some servers have one model only, so the field may be absent.
+    """
     model = request.get("model")
     if model is not None and not text_or_empty(model):
         yield "model", "not the name of a model"
 
 
 def numbers_are_possible(request: Request) -> Faults:
-    """T5: limits are whole and not negative, sampling parameters are numbers."""
+    """T5: limits are whole and not negative, sampling parameters are numbers.
+
+    `{"temperature": 0.5}` is possible, `{"max_tokens": 1.5}` and `{"n": -1}` are not.
+    """
     for name, types in _NUMBER_TYPES.items():
         value = request.get(name)
         is_possible = value is None
@@ -64,7 +73,10 @@ def numbers_are_possible(request: Request) -> Faults:
 
 
 def stops_are_texts(request: Request) -> Faults:
-    """T6: stop is a string or a list of strings."""
+    """T6: stop is a string or a list of strings.
+
+    `"END"` and `["END", "STOP"]` are valid, `["END", null]` is not.
+    """
     stop = request.get("stop")
     texts = [stop]
     if isinstance(stop, LIST_TYPES):

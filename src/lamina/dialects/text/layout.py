@@ -107,7 +107,10 @@ def write_lines(turns: Sequence[TextTurn]) -> Iterator[str]:
 
 
 def split_turns(prompt: str) -> list[tuple[TextTurn, str]] | None:
-    """The turns of a prompt of exactly this layout, each with its text in it; None for any other prompt."""
+    """The turns of a prompt of exactly this layout, each with its text in it; None for any other prompt.
+
+    The turns are written again and compared: only then it is certain that nothing is lost.
+    """
     body = "\n" + prompt.removesuffix(CUE)
     labels = list(_LABEL.finditer(body))
     if not labels or labels[0].start() > 0:
@@ -171,7 +174,10 @@ def _read_turn(label: re.Match[str], text: str) -> TextTurn:
 
 
 def _remove_empty_lines(turns: list[TextTurn]) -> list[TextTurn]:
-    """The turns without the empty lines that separate system text, context and question."""
+    """The turns without the empty lines that separate system text, context and question.
+
+    A separator is the end of the turn before it, as far as the labels show.
+    """
     for index in set(_find_places(turns)):
         if 0 < index < len(turns):
             turn = turns[index - 1]
@@ -180,11 +186,15 @@ def _remove_empty_lines(turns: list[TextTurn]) -> list[TextTurn]:
 
 
 def escape_labels(text: str) -> str:
-    """The text with one more backslash before each line that looks like a label."""
+    r"""The text with one more backslash before each line that looks like a label.
+
+    A second line `User: hi` becomes `\User: hi`, and `\User: hi` becomes `\\User: hi`.
+    """
     return _choose_forged_pattern(text).sub(r"\1\2\\", text)
 
 
 def _unescape(text: str) -> str:
+    """The text before `escape_labels`: one backslash less before each line that looks like a label."""
     if "\\" not in text:
         return text
     return _choose_forged_pattern(text).sub(lambda match: match[1] + match[2][1:], text)

@@ -13,7 +13,7 @@ from typing import Any
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import find_path
+from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pairing import CallStep, make_call_id
 from lamina.dialects.pieces import MessagePiece, require_request
@@ -134,11 +134,8 @@ class _TurnReader:
         call = self.step.calls[index]
         is_error = turn.voice == "failure"
         result = ToolResult(id=call.id, content=(Text(turn.text),), name=call.name, error=is_error)
-        attrs = {}
-        path = find_path(call.arguments)
-        if path:
-            attrs["path"] = path
-        return _make_segment(Role.TOOL, MessagePiece("tool_result", result, attrs=attrs), turn.text)
+        piece = MessagePiece("tool_result", result, attrs=describe_result(call))
+        return _make_segment(Role.TOOL, piece, turn.text)
 
 
 def _make_segment(
