@@ -18,7 +18,7 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs screenshots site format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -108,6 +108,9 @@ docs: $(STAMP)  ## rewrite the output blocks of the documentation from real outp
 	@$(PYTHON_IN_VENV) -m tools.docs --write
 	@$(PYTHON_IN_VENV) -m tools.cli_help --write
 	@$(PYTHON_IN_VENV) -m tools.picture --write
+
+newcomer: $(STAMP)  ## install the wheel as a user does, on each Python, and paste the README (ARGS=--peers: compare)
+	@$(PYTHON_IN_VENV) -m tools.newcomer $(ARGS)
 
 screenshots: $(STAMP)  ## take the pictures of the inspector in docs/pictures/ anew
 	@$(PYTHON_IN_VENV) -m tools.screenshots

@@ -1,6 +1,7 @@
 """Runs the Python blocks of the documentation and compares what they print with what the page says.
 
     python -m tools.docs            names every difference and broken link
+    python -m tools.docs PAGE ...   does so for these pages only
     python -m tools.docs --write    rewrites the output blocks from real output
 
 The blocks of one page share one namespace and run in order, in an empty folder. A block with
@@ -68,7 +69,8 @@ class Difference:
 
 def main(arguments: list[str]) -> int:
     failed = False
-    for page in pages(ROOT):
+    named_pages = [Path(argument) for argument in arguments if not argument.startswith("-")]
+    for page in named_pages or pages(ROOT):
         try:
             differences = check(page)
         except PageError as error:

@@ -298,7 +298,11 @@ sys.exit(main(sys.argv[1:]))
         (("sessions", "verify", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
         (("rekey", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
         (("sessions", "list", "--store", "postgresql://nowhere/x"), 2, "pip install 'lamina[postgres]'"),
-        (("sessions", "list", "--store", "sqlite+apsw:a.db"), 2, "apsw is not installed; install apsw"),
+        (
+            ("sessions", "list", "--store", "sqlite+apsw:a.db"),
+            2,
+            "apsw is not installed; pip install 'lamina[apsw]'",
+        ),
     ],
 )
 def test_without_any_extra_commands_work_or_say_what_to_install(

@@ -187,6 +187,48 @@ def claude_code() -> list[Json]:
     ]
 
 
+def claude_code_requests() -> list[Json]:
+    """A session with the lines that say what was sent besides its messages, and a sub-agent."""
+    seen = {"type": "text", "text": "Seen."}
+
+    def reminder(uuid: str, text: str, role: str, **fields: Any) -> Json:
+        rendered: Json = {"rendered": [{"content": text}], "renderedRole": role}
+        return line(uuid, None, "attachment", **rendered, **fields)
+
+    def shape(name: str, **fields: Any) -> Json:
+        tools = [{"name": name, "description": "", "input_schema": {"type": "object"}}]
+        system = [{"type": "text", "text": f"You have {name}."}]
+        return {
+            "type": "api-request-shape",
+            "sessionId": "S",
+            "shape": {"system": system, "tools": tools},
+            **fields,
+        }
+
+    def blob(*texts: str, **fields: Any) -> Json:
+        message = said([{"type": "text", "text": text} for text in texts])
+        return {"type": "api-request-blob", "sessionId": "S", "message": message, **fields}
+
+    return [
+        line("1", None, "user", said("Mend the parser.")),
+        reminder("r1", "Today is Monday.", "system"),
+        reminder("r2", "It rains.", "system"),
+        reminder("r3", "<system-reminder>Be brief.</system-reminder>", "user"),
+        line("r4", None, "attachment", attachment={"type": "prompt_snapshot"}),
+        shape("Bash"),
+        blob("<system-reminder>Be brief.</system-reminder>\n", "Mend the parser."),
+        {"type": "api-request", "sessionId": "S", "keep": 0, "tail": []},
+        line("2", "1", "assistant", piece("A", use("a"))),
+        line("s1", None, "user", said("Look around."), isSidechain=True, agentId="g"),
+        shape("Grep", agentId="g"),
+        blob("Another prompt.", agentId="g"),
+        line("s2", "s1", "assistant", piece("B", seen), isSidechain=True, agentId="g"),
+        line("3", "2", "user", said([result("a")])),
+        blob("Mend the parser. Now."),
+        line("4", "3", "assistant", piece("C", {"type": "text", "text": "Done."})),
+    ]  # fmt: skip
+
+
 # Codex
 
 

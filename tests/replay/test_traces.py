@@ -225,6 +225,26 @@ def test_claude_code_lines_of_one_answer_are_one_message(tmp_path: Path) -> None
     assert [item["role"] for item in side.items] == ["user", "assistant"]
 
 
+def test_claude_code_lines_about_requests_give_system_text_tools_and_prompts_as_they_were_sent(
+    tmp_path: Path,
+) -> None:
+    traces, damaged = found(written(tmp_path / "a.jsonl", recorded.claude_code_requests()))
+    assert damaged == []
+    main, side = traces
+    assert [trace.head["system"][0]["text"] for trace in traces] == ["You have Bash.", "You have Grep."]
+    assert [trace.head["tools"][0]["name"] for trace in traces] == ["Bash", "Grep"]
+    assert [item["role"] for item in main.items] == ["user", "system", "assistant", "user", "assistant"]
+    prompt, reminders = main.items[0]["content"], main.items[1]["content"]
+    assert [block["text"] for block in prompt] == [
+        "<system-reminder>Be brief.</system-reminder>\n", "Mend the parser.",
+    ]  # fmt: skip
+    assert [block["text"] for block in reminders] == ["Today is Monday.\n\nIt rains."]
+    assert main.title == "Mend the parser."
+    assert (side.items[0]["content"], side.title) == ("Look around.", "Look around.")
+    sent = {"model": "claude-opus-5", "max_tokens": 9, **main.head, "messages": main.items[:-1]}
+    assert not DIALECTS["anthropic"].check(sent)
+
+
 def test_claude_code_counts_the_usage_of_an_answer_once(tmp_path: Path) -> None:
     main, side = found(written(tmp_path / "a.jsonl", recorded.claude_code()))[0]
     at = main.used[1].at

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import msgspec
 
+from lamina.cli.gateway_options import INSTALL, find_missing_package
 from lamina.cli.output import emit
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.serve import apply_arguments
@@ -93,13 +94,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[CheckLine]:
     yield _check_user_settings()
     yield _check_store(arguments)
-    try:
-        from lamina.gateway.clients import find_client  # noqa: PLC0415 - an extra
-        from lamina.gateway.server import run_server  # noqa: F401, PLC0415 - an extra
-    except ImportError as error:
-        step = "pip install 'lamina[gateway]'"
-        yield CheckLine(subject="gateway", verdict="wrong", text=str(error), next_step=step)
+    missing_package = find_missing_package()
+    if missing_package:
+        text = f"it needs {missing_package}, which is not installed"
+        verdict: Literal["remark", "wrong"] = "remark"
+        if arguments.client or arguments.settings or arguments.upstream or arguments.reach:
+            verdict = "wrong"
+        yield CheckLine(subject="gateway", verdict=verdict, text=text, next_step=INSTALL)
         return
+    from lamina.gateway.clients import find_client  # noqa: PLC0415 - an extra
+
     settings = None
     try:
         settings = _read_gateway_settings(arguments, environment)

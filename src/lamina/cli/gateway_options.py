@@ -1,10 +1,30 @@
-"""The options of a gateway that `lamina serve` and `lamina run` share."""
+"""What the commands of the gateway share: its options, and a word on what is not installed."""
 
 from __future__ import annotations
 
 import argparse
+from importlib.util import find_spec
 
 from lamina.cli.parser import whole_number
+from lamina.errors import BadInput
+
+INSTALL = "pip install 'lamina[gateway]'"
+_PACKAGES = ("starlette", "uvicorn", "aiohttp")
+
+
+def find_missing_package() -> str:
+    """Return the first package of the gateway that is not installed, or ""."""
+    for name in _PACKAGES:
+        if find_spec(name) is None:
+            return name
+    return ""
+
+
+def require_gateway(command: str) -> None:
+    """Raise BadInput if a package of the gateway is not installed."""
+    name = find_missing_package()
+    if name:
+        raise BadInput(f"the gateway needs {name}, which is not installed", place=command, hint=INSTALL)
 
 
 def add_gateway_options(parser: argparse.ArgumentParser) -> None:

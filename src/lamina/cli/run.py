@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from lamina.cli.gateway_options import add_gateway_options
+from lamina.cli.gateway_options import add_gateway_options, require_gateway
 from lamina.cli.output import tell
 from lamina.cli.serve import apply_arguments
 from lamina.errors import BadInput
@@ -71,12 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
     command = _read_command(arguments.client)
     if arguments.gateway:
         return _run_at(arguments.gateway.rstrip("/"), command, arguments)
-    try:
-        from lamina.gateway.supervisor import GatewayNotStarted  # noqa: PLC0415 - an extra
+    require_gateway("run")
+    from lamina.gateway.supervisor import GatewayNotStarted  # noqa: PLC0415 - an extra
 
+    try:
         return _run_supervised(command, arguments)
-    except ImportError as error:
-        return _run_directly(command, f"{error}; pip install 'lamina[gateway]'")
     except GatewayNotStarted as error:
         return _run_directly(command, str(error))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lamina.cli.gateway_options import add_gateway_options
+from lamina.cli.gateway_options import add_gateway_options, require_gateway
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
 from lamina.errors import BadInput
@@ -31,8 +31,6 @@ examples:
 exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be opened
 """
 
-_HINT = "pip install 'lamina[gateway]'"
-
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
@@ -53,11 +51,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
-        from lamina.gateway.server import run_server  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise BadInput(str(error), place="serve", hint=_HINT) from None
+    require_gateway("serve")
+    from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+    from lamina.gateway.server import run_server  # noqa: PLC0415 - an extra
 
     path = Path(arguments.settings).expanduser() if arguments.settings else None
     settings = apply_arguments(load_gateway_settings(path, os.environ), arguments, place="serve")

@@ -40,7 +40,8 @@ async def open_store(address: str, *, key: Any = None, create: bool = True) -> A
     """
     kind, open_kind, rest = _parse_address(address)
     if not create and kind in ("sqlite", "files") and not await to_thread.run_sync(_path_exists, rest):
-        raise BadInput("there is no store", place=address, hint="check the address, or begin a session there")
+        hint = "check the address; the first conversation makes it, for instance in lamina chat"
+        raise BadInput("there is no store", place=address, hint=hint)
     async with open_kind(rest) as store:
         if key is None:
             await check_plain(store)

@@ -202,7 +202,7 @@ def _require_sdk(dialect: str) -> None:
         spec = None
     if spec is None:
         extra = "openai" if dialect == "openai_chat" else dialect
-        raise BadInput(f"{module} is not installed", place="chat", hint=f"install lamina[{extra}]")
+        raise BadInput(f"{module} is not installed", place="chat", hint=f"pip install 'lamina[{extra}]'")
 
 
 def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) -> ReachedModel:

@@ -102,10 +102,12 @@ def _first_words(items: Iterable[dict[str, Any]]) -> str:
 
 
 def _user_text(content: Any) -> str:
+    """The text of a message, without the blocks that a client put beside the user's words."""
     if isinstance(content, str):
         return content
     blocks = list_field({"content": content}, "content")
-    return " ".join(filter(None, (text_field(block, "text") for block in blocks)))
+    texts = [text_field(block, "text") for block in blocks]
+    return " ".join(text for text in texts if text and not text.startswith(_BY_CLIENTS))
 
 
 def _read_files(paths: list[Path], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:

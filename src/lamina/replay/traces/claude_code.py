@@ -4,8 +4,13 @@
 
 Lines with one message id are one answer, whose usage counts once. Its message and request id name the answer,
 also where a resumed session begins with a copy of it. Side chains (sub-agents) are traces of their own. What
-the client left out or summarised stays, with the place of each compaction. System text and tools are not
-recorded there, so these traces have no head.
+the client left out or summarised stays, with the place of each compaction.
+
+Since 2.1.3 there are lines for what was sent besides the messages. Older sessions have no head.
+
+    {type: "api-request-shape", sessionId, agentId, shape: {system: [...], tools: [...]}}
+    {type: "api-request-blob", sessionId, agentId, message: {...}}    a message that was sent with more text
+    {type: "attachment", rendered: [{content: "..."}], renderedRole: "system" | "user"}
 """
 
 from __future__ import annotations
@@ -31,6 +36,9 @@ SESSIONS = 4
 _IDS = ("uuid", "sessionId", "leafUuid", "messageId")
 _EVENT_TYPES = frozenset("summary system attachment file-history-snapshot queue-operation progress".split())
 _MADE_UP = "<synthetic>"
+_SHAPE = "api-request-shape"
+_BLOB = "api-request-blob"
+_HEAD_FIELDS = ("system", "tools")
 
 
 def is_claude_code(row: dict[str, Any]) -> bool:
@@ -51,9 +59,12 @@ class ClaudeCode:
         self.chains: dict[str, _Chain] = {}
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
+        if row.value.get("type") in (_SHAPE, _BLOB):
+            self._take_request(row.value)
+            return
         uuid = text_field(row.value, "uuid")
         is_copy = uuid in self.chains
-        is_sent = bool(object_field(row.value, "message")) or _is_compaction(row.value)
+        is_sent = _is_message(row.value) or _is_compaction(row.value) or bool(_rendered_text(row.value))
         if is_copy or not is_sent:
             return
         chain = self._find_chain(row)
@@ -68,6 +79,19 @@ class ClaudeCode:
             yield from _session_traces(session)
         self.sessions.clear()
         self.chains.clear()
+
+    def _take_request(self, line: dict[str, Any]) -> None:
+        """What the next request has besides the lines of the conversation, which stand before this one."""
+        chains = self.sessions.get(text_field(line, "sessionId"), {})
+        chain = chains.get(text_field(line, "agentId"))
+        if chain is None:
+            return
+        shape = object_field(line, "shape")
+        if shape:
+            chain.head = {name: shape[name] for name in _HEAD_FIELDS if list_field(shape, name)}
+        message = object_field(line, "message")
+        if text_field(message, "role") == "user":
+            chain.complete_prompt(_content_blocks(message.get("content")))
 
     def _end_oldest_session(self) -> Iterator[Trace]:
         oldest = self.sessions.pop(next(iter(self.sessions)))
@@ -98,6 +122,7 @@ class _Chain:
         self.session = session
         self.name = name
         self.is_side = is_side
+        self.head: dict[str, Any] = {}
         self.items: list[dict[str, Any]] = []
         self.answers: dict[str, int] = {}
         self.used: dict[int, RecordedUsage] = {}
@@ -120,6 +145,8 @@ class _Chain:
             self._add_answer(message, line)
         elif line["type"] == "user":
             self._add_user_message(message.get("content"))
+        elif line["type"] == "attachment":
+            self._add_reminder(_rendered_text(line))
 
     def _add_answer(self, message: dict[str, Any], line: dict[str, Any]) -> None:
         """A piece of an answer; results may stand between the pieces of one."""
@@ -164,6 +191,24 @@ class _Chain:
                 return
         self.items.append({"role": "user", "content": blocks})
 
+    def _add_reminder(self, text: str) -> None:
+        """A system message of the client; several in a row are sent as one."""
+        if self.items and self.items[-1]["role"] == "system":
+            text = f"{self.items.pop()['content'][0]['text']}\n\n{text}"
+        self.items.append({"role": "system", "content": _content_blocks(text)})
+
+    def complete_prompt(self, sent_blocks: list[dict[str, Any]]) -> None:
+        """Put a prompt as it was sent in place of the last one, if it is that one with more around it."""
+        sent_text = _join_texts(sent_blocks)
+        for item in reversed(self.items):
+            if item["role"] == "assistant":
+                return
+            if item["role"] == "user":
+                prompt = _join_texts(_content_blocks(item["content"]))
+                if prompt and prompt in sent_text:
+                    item["content"] = sent_blocks
+                return
+
     def trace(self) -> Trace:
         trace_id = self.session or self.place
         if self.name:
@@ -173,6 +218,7 @@ class _Chain:
             place=self.place,
             dialect="anthropic",
             items=self.items,
+            head=self.head,
             source="claude-code",
             model=self.model,
             used=dict(sorted(self.used.items())),
@@ -193,6 +239,19 @@ def _is_compaction(line: dict[str, Any]) -> bool:
     return line.get("type") == "system" and line.get("subtype") == "compact_boundary"
 
 
+def _is_message(line: dict[str, Any]) -> bool:
+    """Whether a line is one of the conversation. `api-request-blob` has a message, too: a copy of one."""
+    return line.get("type") in ("user", "assistant") and bool(object_field(line, "message"))
+
+
+def _rendered_text(line: dict[str, Any]) -> str:
+    """The text of an attachment, as the model read it in a system message; "" if it did not."""
+    if line.get("type") != "attachment" or line.get("renderedRole") != "system":
+        return ""
+    texts = [text_field(piece, "content") for piece in list_field(line, "rendered")]
+    return "\n\n".join(text for text in texts if text)
+
+
 def _content_blocks(content: Any) -> list[dict[str, Any]]:
     if content == "":
         return []
@@ -200,6 +259,10 @@ def _content_blocks(content: Any) -> list[dict[str, Any]]:
         return [{"type": "text", "text": content}]
     blocks = list_field({"content": content}, "content")
     return [block for block in blocks if isinstance(block, dict) and text_field(block, "type")]
+
+
+def _join_texts(blocks: list[dict[str, Any]]) -> str:
+    return "\n".join(text_field(block, "text") for block in blocks)
 
 
 def _are_results(blocks: list[dict[str, Any]]) -> bool:

@@ -19,6 +19,8 @@ from lamina.replay.values import RecordedUsage, Trace
 
 _TYPES = frozenset("session_meta response_item event_msg turn_context compacted".split())
 _UNSENT = frozenset(("ghost_snapshot", "other"))
+_NOT_SENT = "internal_chat_message_metadata_passthrough"
+"""A field that Codex adds to the items in its own files."""
 
 
 def is_codex(row: dict[str, Any]) -> bool:
@@ -99,7 +101,7 @@ class _Rollout:
         item_id = text_field(item, "id", "call_id")
         if is_answer(item) and item_id and self.answer is not None:
             self.call_ids.setdefault(self.answer, item_id)
-        self.items.append(item)
+        self.items.append({name: value for name, value in item.items() if name != _NOT_SENT})
 
     def _add_usage(self, info: dict[str, Any], at: float | None) -> None:
         """The usage of the answer before it. The same total once more is only news about limits."""
