@@ -190,7 +190,7 @@ class ContextFitter:
         if tools:
             request["tools"] = list(tools)
         if system:
-            turns = [{"role": "system", "content": system}, *turns]
+            turns = [{"role": "system", "content": str(system)}, *turns]
         request[self._field] = list(turns)
         return request
 
