@@ -65,16 +65,18 @@ class Script:
         self._step = 0
         return f"Read pages {turn * CALLS} to {turn * CALLS + CALLS - 1}."
 
-    def answer(self, messages: Sequence[Any], tools: Sequence[Any] = (), **head: Any) -> Answer:
-        """Record the request, written in the Chat Completions dialect, and answer it."""
-        request = json.loads(json.dumps({**head, "messages": list(messages), "tools": list(tools)}))
+    def answer(
+        self, turns: Sequence[Any], tools: Sequence[Any] = (), *, field: str = "messages", **head: Any
+    ) -> Answer:
+        """Record the request, written in its dialect, and answer it."""
+        request = json.loads(json.dumps({**head, field: list(turns), "tools": list(tools)}))
         self.requests.append(request)
         step = self._step
         self._step += 1
         call_id = f"call_{self._turn}_{step}"
         if step < CALLS:
             return Answer(name="read_page", arguments={"number": self._turn * CALLS + step}, call_id=call_id)
-        handles = HANDLE.findall(json.dumps(request["messages"]).replace('\\"', '"'))
+        handles = HANDLE.findall(json.dumps(request[field]).replace('\\"', '"'))
         if step == CALLS and handles:
             return Answer(name=RECALL.name, arguments={"key": handles[0]}, call_id=call_id)
         if step == CALLS + 1:

@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPa
 from pydantic_ai.models import Model
 
 from lamina.adapters.chat_turns import write_tool
-from lamina.adapters.pydantic_ai import CODEC, LaminaCapability
+from lamina.adapters.pydantic_ai import CODEC, LEDGER, LaminaCapability
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
 
 
@@ -57,7 +57,5 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
 
 def test_a_long_session(tmp_path: Path) -> None:
     check_session(play, __name__, tmp_path)
-    print(
-        (tmp_path / "whole" / "messages.json").stat().st_size,
-        (tmp_path / "bare" / "messages.json").stat().st_size,
-    )
+    history = (tmp_path / "whole" / "messages.json").read_text(encoding="utf-8")
+    assert history.count(LEDGER) == 4  # one for each turn

@@ -5,7 +5,8 @@
     history = result.all_messages()
 
 The history stays whole. The ledger stands in the metadata of the model's responses, so it is saved and loaded
-with the messages (`ModelMessagesTypeAdapter`), and a history that was cut off or forked has its own ledger.
+with the messages (`ModelMessagesTypeAdapter`). The last response of each turn has one, so a history that was
+cut off or forked after a turn has its own ledger.
 """
 
 from __future__ import annotations
@@ -104,8 +105,13 @@ class LaminaCapability(AbstractCapability[Any]):
         return replace(request_context, messages=list(fitted.messages))
 
     async def after_model_request(
-        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
+        self,
+        ctx: RunContext[Any],
+        *,
+        request_context: ModelRequestContext,  # noqa: ARG002 - pydantic-ai's
+        response: ModelResponse,
     ) -> ModelResponse:
+        _drop_earlier_ledger(ctx.messages)
         return replace(response, metadata={**(response.metadata or {}), LEDGER: self._ledger})
 
 
@@ -114,6 +120,16 @@ def _read_ledger(messages: Sequence[ModelMessage]) -> dict[str, Any] | None:
         if isinstance(message, ModelResponse) and LEDGER in (message.metadata or {}):
             return dict((message.metadata or {})[LEDGER])
     return None
+
+
+def _drop_earlier_ledger(messages: Sequence[ModelMessage]) -> None:
+    """Drop the ledger of the step before, so that a history has one for each turn and not for each step."""
+    for message in reversed(messages):
+        if isinstance(message, ModelResponse):
+            (message.metadata or {}).pop(LEDGER, None)
+            return
+        if any(isinstance(part, UserPromptPart) for part in message.parts):
+            return
 
 
 def _read_usage(messages: Sequence[ModelMessage]) -> int | None:
