@@ -1,0 +1,324 @@
+"""The bridge that all adapters stand on: a framework's messages go in, and those to send come out.
+
+    messages ──write──▶ turns ──fit_request──▶ turns ──read──▶ messages
+
+A **turn** is one item of a dialect's list of messages, such as a dict of the Chat Completions API. A codec
+writes a message as turns and reads turns back. `ContextFitter` calls `fit_request` between the two. It
+compares turns by identity: a message whose turns all come out as they went in is returned as the framework's
+very object, with its ids, metadata and signatures. Only lowered and inserted messages are new objects.
+
+A fitter has no state that matters: the framework keeps the ledger, as JSON, where it keeps the conversation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget, ToolCall, ToolResult
+from lamina.core.wording import text_of
+from lamina.dialects.usage import Usage
+from lamina.errors import BadInput
+from lamina.fitting.recalls import RECALL, answer_recall
+from lamina.fitting.request import Fitted, RequestMemo, find_dialect, fit_request, load_ledger
+
+__all__ = ["PASS_THROUGH", "RECALL", "ContextFitter", "FittedMessages", "MessageCodec", "Turn"]
+
+_FIELDS = {"openai_responses": "input", "gemini": "contents"}
+"""The field that holds the turns of a request, where it is not `messages`."""
+
+_MEMOS = 64
+"""How many conversations a fitter remembers, to read only what is new in them."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that is sent. `place` is its place among the turns of its message, None if it was changed."""
+
+    wire: Any
+    place: int | None = None
+
+
+class MessageCodec(msgspec.Struct, frozen=True, kw_only=True):
+    """How a framework's messages are written in a dialect, and read back.
+
+    `write` returns the turns of one message. A message without a turn is not sent. `read` gets turns that are
+    not sent as they came, and returns one message. Its second argument is the message that they came from;
+    None if lamina wrote them. Turns of that message which were not changed say their `place` in it.
+    """
+
+    write: Callable[[Any], Sequence[Any]]
+    read: Callable[[Sequence[Turn], Any], Any]
+    dialect: str = "openai_chat"
+
+
+def _write_as_it_is(message: Any) -> tuple[Any]:
+    return (message,)
+
+
+def _read_as_it_is(turns: Sequence[Turn], _: Any) -> Any:
+    return turns[0].wire
+
+
+PASS_THROUGH = MessageCodec(write=_write_as_it_is, read=_read_as_it_is)
+"""For frameworks whose messages are turns of the Chat Completions dialect already."""
+
+
+class FittedMessages(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages to send, and the ledger that the framework keeps for the next call.
+
+    If nothing had to change, `messages` is the very list that was fitted.
+    """
+
+    messages: Sequence[Any]
+    ledger: dict[str, Any]
+    fitted: Fitted
+
+    @property
+    def has_cut(self) -> bool:
+        """Whether this call was a cut."""
+        return self.fitted.envelope.cut is not None
+
+
+class ContextFitter:
+    """Fits the messages of one framework into a model's window.
+
+    `budget` is a budget or a window in tokens; without it the window of `model` counts. With `recall` on,
+    what is left out shows its handle: the agent must then have the tool `RECALL` from its first call on,
+    and `answer` answers its calls. `counter` counts tokens in place of the model's own counter.
+
+    A fitter may serve many conversations, from many threads. If `fit` is told which conversation it is, it
+    remembers what it has read of the last ones. That saves time and changes nothing.
+    """
+
+    def __init__(
+        self,
+        codec: MessageCodec = PASS_THROUGH,
+        *,
+        model: str = "",
+        budget: Budget | int | None = None,
+        recall: bool = True,
+        counter: Counter | None = None,
+    ) -> None:
+        if isinstance(budget, int):
+            budget = Budget(window=budget)
+        if not isinstance(budget, Budget | None):
+            hint = "give a Budget, or the window in tokens"
+            raise BadInput(f"{type(budget).__name__} is not a budget", place="budget", hint=hint)
+        self.codec = codec
+        self.model = model
+        self.budget = budget
+        self.recall = recall
+        self._counter = counter
+        self._dialect = find_dialect(codec.dialect)
+        self._field = _FIELDS.get(codec.dialect, "messages")
+        self._memos: OrderedDict[str, _Memo] = OrderedDict()
+
+    def fit(
+        self,
+        messages: Sequence[Any],
+        *,
+        system: str = "",
+        tools: Sequence[Mapping[str, Any]] = (),
+        head: Mapping[str, Any] | None = None,
+        ledger: Mapping[str, Any] | None = None,
+        usage: Usage | int | None = None,
+        conversation: str = "",
+    ) -> FittedMessages:
+        """Return the messages to send in place of `messages`, which stay whole in the framework's own state.
+
+        `ledger` is what the last call of this conversation returned. `system` is the system text, if the
+        framework holds it apart (Chat Completions only). `tools` and the fields in `head` are counted, in the
+        words of the dialect. `usage` is what the provider reported for the last call. Raises BudgetExceeded
+        if no lowering fits the room, and InvalidRequest if a broken message cannot be mended.
+        """
+        memo = self._memos.pop(conversation, None) or _Memo()
+        written = _write_messages(messages, self.codec, memo)
+        fitted = fit_request(
+            self._make_request(written.turns, system=system, tools=tools, head=head),
+            dialect=self._dialect,
+            budget=self.budget,
+            ledger=ledger,
+            counter=self._counter,
+            usage=usage,
+            memo=memo.request,
+            recall=self._recall_mode(),
+        )
+        if conversation:
+            self._remember(conversation, memo)
+        sent_turns = fitted.request[self._field]
+        if system:
+            sent_turns = sent_turns[1:]
+        return FittedMessages(
+            messages=_read_turns(sent_turns, messages, written, self.codec),
+            ledger=fitted.ledger.dump(),
+            fitted=fitted,
+        )
+
+    def answer(
+        self,
+        messages: Sequence[Any],
+        arguments: Mapping[str, Any] | str,
+        *,
+        ledger: Mapping[str, Any] | None = None,
+        system: str = "",
+    ) -> str:
+        """Answer a call of the recall tool from the whole history. An unknown key is told in the answer."""
+        turns = _write_messages(messages, self.codec, _Memo()).turns
+        log = self._dialect.parse(self._make_request(turns, system=system)).log
+        if not isinstance(arguments, str):
+            arguments = json.dumps(dict(arguments))
+        call = ToolCall(id=RECALL.name, name=RECALL.name, arguments=arguments)
+        result = answer_recall(log, call, ledger=load_ledger(ledger)).parts[0]
+        if isinstance(result, ToolResult):
+            return text_of(result.content)
+        return ""
+
+    def _make_request(
+        self,
+        turns: Sequence[Any],
+        *,
+        system: str = "",
+        tools: Sequence[Mapping[str, Any]] = (),
+        head: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        request: dict[str, Any] = {"model": self.model, **(head or {})}
+        if tools:
+            request["tools"] = list(tools)
+        if system:
+            turns = [{"role": "system", "content": str(system)}, *turns]
+        request[self._field] = list(turns)
+        return request
+
+    def _recall_mode(self) -> Any:
+        if self.recall:
+            return "handles"
+        return "off"
+
+    def _remember(self, conversation: str, memo: _Memo) -> None:
+        """Keep a memo that no other thread uses: `fit` takes it out while it works."""
+        self._memos[conversation] = memo
+        while len(self._memos) > _MEMOS:
+            self._memos.popitem(last=False)
+
+
+class _Memo:
+    """What is remembered of a conversation: its turns as they were written last, and how they were read."""
+
+    def __init__(self) -> None:
+        self.turns: list[Any] = []
+        self.request = RequestMemo()
+
+
+class _WrittenTurn(msgspec.Struct, frozen=True):
+    """Where a turn came from: the position of its message, and its place among that message's turns."""
+
+    message: int
+    place: int
+
+
+class _Written(msgspec.Struct):
+    """All turns, and where each came from, by its identity. `counts` says how many turns each message has."""
+
+    turns: list[Any] = []
+    origins: dict[int, _WrittenTurn] = {}
+    counts: list[int] = []
+
+
+def _write_messages(messages: Sequence[Any], codec: MessageCodec, memo: _Memo) -> _Written:
+    """Write all messages. A turn that equals the one written at its position last time stays that object.
+
+    Otherwise the memo of `fit_request`, which compares values, would bring back the turns of an earlier call.
+    """
+    written = _Written()
+    for position, message in enumerate(messages):
+        turns = codec.write(message)
+        written.counts.append(len(turns))
+        for place, new_turn in enumerate(turns):
+            turn = new_turn
+            index = len(written.turns)
+            if index < len(memo.turns) and memo.turns[index] == new_turn:
+                turn = memo.turns[index]
+            written.turns.append(turn)
+            written.origins[id(turn)] = _WrittenTurn(position, place)
+    memo.turns = written.turns
+    return written
+
+
+def _read_turns(
+    sent_turns: Sequence[Any], messages: Sequence[Any], written: _Written, codec: MessageCodec
+) -> Sequence[Any]:
+    """Return the framework's messages for the turns that are sent."""
+    sources = _SourcesById(written)
+    sent_messages: list[Any] = []
+    for position, turns in _group_turns(sent_turns, written, sources):
+        if position is None:
+            sent_messages.append(codec.read(turns, None))
+            continue
+        places = [turn.place for turn in turns]
+        if places == list(range(written.counts[position])):
+            sent_messages.append(messages[position])
+        else:
+            sent_messages.append(codec.read(turns, messages[position]))
+    is_same = len(sent_messages) == len(messages) and all(map(_is_same, sent_messages, messages))
+    if is_same:
+        return messages
+    return sent_messages
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def _group_turns(
+    sent_turns: Sequence[Any], written: _Written, sources: _SourcesById
+) -> list[tuple[int | None, list[Turn]]]:
+    """Group neighbours that came from one message. A turn of lamina's own stands alone."""
+    groups: list[tuple[int | None, list[Turn]]] = []
+    for wire in sent_turns:
+        origin = written.origins.get(id(wire))
+        if origin is None:
+            position = sources.find(wire)
+            turn = Turn(wire=wire)
+        else:
+            position = origin.message
+            turn = Turn(wire=wire, place=origin.place)
+        if groups and position is not None and groups[-1][0] == position:
+            groups[-1][1].append(turn)
+        else:
+            groups.append((position, [turn]))
+    return groups
+
+
+class _SourcesById:
+    """Finds the message that a changed turn came from, by the ids of its calls or of the call it answers."""
+
+    def __init__(self, written: _Written) -> None:
+        self._positions: dict[tuple[str, str], deque[int]] = {}
+        for turn in written.turns:
+            for name in _read_ids(turn):
+                positions = self._positions.setdefault(name, deque())
+                positions.append(written.origins[id(turn)].message)
+
+    def find(self, wire: Any) -> int | None:
+        """Return the first position with one of these ids that was not returned before: ids may repeat."""
+        for name in _read_ids(wire):
+            positions = self._positions.get(name)
+            if positions:
+                return positions.popleft()
+        return None
+
+
+def _read_ids(wire: Any) -> list[tuple[str, str]]:
+    """Return the ids in a turn of the Chat Completions dialect; other dialects need none here."""
+    if not isinstance(wire, Mapping):
+        return []
+    answered_id = wire.get("tool_call_id")
+    if answered_id:
+        return [("result", str(answered_id))]
+    calls = [call for call in wire.get("tool_calls") or () if isinstance(call, Mapping)]
+    return [("call", str(call.get("id"))) for call in calls]

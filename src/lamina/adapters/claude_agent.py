@@ -1,0 +1,151 @@
+"""Claude Agent SDK: transcripts in any lamina store.
+
+    store = LaminaSessionStore("chats.db")
+    options = ClaudeAgentOptions(session_store=store, resume=session_id)
+
+The SDK gives nobody access to what its model reads. To fit that, set `env={"ANTHROPIC_BASE_URL": …}` to the
+address of `lamina serve`. This module keeps the transcripts: with one store for both, they are sealed, copied
+and deleted together. An entry that the SDK sends again, since it did not hear of its success, is stored once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+from claude_agent_sdk import fold_session_summary
+
+from lamina.adapters.store_thread import StoreThread
+from lamina.errors import Conflict
+from lamina.stores.port import Store, Where
+
+_ATTEMPTS = 20
+"""How often an append begins anew because another process was first."""
+
+
+class _Index(msgspec.Struct, kw_only=True):
+    """The state of a transcript: when it was written last, in milliseconds, and the SDK's summary of it."""
+
+    mtime: int = 0
+    summary: dict[str, Any] | None = None
+
+
+class LaminaSessionStore:
+    """A `SessionStore` over the store at `address`; see `lamina.adapters.store_thread`.
+
+    A `StoreThread` may be given in place of an address. `clock` returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        address: str | StoreThread | Callable[[], AbstractAsyncContextManager[Store]],
+        *,
+        key: Any = None,
+        workspace: str = "claude-agent",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = address if isinstance(address, StoreThread) else StoreThread(address, key=key)
+        self._workspace = workspace
+        self._clock = clock
+
+    async def append(self, key: Mapping[str, Any], entries: Sequence[Any]) -> None:
+        """Add entries. Those whose `uuid` is in the transcript already are left out."""
+        await self.store.arun(self._append, key, entries)
+
+    async def load(self, key: Mapping[str, Any]) -> list[Any] | None:
+        """Return all entries; None for a key that was never written."""
+        return await self.store.arun(self._load, key)
+
+    async def list_sessions(self, project_key: str) -> list[Any]:
+        indexes = await self.store.arun(self._list, project_key)
+        return [{"session_id": name, "mtime": index.mtime} for name, index in indexes if "/" not in name]
+
+    async def list_session_summaries(self, project_key: str) -> list[Any]:
+        indexes = await self.store.arun(self._list, project_key)
+        return [index.summary for name, index in indexes if "/" not in name and index.summary]
+
+    async def delete(self, key: Mapping[str, Any]) -> None:
+        """Delete a transcript. That of a session takes those of its sub-agents with it."""
+        await self.store.arun(self._delete, key)
+
+    async def list_subkeys(self, key: Mapping[str, Any]) -> list[str]:
+        prefix = f"{key['session_id']}/"
+        names = await self.store.arun(self._list_names, key["project_key"])
+        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+    async def _append(self, store: Store, key: Mapping[str, Any], entries: Sequence[Any]) -> None:
+        where = self._place(key)
+        for attempt in range(_ATTEMPTS):
+            page = await store.read(where)
+            seen = {_read_uuid(msgspec.json.decode(record.body)) for record in page.records}
+            new_entries: list[Any] = []
+            for entry in entries:
+                uuid = _read_uuid(entry)
+                if uuid is None or uuid not in seen:
+                    new_entries.append(entry)
+                seen.add(uuid)
+            index = self._fold(page.head.state, key, new_entries)
+            bodies = [msgspec.json.encode(entry) for entry in new_entries]
+            try:
+                await store.append(where, bodies, expect=page.head.count, state=msgspec.json.encode(index))
+            except Conflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    def _fold(self, state: bytes, key: Mapping[str, Any], entries: Sequence[Any]) -> _Index:
+        """Return the next index. Its time is later than the last one, even if the clock is not."""
+        before = msgspec.json.decode(state, type=_Index) if state else _Index()
+        mtime = max(int(self._clock() * 1000), before.mtime + 1)
+        if key.get("subpath") is not None:
+            return _Index(mtime=mtime)
+        summary = fold_session_summary(before.summary, key, list(entries))
+        return _Index(mtime=mtime, summary={**summary, "mtime": mtime})
+
+    async def _load(self, store: Store, key: Mapping[str, Any]) -> list[Any] | None:
+        page = await store.read(self._place(key))
+        if not page.head.state:
+            return None
+        return [msgspec.json.decode(record.body) for record in page.records]
+
+    async def _list_names(self, store: Store, project_key: str) -> list[str]:
+        names: list[str] = []
+        while True:
+            after = names[-1] if names else ""
+            page = await store.list(self._workspace_of(project_key), after=after)
+            if not page:
+                return names
+            names += [each.conversation for each in page]
+
+    async def _list(self, store: Store, project_key: str) -> list[tuple[str, _Index]]:
+        indexes: list[tuple[str, _Index]] = []
+        for name in await self._list_names(store, project_key):
+            page = await store.read(Where(self._workspace_of(project_key), name), last=0)
+            indexes.append((name, msgspec.json.decode(page.head.state, type=_Index)))
+        return indexes
+
+    async def _delete(self, store: Store, key: Mapping[str, Any]) -> None:
+        where = self._place(key)
+        if key.get("subpath") is None:
+            for name in await self._list_names(store, key["project_key"]):
+                if name.startswith(f"{where.conversation}/"):
+                    await store.delete(Where(where.workspace, name))
+        await store.delete(where)
+
+    def _workspace_of(self, project_key: str) -> str:
+        return f"{self._workspace}/{project_key}"
+
+    def _place(self, key: Mapping[str, Any]) -> Where:
+        name = key["session_id"]
+        if key.get("subpath") is not None:
+            name = f"{name}/{key['subpath']}"
+        return Where(self._workspace_of(key["project_key"]), name)
+
+
+def _read_uuid(entry: Any) -> str | None:
+    uuid = entry.get("uuid")
+    return uuid if isinstance(uuid, str) else None

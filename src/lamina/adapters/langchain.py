@@ -1,0 +1,178 @@
+"""LangChain and LangGraph agents: a middleware that fits each request of the model.
+
+    agent = create_agent(model, tools, middleware=[LaminaMiddleware(budget=16_000)], checkpointer=saver)
+
+The history in the agent's state stays whole. The ledger is a private field of that state, so a checkpointer
+keeps it with the messages, and a fork or a rewind has the ledger of its moment. `LaminaSaver` in
+`lamina.adapters.langgraph` is a checkpointer over any lamina store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, NotRequired
+
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    PrivateStateAttr,
+)
+from langchain.tools import ToolRuntime
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+)
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.types import Command
+
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.adapters.chat_turns import (
+    read_arguments,
+    read_calls,
+    read_text,
+    write_assistant,
+    write_call,
+    write_result,
+)
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget
+
+_SENT_PARTS = frozenset(("text", "image_url", "file", "input_audio"))
+"""Parts that the Chat Completions dialect has. Others are sent only with messages that are not lowered."""
+
+
+class LaminaState(AgentState[Any]):
+    """The agent's state with the ledger of its conversation."""
+
+    lamina_ledger: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]  # type: ignore[valid-type]
+
+
+class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
+    """Fits each request into the window, and gives the agent the tool `recall`.
+
+    `budget` is a `Budget` or a window in tokens; without it the window of the model counts. `model` is the
+    name of the model; without it the name is read from the chat model.
+    """
+
+    state_schema = LaminaState
+
+    def __init__(
+        self,
+        *,
+        budget: Budget | int | None = None,
+        model: str = "",
+        recall: bool = True,
+        counter: Counter | None = None,
+    ) -> None:
+        super().__init__()
+        self.fitter = ContextFitter(CODEC, model=model, budget=budget, recall=recall, counter=counter)
+        self.tools = [_make_recall_tool(self.fitter)] if recall else []
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ExtendedModelResponse[Any]:
+        fitted_request, command = self._fit(request)
+        return ExtendedModelResponse(model_response=handler(fitted_request), command=command)
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ExtendedModelResponse[Any]:
+        fitted_request, command = self._fit(request)
+        return ExtendedModelResponse(model_response=await handler(fitted_request), command=command)
+
+    def _fit(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], Command[Any]]:
+        """Return the request to send, and the command that writes the new ledger into the state."""
+        ledger = request.state.get("lamina_ledger")
+        fitted = self.fitter.fit(
+            request.messages,
+            system=request.system_prompt or "",
+            tools=[_write_tool(tool) for tool in request.tools],
+            head={"model": self.fitter.model or _read_model_name(request.model)},
+            ledger=ledger,
+            usage=_read_usage(request.messages) if ledger else None,
+        )
+        command: Command[Any] = Command(update={"lamina_ledger": fitted.ledger})
+        return request.override(messages=list(fitted.messages)), command
+
+
+def _make_recall_tool(fitter: ContextFitter) -> BaseTool:
+    def recall(key: str, runtime: ToolRuntime, start: int = 0, find: str = "") -> str:
+        arguments = {"key": key, "start": start, "find": find}
+        return fitter.answer(runtime.state["messages"], arguments, ledger=runtime.state.get("lamina_ledger"))
+
+    recall.__annotations__["runtime"] = ToolRuntime
+    return StructuredTool.from_function(recall, name=RECALL.name, description=RECALL.description)
+
+
+def _write_tool(tool: BaseTool | Mapping[str, Any]) -> dict[str, Any]:
+    return dict(convert_to_openai_tool(tool))
+
+
+def _read_model_name(model: Any) -> str:
+    return str(getattr(model, "model_name", None) or getattr(model, "model", None) or "")
+
+
+def _read_usage(messages: Sequence[BaseMessage]) -> int | None:
+    """Return the tokens that the last request took, if its answer says them."""
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            return (message.usage_metadata or {}).get("input_tokens")
+    return None
+
+
+def _write_message(message: BaseMessage) -> list[dict[str, Any]]:
+    content = message.content
+    thinking = ""
+    if not isinstance(content, str):
+        content, thinking = _write_parts(message)
+    if isinstance(message, ToolMessage):
+        return [write_result(message.tool_call_id, read_text(content))]
+    if isinstance(message, AIMessage):
+        calls = [write_call(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
+        return [write_assistant(content, calls, thinking=thinking)]
+    role = "system" if isinstance(message, SystemMessage) else "user"
+    return [{"role": role, "content": content}]
+
+
+def _write_parts(message: BaseMessage) -> tuple[Any, str]:
+    """Return content in the dialect's words, and the thinking in it."""
+    parts = convert_to_openai_messages(message).get("content") or ""
+    if isinstance(parts, str):
+        return parts, ""
+    sent = [part for part in parts if part.get("type") in _SENT_PARTS]
+    thoughts = [str(part.get("thinking") or part.get("reasoning") or "") for part in parts]
+    return sent, "\n".join(filter(None, thoughts))
+
+
+def _read_message(turns: Sequence[Turn], source: BaseMessage | None) -> BaseMessage:
+    """Return a new message. A lowered one keeps the id, the name and the metadata of its source."""
+    turn = turns[0].wire
+    content = turn.get("content") or ""
+    if isinstance(source, AIMessage):
+        calls = [
+            {"id": call_id, "name": name, "args": read_arguments(arguments), "type": "tool_call"}
+            for call_id, name, arguments in read_calls(turn)
+        ]
+        return source.model_copy(update={"content": content, "tool_calls": calls, "additional_kwargs": {}})
+    if source is not None:
+        return source.model_copy(update={"content": content})
+    if turn["role"] == "tool":
+        return ToolMessage(content, tool_call_id=turn["tool_call_id"])
+    if turn["role"] == "assistant":
+        return AIMessage(content)
+    if turn["role"] == "system":
+        return SystemMessage(content)
+    return HumanMessage(content)
+
+
+CODEC = MessageCodec(write=_write_message, read=_read_message)

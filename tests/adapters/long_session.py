@@ -1,0 +1,170 @@
+"""One long session that every adapter passes: 100 tool calls in four turns, in a window of 16,000 tokens.
+
+A framework's test module has one function, `play(folder, script, turns, fitted)`. It opens the framework's
+own agent with a model that asks `script`, takes up what `folder` holds of the conversation, and asks one
+question for each of `turns`. `fitted` says whether lamina is in the agent. The rest is here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lamina.adapters.bridge import RECALL
+from lamina.core.values import Budget
+from lamina.dialects import DIALECTS
+from lamina.fitting.request import RequestMemo, fit_request
+
+WINDOW = 16_000
+BUDGET = Budget(window=WINDOW, reserve=1_000)
+TURNS = 4
+CALLS = 25
+"""Tool calls of each turn: 100 in all."""
+
+SYSTEM = "You read a manual and answer briefly."
+HANDLE = re.compile(r"recall(?:\(\"|=\")([a-z0-9-]+)")
+
+Play = Callable[[Path, "Script", Sequence[int], bool], None]
+
+
+def read_page(number: int) -> str:
+    """What the agent's tool returns: about 500 tokens that no other page has."""
+    lines = [f"Page {number}, line {line}: press key {number * 31 + line}, then wait." for line in range(26)]
+    return "\n".join(lines)
+
+
+@dataclass
+class Answer:
+    """What the model does next: a call with its arguments, or a text."""
+
+    text: str = ""
+    name: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    call_id: str = ""
+
+
+class Script:
+    """Plays the model. In each turn it reads pages, recalls one thing if it sees a handle, and answers."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.recalled: list[str] = []
+        self._turn = 0
+        self._step = 0
+
+    def begin(self, turn: int) -> str:
+        """Begin a turn, and return the user's question."""
+        self._turn = turn
+        self._step = 0
+        return f"Read pages {turn * CALLS} to {turn * CALLS + CALLS - 1}."
+
+    def answer(
+        self, turns: Sequence[Any], tools: Sequence[Any] = (), *, field: str = "messages", **head: Any
+    ) -> Answer:
+        """Record the request, written in its dialect, and answer it."""
+        request = json.loads(json.dumps({**head, field: list(turns), "tools": list(tools)}))
+        self.requests.append(request)
+        step = self._step
+        self._step += 1
+        call_id = f"call_{self._turn}_{step}"
+        if step < CALLS:
+            return Answer(name="read_page", arguments={"number": self._turn * CALLS + step}, call_id=call_id)
+        handles = HANDLE.findall(json.dumps(request[field]).replace('\\"', '"'))
+        if step == CALLS and handles:
+            return Answer(name=RECALL.name, arguments={"key": handles[0]}, call_id=call_id)
+        if step == CALLS + 1:
+            self.recalled.append(_text_of_last(request))
+        return Answer(text=f"Turn {self._turn} is read.")
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a session's requests were: how many were refused by the rules, over the room, or began anew."""
+
+    requests: int
+    invalid: list[str]
+    over: int
+    cuts: int
+    largest: int
+
+
+def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "openai_chat") -> Account:
+    """Check and count every request, and compare each with the one before it."""
+    invalid: list[str] = []
+    sizes: list[int] = []
+    cuts = 0
+    memo = RequestMemo()
+    turns_field = {"openai_responses": "input", "gemini": "contents"}.get(dialect, "messages")
+    before: Sequence[Any] = ()
+    for request in requests:
+        invalid += [violation.message for violation in DIALECTS[dialect].check(request)]
+        whole = fit_request(request, dialect=dialect, budget=Budget(window=10_000_000), memo=memo)
+        sizes.append(whole.envelope.tokens)
+        turns = request[turns_field]
+        if turns[: len(before)] != before:
+            cuts += 1
+        before = turns
+    over = sum(size > BUDGET.window - (BUDGET.reserve or 0) for size in sizes)
+    return Account(len(sizes), invalid, over, cuts, max(sizes))
+
+
+def check_session(play: Play, module: str, folder: Path, *, dialect: str = "openai_chat") -> Account:
+    """The session with and without lamina, and once more with its second half in a new process."""
+    bare = Script()
+    play(_make(folder / "bare"), bare, range(TURNS), False)
+    without = count_requests(bare.requests, dialect=dialect)
+    assert without.over > 50
+
+    whole = Script()
+    play(_make(folder / "whole"), whole, range(TURNS), True)
+    account = count_requests(whole.requests, dialect=dialect)
+    assert account.invalid == []
+    assert account.over == 0
+    assert 2 <= account.cuts <= 12
+    assert account.requests >= TURNS * (CALLS + 1) + 3
+    assert len(whole.recalled) >= 3
+    assert all("press key" in text for text in whole.recalled)
+
+    first = Script()
+    play(_make(folder / "halves"), first, range(TURNS // 2), True)
+    assert first.requests + _play_elsewhere(module, folder / "halves") == whole.requests
+    return account
+
+
+def _make(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _play_elsewhere(module: str, folder: Path) -> list[dict[str, Any]]:
+    """Play the second half in another process, and return its requests."""
+    root = Path(__file__).resolve().parent.parent.parent
+    command = [sys.executable, "-m", "tests.adapters.long_session", module, str(folder)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    requests: list[dict[str, Any]] = json.loads((folder / "requests.json").read_text(encoding="utf-8"))
+    return requests
+
+
+def _text_of_last(request: Mapping[str, Any]) -> str:
+    for name in ("messages", "input", "contents"):
+        if request.get(name):
+            return json.dumps(request[name][-1])
+    return ""
+
+
+def main(module: str, folder: str) -> None:
+    script = Script()
+    importlib.import_module(module).play(Path(folder), script, range(TURNS // 2, TURNS), True)
+    (Path(folder) / "requests.json").write_text(json.dumps(script.requests), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,148 @@
+"""A made-up framework over the bridge: what is not lowered comes back as its very object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lamina.adapters.bridge import PASS_THROUGH, ContextFitter, MessageCodec, Turn
+from lamina.adapters.chat_turns import read_calls, read_text, write_assistant, write_call, write_result
+from lamina.core.values import Budget
+from lamina.errors import BadInput, BudgetExceeded
+
+
+@dataclass
+class Said:
+    """A message of a framework that holds several results in one message."""
+
+    role: str
+    texts: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+
+
+def write(message: Said) -> Sequence[Any]:
+    if message.role == "results":
+        return [write_result(call_id, text) for call_id, text in zip(message.ids, message.texts, strict=True)]
+    if message.role == "model":
+        calls = [write_call(call_id, "read", {"part": call_id}) for call_id in message.ids]
+        return [write_assistant(message.texts[0], calls)]
+    return [{"role": message.role, "content": message.texts[0]}]
+
+
+def read(turns: Sequence[Turn], source: Said | None) -> Said:
+    texts = [read_text(turn.wire["content"]) for turn in turns]
+    if source is None:
+        return Said("written by lamina", texts)
+    if source.role == "results":
+        return Said("results", texts, [turn.wire["tool_call_id"] for turn in turns])
+    return Said(source.role, texts, [call_id for call_id, _, _ in read_calls(turns[0].wire)])
+
+
+CODEC = MessageCodec(write=write, read=read)
+
+
+def talk(steps: int, *, lines: int = 60) -> list[Said]:
+    messages = [Said("user", ["Read every part."])]
+    for step in range(steps):
+        ids = [f"a{step}", f"b{step}"]
+        messages.append(Said("model", [f"Reading part {step}."], ids))
+        messages.append(Said("results", [f"Part {step}: wait for the lamp.\n" * lines, "ok"], ids))
+    return messages
+
+
+def test_a_list_that_fits_comes_back_as_it_is() -> None:
+    messages = talk(2)
+    fitted = ContextFitter(CODEC, budget=16_000).fit(messages, system="Be brief.")
+    assert fitted.messages is messages
+    assert not fitted.has_cut
+
+
+def test_only_what_was_lowered_is_new_and_two_calls_agree() -> None:
+    messages = talk(8, lines=100)
+    fitter = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500))
+    fitted = fitter.fit(messages, system="Be brief.")
+    assert fitted.has_cut
+    own = {id(message) for message in messages}
+    lowered = [message for message in fitted.messages if id(message) not in own]
+    assert {message.role for message in lowered} == {"results", "written by lamina"}
+    assert all(message.texts[1] == "ok" for message in lowered if message.role == "results")
+    assert fitted.messages[-1] is messages[-1]
+    assert len(fitted.messages) > len(lowered)
+    again = fitter.fit(list(messages), system="Be brief.", ledger=fitted.ledger)
+    assert again.messages == fitted.messages
+
+
+def test_between_cuts_the_messages_only_grow_whatever_is_remembered() -> None:
+    plain = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500))
+    remembering = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500))
+    ledger: dict[str, Any] | None = None
+    before: list[Said] = []
+    cuts = 0
+    messages = talk(40)
+    for end in range(1, len(messages), 2):
+        history = messages[:end]
+        fitted = plain.fit(history, ledger=ledger)
+        other = remembering.fit(history, ledger=ledger, conversation="one")
+        assert other.messages == fitted.messages
+        assert other.ledger == fitted.ledger
+        if fitted.has_cut:
+            cuts += 1
+        else:
+            assert list(fitted.messages[: len(before)]) == before
+        before = list(fitted.messages)
+        ledger = fitted.ledger
+    assert cuts >= 2
+
+
+def test_a_message_changed_in_place_is_seen() -> None:
+    messages = talk(3)
+    fitter = ContextFitter(CODEC, budget=16_000)
+    ledger = fitter.fit(messages, conversation="one").ledger
+    messages[2].texts[1] = "failed"
+    fitted = fitter.fit(messages, ledger=ledger, conversation="one")
+    assert fitted.messages is messages
+    assert fitted.fitted.request["messages"][3]["content"] == "failed"
+
+
+def test_what_was_left_out_is_recalled_from_the_history() -> None:
+    messages = talk(8, lines=100)
+    fitter = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500))
+    fitted = fitter.fit(messages)
+    stub = next(text for each in fitted.messages for text in each.texts if 'recall("' in text)
+    key = stub.partition('recall("')[2].partition('"')[0]
+    answer = fitter.answer(messages, {"key": key}, ledger=fitted.ledger)
+    assert "wait for the lamp" in answer
+    assert "no segment answers" in fitter.answer(messages, '{"key": "k0"}', ledger=fitted.ledger)
+
+
+def test_without_recall_no_handle_is_shown() -> None:
+    fitter = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500), recall=False)
+    fitted = fitter.fit(talk(24))
+    assert fitted.has_cut
+    assert "recall(" not in repr(fitted.messages)
+
+
+def test_ids_that_repeat_still_find_their_own_messages() -> None:
+    messages = talk(24)
+    for message in messages[1:]:
+        message.ids = ["same", "other"]
+    fitted = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500)).fit(messages)
+    results = [message for message in fitted.messages if message.role == "results"]
+    assert results[-1] is messages[-1]
+
+
+def test_messages_that_are_turns_already_need_no_codec() -> None:
+    turns = [turn for message in talk(24) for turn in write(message)]
+    fitted = ContextFitter(PASS_THROUGH, budget=Budget(window=6_000, reserve=500)).fit(turns)
+    assert fitted.messages == fitted.fitted.request["messages"]
+    assert fitted.messages[-1] is turns[-1]
+
+
+def test_bad_input_is_told() -> None:
+    with pytest.raises(BadInput, match="window in tokens"):
+        ContextFitter(CODEC, budget="16k")  # type: ignore[arg-type]
+    with pytest.raises(BudgetExceeded):
+        ContextFitter(CODEC, budget=Budget(window=300, reserve=100)).fit(talk(1, lines=200)[:1] * 200)
