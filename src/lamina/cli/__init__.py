@@ -38,6 +38,7 @@ COMMANDS = {
     "conversations": "list, show, delete or prune what the gateway keeps",
     "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
     "recall": "bring back the full text behind a handle",
+    "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
     "rekey": "seal a store anew under another key",
     "replay": "say what recorded sessions cost, and would have cost under each policy",
     "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
