@@ -34,6 +34,8 @@ COMMANDS = {
     "chat": "talk with a model in the terminal, and see what it sees",
     "serve": "put a gateway in front of any client: requests that fit, and keep their cached prefix",
     "run": "run a client through a gateway of its own, and say what it cost",
+    "tail": "follow the requests of a gateway: tokens, cache, cuts, causes of misses, money",
+    "config": "print every setting that holds, and where it comes from",
     "doctor": "check the settings, the store, the client and the upstreams, with the next step",
     "conversations": "list, show, delete or prune what the gateway keeps",
     "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
