@@ -19,6 +19,7 @@ export HYPOTHESIS_PROFILE
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers conformance docs screenshots site format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -103,6 +104,9 @@ mutants: $(STAMP)  ## turn 60 decisions of the source round, one at a time, and 
 peers: $(STAMP)  ## install the libraries that the lab compares with, and try each (NAMES=...: only these)
 	@sh tools/peers.sh $(VENV) $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.peers $(NAMES)
+
+conformance: $(STAMP)  ## run the suite of the Model Context Protocol on lamina mcp (it needs npm)
+	@$(PYTHON_IN_VENV) -m tools.mcp_conformance $(ARGS)
 
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write

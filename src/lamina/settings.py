@@ -8,14 +8,15 @@
 
 Each field may also be set in the environment, as `LAMINA_` and its name in capitals. The file is the one that
 LAMINA_SETTINGS names, else `settings.toml` in the user's folder for configuration, which need not exist. An
-unknown field, or one of the wrong type, raises `BadInput`. The file holds no keys: it names the file that has
-one.
+unknown field, or one of the wrong type, raises `BadInput` with the line of the file or the name of the
+variable. The file holds no keys: it names the file that has one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,12 @@ VARIABLE = "LAMINA_SETTINGS"
 """Names the file, in the environment."""
 
 FILE, STORE = "settings.toml", "conversations.db"
+
+_HEADER = re.compile(r"[ \t]*\[+[ \t]*([^\]]+?)[ \t]*\]+")
+"""The header of a table: `[limits]`, `[upstreams.claude]`, `[[tokens]]`."""
+
+_LINE = re.compile(r"at line ([0-9]+)")
+"""How the parser says where a text is not TOML."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -62,14 +69,92 @@ def load_settings(
     """The settings of a file, with those of the environment over them."""
     if environment is None:
         environment = os.environ
+    file = find_settings_file(path, environment)
+    text = _read_file(file, must_exist=bool(path or environment.get(VARIABLE)))
+    file_values = decode_toml(text, file)
+    values = _read_environment(environment)
+    _convert(file_values, lambda message: f"{file}:{find_error_line(text, message) or 1}")
+    _convert(values, lambda message: f"${variable_of(_name_field(message))}")
+    return _convert(file_values | values, lambda _: str(file))
+
+
+def find_settings_file(path: str | Path | None, environment: Mapping[str, str]) -> Path:
+    """The file of the settings, which need not exist."""
     named_file = path or environment.get(VARIABLE)
-    file = Path(named_file).expanduser() if named_file else config_folder() / FILE
-    values = _read_file(file, must_exist=bool(named_file)) | _read_environment(environment)
+    if named_file:
+        return Path(named_file).expanduser()
+    return config_folder() / FILE
+
+
+def variable_of(field: str) -> str:
+    """The environment variable that sets a field: `LAMINA_MODEL` sets `model`."""
+    return f"LAMINA_{field.upper()}"
+
+
+def find_line(text: str, name: str) -> int:
+    """The line of a TOML text that sets `name`, such as `limits.body`, from 1; 0 if none does.
+
+    An inline table sets what is in it, and the header of a table sets the table: `[[tokens]]` is `tokens`.
+    """
+    table = ""
+    line_of_parent = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        header = _HEADER.match(line)
+        if header:
+            table = header[1].replace('"', "")
+            if table == name:
+                return number
+            continue
+        key = line.partition("=")[0].strip(" \t\"'")
+        if "=" not in line or key.startswith("#"):
+            continue
+        full_name = f"{table}.{key}".lstrip(".")
+        if full_name == name:
+            return number
+        if name.startswith(f"{full_name}."):
+            line_of_parent = number
+    return line_of_parent
+
+
+def find_error_line(text: str, message: str, *, table: str = "") -> int:
+    """The line of a TOML text that a message of msgspec is about: of a field, or of its table; else 0."""
+    names = [part for part in (table, *_name_field(message).split(".")) if part]
+    for end in range(len(names), 0, -1):
+        line = find_line(text, ".".join(names[:end]))
+        if line:
+            return line
+    return 0
+
+
+def decode_toml(text: str, file: Path) -> dict[str, object]:
+    """The values of a TOML text. Raises BadInput with the line where it is not TOML."""
+    try:
+        return msgspec.toml.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        line = _LINE.search(str(error))
+        place = str(file)
+        if line:
+            place = f"{file}:{line[1]}"
+        raise BadInput(str(error), place=place, hint="it must be TOML") from None
+
+
+def _name_field(message: str) -> str:
+    """The field that a message of msgspec is about, such as `limits.body`; "" if it names none.
+
+    The message ends with a path ("… - at `$.limits.body`") or names the field ("unknown field `prot`").
+    """
+    names = re.findall(r"`([^`]*)`", message)
+    if not names:
+        return ""
+    return re.sub(r"\[[^\]]*\]", "", str(names[-1]).lstrip("$.")).strip(".")
+
+
+def _convert(values: dict[str, object], find_place: Callable[[str], str]) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         hint = f"the fields are {', '.join(Settings.__struct_fields__)}"
-        raise BadInput(str(error), place=str(file), hint=hint) from None
+        raise BadInput(str(error), place=find_place(str(error)), hint=hint) from None
 
 
 def data_folder() -> Path:
@@ -86,27 +171,23 @@ def config_folder() -> Path:
     return platformdirs.user_config_path("lamina", appauthor=False, roaming=True)
 
 
-def _read_file(file: Path, *, must_exist: bool) -> dict[str, object]:
+def _read_file(file: Path, *, must_exist: bool) -> str:
     try:
-        text = file.read_bytes()
+        return file.read_text("utf-8")
     except FileNotFoundError:
         if not must_exist:
-            return {}
+            return ""
         raise BadInput("there is no such file", place=str(file), hint=f"check {VARIABLE}") from None
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", place=str(file), hint="check the path") from None
-    try:
-        values: dict[str, object] = msgspec.toml.decode(text, type=dict[str, object])
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise BadInput(str(error), place=str(file), hint="it must be TOML") from None
-    return values
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot be read: {reason}", place=str(file), hint="check the path") from None
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
     """The settings that the environment has: `LAMINA_MODEL` is `model`. An empty variable is none."""
     values: dict[str, object] = {}
     for name in Settings.__struct_fields__:
-        value = environment.get(f"LAMINA_{name.upper()}")
+        value = environment.get(variable_of(name))
         if value:
             values[name] = value
     return values

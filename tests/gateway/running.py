@@ -52,11 +52,14 @@ def settings_for(stub: Stub | str, store: Path | str = "", **changes: Any) -> Ga
 
 @asynccontextmanager
 async def run_gateway(
-    settings: GatewaySettings, environment: Mapping[str, str] | None = None
+    settings: GatewaySettings,
+    environment: Mapping[str, str] | None = None,
+    *,
+    journal_path: Path | None = None,
 ) -> AsyncIterator[RunningGateway]:
     """The gateway until the context ends."""
     log = io.StringIO()
-    app = create_app(settings, environment=environment or {}, journal=Journal(log))
+    app = create_app(settings, environment=environment or {}, journal=Journal(log, path=journal_path))
     server = uvicorn.Server(make_config(settings, app))
     serving = asyncio.ensure_future(server.serve())
     while not server.started:

@@ -137,3 +137,41 @@ def test_an_upstream_is_reached_only_if_that_is_asked_for() -> None:
     assert code == 1
     assert lines["upstream upstream"]["next_step"].startswith("start the server")
     assert "upstream upstream" not in lines_of("--store", "memory:")[1]
+
+
+def test_markers_and_attribution_depend_on_client_and_upstream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLAUDE_CODE_ATTRIBUTION_HEADER", raising=False)
+    for name in ("claude", "aider", "codex"):
+        _add_program(tmp_path, name, monkeypatch)
+    store = ["--store", str(tmp_path / "g.db")]
+    code, lines = lines_of(*store, "--client", "claude")
+    assert code == 0
+    assert lines["markers at anthropic"]["verdict"] == "ok"
+    assert lines["attribution at anthropic"]["verdict"] == "ok"
+    assert lines["journal"]["text"].endswith("g.db.requests.jsonl")
+
+    file = tmp_path / "gateway.toml"
+    file.write_text("[upstreams.own]\nurl = 'http://127.0.0.1:1'\nprofile = 'anthropic'\n")
+    _, lines = lines_of(*store, "--settings", file, "--client", "claude")
+    assert lines["attribution at own"]["verdict"] == "remark"
+    assert "CLAUDE_CODE_ATTRIBUTION_HEADER=0" in lines["attribution at own"]["next_step"]
+    monkeypatch.setenv("CLAUDE_CODE_ATTRIBUTION_HEADER", "0")
+    _, lines = lines_of(*store, "--settings", file, "--client", "claude")
+    assert lines["attribution at own"]["verdict"] == "ok"
+    monkeypatch.delenv("CLAUDE_CODE_ATTRIBUTION_HEADER")
+
+    _, lines = lines_of(*store, "--settings", file, "--client", "aider")
+    assert lines["markers at own"]["next_step"] == 'set `breakpoints = "plan"` under [upstreams.own]'
+    assert "attribution at own" not in lines
+    file.write_text(file.read_text().replace("'anthropic'", "'vllm'") + "breakpoints = 'plan'\n")
+    _, lines = lines_of(*store, "--settings", file, "--client", "claude")
+    assert lines["markers at own"]["verdict"] == lines["attribution at own"]["verdict"] == "ok"
+
+    monkeypatch.setenv("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "30000")
+    _, lines = lines_of(*store, "--client", "claude", "--window", "64000")
+    assert lines["CLAUDE_CODE_AUTO_COMPACT_WINDOW"]["verdict"] == "remark"
+    _, lines = lines_of(*store, "--client", "codex", "--window", "64000")
+    assert lines["window"]["verdict"] == "ok"
+    assert not [name for name in lines if name.startswith("markers")]

@@ -49,7 +49,7 @@ def test_the_users_own_file_need_not_be_there_but_a_named_one_must(
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(BadInput, match=problem) as caught:
         load_settings(file(tmp_path, text), environment={})
-    assert caught.value.place == str(tmp_path / "settings.toml")
+    assert caught.value.place == f"{tmp_path / 'settings.toml'}:1"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from lamina.cli.gateway_options import INSTALL, find_missing_package
 from lamina.cli.output import emit
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.serve import apply_arguments
-from lamina.cli.stored import find_key
+from lamina.cli.stored import find_key, hide_password
 from lamina.errors import LaminaError
 from lamina.settings import load_settings
 from lamina.stores.address import open_default_store, open_store
@@ -28,7 +28,7 @@ from lamina.stores.port import Store, Where
 
 if TYPE_CHECKING:
     from lamina.gateway.clients import ClientRow
-    from lamina.gateway.config import GatewaySettings
+    from lamina.gateway.config import GatewaySettings, UpstreamSettings
 
 _EXAMPLES = """\
 Each line is ok, a remark, or wrong, with what to do next. Nothing is sent anywhere unless --reach or
@@ -46,6 +46,7 @@ _MARKS = {"ok": "ok    ", "remark": "remark", "wrong": "wrong "}
 SMALLEST_ROOM = 48_000
 """Tokens for the request below which Claude Code has little room beside its own tools and system text."""
 
+ANTHROPIC_HOST = "api.anthropic.com"
 PATIENCE = 5.0
 
 
@@ -112,12 +113,16 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     if settings is not None:
         names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
         yield CheckLine(subject="gateway", verdict="ok", text=f"upstreams: {names}")
+        yield from _check_journal(settings, environment)
     if arguments.client:
         yield _check_program(arguments.client)
         row = find_client(arguments.client)
         yield _check_key(row, settings, environment)
         yield from _check_variables(row, environment)
         yield from _check_window(row, arguments.window or 0, environment)
+        if settings is not None:
+            yield from _check_markers(row, settings)
+            yield from _check_attribution(row, settings, environment)
     if (arguments.reach or arguments.upstream) and settings is not None:
         for name, upstream in settings.upstreams.items():
             yield _check_upstream(name, upstream.url)
@@ -190,7 +195,7 @@ def _read_gateway_settings(arguments: argparse.Namespace, environment: Mapping[s
 
     path = Path(arguments.settings).expanduser() if arguments.settings else None
     settings = apply_arguments(load_gateway_settings(path, environment), arguments, place="doctor")
-    check_settings(settings, environment)
+    check_settings(settings, environment, path)
     return settings
 
 
@@ -226,7 +231,7 @@ def _check_variables(row: ClientRow, environment: Mapping[str, str]) -> Iterator
         yield CheckLine(
             subject=name,
             verdict="remark",
-            text=f"is set to {_hide_password(value)}",
+            text=f"is set to {hide_password(value)}",
             next_step="lamina run keeps this server as its upstream; unset it if that is not what you want",
         )
     if not any(name in environment for name in row.variables):
@@ -240,7 +245,14 @@ def _check_window(row: ClientRow, window: int, environment: Mapping[str, str]) -
     from lamina.gateway.clients import CLAUDE_CODE_OUTPUT, limit_output  # noqa: PLC0415 - an extra
 
     name = row.window_variable
-    if not name or not window:
+    if not window:
+        return
+    yield from _check_own_compaction(row, window, environment)
+    if not name:
+        text = (
+            f"requests are fitted to {window:,} tokens; {row.name or 'the client'} needs no limit of its own"
+        )
+        yield CheckLine(subject="window", verdict="ok", text=text)
         return
     value = environment.get(name, "")
     if value and not (value.isascii() and value.isdecimal()):
@@ -260,6 +272,94 @@ def _check_window(row: ClientRow, window: int, environment: Mapping[str, str]) -
     text = f"{int(value):,} of {window:,} tokens for an answer leave {max(room, 0):,} for the request"
     step = f"export {name}={limit_output(window)}"
     yield CheckLine(subject=name, verdict="wrong", text=text, next_step=step)
+
+
+def _check_own_compaction(row: ClientRow, window: int, environment: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Whether the client would summarise by itself before lamina cuts."""
+    name = row.compact_variable
+    value = environment.get(name, "") if name else ""
+    if not (value.isascii() and value.isdecimal()) or int(value) >= window:
+        return
+    yield CheckLine(
+        subject=name,
+        verdict="remark",
+        text=f"is {int(value):,}: the client summarises before {window:,} tokens are full",
+        next_step=f"unset {name}, so that lamina cuts and what it leaves out can be recalled",
+    )
+
+
+def _check_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Where the gateway writes a line for each request."""
+    from lamina.gateway.journal import find_journal  # noqa: PLC0415 - an extra
+
+    try:
+        path = find_journal(settings, environment)
+    except LaminaError:
+        return  # wrong settings of the user have a line already
+    text = "no file of requests is written"
+    step = 'set `journal = "FILE"` in the settings to follow requests with lamina tail'
+    if path is not None:
+        text = f"one line a request in {path}"
+        step = "lamina tail follows it"
+    yield CheckLine(subject="journal", verdict="ok", text=text, next_step=step)
+
+
+def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckLine]:
+    """Whether somebody marks what Anthropic's API shall cache. Without a mark it caches nothing."""
+    for name, upstream in _list_anthropic(row, settings):
+        subject = f"markers at {name}"
+        if upstream.breakpoints == "plan":
+            yield CheckLine(subject=subject, verdict="ok", text="lamina places cache markers")
+        elif row.marks_cache:
+            yield CheckLine(subject=subject, verdict="ok", text=f"{row.name} places its own cache markers")
+        else:
+            client = row.name or "this client"
+            yield CheckLine(
+                subject=subject,
+                verdict="remark",
+                text=f"{client} may place no cache markers, and then nothing is read from the cache",
+                next_step=f'set `breakpoints = "plan"` under [upstreams.{name}]',
+            )
+
+
+def _check_attribution(
+    row: ClientRow, settings: GatewaySettings, environment: Mapping[str, str]
+) -> Iterator[CheckLine]:
+    """Whether the client's block about who pays would end the cached prefix at its first words."""
+    from lamina.gateway.profiles import drops_billing  # noqa: PLC0415 - an extra
+
+    variable = row.billing_variable
+    if not variable:
+        return
+    for name, upstream in _list_anthropic(row, settings):
+        subject = f"attribution at {name}"
+        if environment.get(variable) == "0":
+            yield CheckLine(subject=subject, verdict="ok", text=f"{variable}=0: no block says who pays")
+        elif drops_billing(upstream.profile):
+            text = "lamina leaves the block out that says who pays: it differs between requests"
+            yield CheckLine(subject=subject, verdict="ok", text=text)
+        elif urlsplit(upstream.url).hostname == ANTHROPIC_HOST:
+            text = "the block that says who pays passes as it is: it is meant for Anthropic"
+            yield CheckLine(subject=subject, verdict="ok", text=text)
+        else:
+            yield CheckLine(
+                subject=subject,
+                verdict="remark",
+                text=f"{hide_password(upstream.url)} may cache by prefix, and the first block differs",
+                next_step=f"export {variable}=0, or give the upstream the profile of its server",
+            )
+
+
+def _list_anthropic(row: ClientRow, settings: GatewaySettings) -> Iterator[tuple[str, UpstreamSettings]]:
+    """The upstream that gets a client's requests of Anthropic's API, if it speaks that."""
+    from lamina.gateway.profiles import PROFILES  # noqa: PLC0415 - an extra
+
+    if "anthropic" not in row.apis:
+        return
+    for name, upstream in settings.upstreams.items():
+        if "anthropic" in PROFILES[upstream.profile].dialects:
+            yield name, upstream
+            return  # the first one that speaks an API gets its requests
 
 
 def _check_upstream(name: str, url: str) -> CheckLine:
@@ -287,9 +387,3 @@ def _open_connection(scheme: str, netloc: str) -> http.client.HTTPConnection:
     if scheme == "https":
         return http.client.HTTPSConnection(netloc, timeout=PATIENCE)
     return http.client.HTTPConnection(netloc, timeout=PATIENCE)
-
-
-def _hide_password(url: str) -> str:
-    """An address without the user and the password that may be in it."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

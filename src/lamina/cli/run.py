@@ -125,7 +125,7 @@ def _read_settings(arguments: argparse.Namespace) -> GatewaySettings:
         settings = _keep_direct_urls(settings, os.environ)
     settings = apply_arguments(settings, arguments, place="run")
     settings = msgspec.structs.replace(settings, host="127.0.0.1", port=0, workers=1)
-    check_settings(settings, os.environ)
+    check_settings(settings, os.environ, path)
     return settings
 
 

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     path = Path(arguments.settings).expanduser() if arguments.settings else None
     settings = apply_arguments(load_gateway_settings(path, os.environ), arguments, place="serve")
-    check_settings(settings, os.environ)
+    check_settings(settings, os.environ, path)
     if arguments.check:
         emit(msgspec.to_builtins(settings))
         return 0

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from lamina.errors import BadInput, StoreError
 from lamina.sessions import Session
@@ -55,6 +56,17 @@ def find_key(path: str | None) -> Any:
     if not path_in_settings:
         return None
     return _sealing().from_file(path_in_settings)
+
+
+def hide_password(address: str) -> str:
+    """An address without the user and the password that may be in it. Any other text is returned as it is."""
+    if "://" not in address:
+        return address
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return address.partition("://")[0] + "://"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def read_or_make_key(path: str) -> Any:

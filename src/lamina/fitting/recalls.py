@@ -106,6 +106,21 @@ def answer_recall(log: Sequence[Segment], call: ToolCall, *, ledger: Ledger) -> 
     return result(text, id=call.id, name=call.name, error=False)
 
 
+def answer_recall_text(
+    log: Sequence[Segment], key: str, *, ledger: Ledger, start: int = 0, find: str = ""
+) -> str:
+    """Return what a model reads: the text, one piece of it with its place, or a list of matches."""
+    if find:
+        return _list_matches(recall_text(log, key, ledger=ledger, find=find), find)
+    piece = recall_text(log, key, ledger=ledger, part=(start, PIECE))
+    if piece.end >= piece.total and start == 0:
+        return piece.text
+    next_piece = ""
+    if piece.end < piece.total:
+        next_piece = f"; go on with start={piece.end}"
+    return f"[characters {start:,} to {piece.end:,} of {piece.total:,}{next_piece}]\n{piece.text}"
+
+
 def recall_tool(dialect: Dialect, head: Head) -> dict[str, Any] | None:
     """Return the recall tool in the words of a dialect; None if it has none, or the name is taken."""
     plain = dialect.plain_head(head)
@@ -182,20 +197,12 @@ def _read_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def _answer_text(log: Sequence[Segment], arguments: dict[str, Any], ledger: Ledger) -> str:
-    """Return what the model reads: the text, one piece of it with its place, or a list of matches."""
+    """Return what the model reads. Raises BadInput for arguments of the wrong type."""
     start = arguments.get("start") or 0
     find = arguments.get("find") or ""
     if not isinstance(start, int) or not isinstance(find, str):
         raise BadInput(f"{start!r}, {find!r}", place="recall", hint="start is a number, find a text")
-    if find:
-        return _list_matches(recall_text(log, arguments["key"], ledger=ledger, find=find), find)
-    piece = recall_text(log, arguments["key"], ledger=ledger, part=(start, PIECE))
-    if piece.end >= piece.total and start == 0:
-        return piece.text
-    next_piece = ""
-    if piece.end < piece.total:
-        next_piece = f"; go on with start={piece.end}"
-    return f"[characters {start:,} to {piece.end:,} of {piece.total:,}{next_piece}]\n{piece.text}"
+    return answer_recall_text(log, arguments["key"], ledger=ledger, start=start, find=find)
 
 
 def _list_matches(recalled: Recalled, find: str) -> str:

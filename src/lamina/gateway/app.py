@@ -18,7 +18,7 @@ from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import GatewayStore
 from lamina.gateway.exchange import Gateway, Receive, Scope, Send, answer_request
 from lamina.gateway.fit import Fitter
-from lamina.gateway.journal import Journal
+from lamina.gateway.journal import Journal, open_journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import PROBES
@@ -33,7 +33,7 @@ def create_app(
 ) -> Starlette:
     """The application. Its store and its connections are opened when it starts."""
     app_environment = os.environ if environment is None else environment
-    shared = _Shared(settings, app_environment, journal or Journal())
+    shared = _Shared(settings, app_environment, journal or open_journal(settings, app_environment))
     app = Starlette(
         routes=[
             Route("/healthz", shared.health),

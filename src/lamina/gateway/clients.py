@@ -30,6 +30,12 @@ OUTPUT_VARIABLE = "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
 CLAUDE_CODE_OUTPUT = 128_000
 """How many tokens Claude Code reserves for an answer if the variable is not set."""
 
+ATTRIBUTION_VARIABLE = "CLAUDE_CODE_ATTRIBUTION_HEADER"
+"""Set to 0, Claude Code sends no system block that says who pays."""
+
+COMPACT_VARIABLE = "CLAUDE_CODE_AUTO_COMPACT_WINDOW"
+"""The window at which Claude Code summarises by itself."""
+
 OPENCODE_VARIABLE = "OPENCODE_CONFIG_CONTENT"
 """Has settings of opencode as JSON, over those of its files."""
 
@@ -43,7 +49,8 @@ class ClientRow(msgspec.Struct, frozen=True, kw_only=True):
     In the values `{url}` is the address of the gateway. `arguments` come before the user's own. `config` is
     merged into the JSON that the variable `config_variable` has. `keys` are the variables with a key for
     the API; one of them is enough. `window_variable` limits the answer, so that it leaves room in a small
-    window.
+    window. `compact_variable` is the window at which the client summarises by itself, `billing_variable`
+    switches its block about who pays off. `marks_cache`: it places cache markers in Anthropic's API.
     """
 
     name: str
@@ -54,6 +61,9 @@ class ClientRow(msgspec.Struct, frozen=True, kw_only=True):
     config: Mapping[str, Any] = {}
     keys: tuple[str, ...] = ()
     window_variable: str = ""
+    compact_variable: str = ""
+    billing_variable: str = ""
+    marks_cache: bool = False
 
 
 _ANTHROPIC = {"ANTHROPIC_BASE_URL": "{url}"}
@@ -71,6 +81,9 @@ CLIENTS = {
             variables=_ANTHROPIC,
             keys=_ANTHROPIC_KEYS,
             window_variable=OUTPUT_VARIABLE,
+            compact_variable=COMPACT_VARIABLE,
+            billing_variable=ATTRIBUTION_VARIABLE,
+            marks_cache=True,
         ),
         ClientRow(
             name="codex",
@@ -91,6 +104,7 @@ CLIENTS = {
                 }
             },
             keys=_ANY_KEY,
+            marks_cache=True,
         ),
         ClientRow(
             name="aider",

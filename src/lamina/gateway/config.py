@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lamina.errors import BadInput
+from lamina.settings import decode_toml, find_error_line, find_line
 
 TOKEN_VARIABLE = "LAMINA_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable with an access token for the workspace `default`."""
@@ -108,7 +109,11 @@ class AccessToken(_Table, frozen=True, kw_only=True):
 
 
 class GatewaySettings(_Table, frozen=True, kw_only=True):
-    """Everything that a gateway can be told. `hosts` and `origins` are allowed besides the loopback names."""
+    """Everything that a gateway can be told.
+
+    `hosts` and `origins` are allowed besides the loopback names. `journal` is the file with a line for each
+    request; by default it lies beside the store, and "off" is none.
+    """
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = DEFAULT_PORT
@@ -116,6 +121,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     store: str = ""
     key_file: str = ""
     keep: Keep = "lowered"
+    journal: str = ""
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()
@@ -152,8 +158,26 @@ def load_gateway_settings(path: Path | None, environment: Mapping[str, str]) -> 
     return settings
 
 
-def check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -> None:
-    """Refuse settings that are well-formed and still cannot work, or would not be safe."""
+def check_settings(
+    settings: GatewaySettings, environment: Mapping[str, str], path: Path | None = None
+) -> None:
+    """Refuse settings that are well-formed and still cannot work, or would not be safe.
+
+    `path` is the file that they came from: the error names the line, if the wrong setting is in it.
+    """
+    try:
+        _check_settings(settings, environment)
+    except BadInput as error:
+        line = 0
+        if path is not None:
+            line = find_line(_read_text(path), error.place)
+        if not line:
+            raise
+        place = f"{path}:{line} ({error.place})"
+        raise BadInput(error.problem, place=place, hint=error.hint) from None
+
+
+def _check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -> None:
     if settings.is_public and not settings.tokens:
         raise BadInput(
             f"{settings.host} can be reached from other machines, and no access token is set",
@@ -189,21 +213,24 @@ def _check_url(url: str, place: str) -> None:
 
 
 def _read_settings(path: Path) -> GatewaySettings:
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot be read: {error}", place=str(path), hint="check the path") from None
-    try:
-        values: dict[str, Any] = msgspec.toml.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # the message has the line already
-        raise BadInput(str(error), place=str(path), hint="it must be TOML") from None
+    text = _read_text(path)
+    values = decode_toml(text, path)
     tables = values.pop("upstreams", {})
     settings: GatewaySettings = _convert(values, GatewaySettings, path=path, text=text, section="")
     upstreams: dict[str, UpstreamSettings] = {}
+    if not isinstance(tables, dict):
+        tables = {"": tables}
     for name, table in tables.items():
         section = f"upstreams.{name}"
         upstreams[name] = _convert(table, UpstreamSettings, path=path, text=text, section=section)
     return msgspec.structs.replace(settings, upstreams=upstreams)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot be read: {error}", place=str(path), hint="check the path") from None
 
 
 def _convert(values: Any, kind: type[Any], *, path: Path, text: str, section: str) -> Any:
@@ -211,32 +238,6 @@ def _convert(values: Any, kind: type[Any], *, path: Path, text: str, section: st
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         message = str(error)
-        place = f"{path}:{_find_line(text, section, message)}"
+        line = find_error_line(text, message, table=section) or 1
         fields = ", ".join(kind.__struct_fields__)
-        raise BadInput(message, place=place, hint=f"the settings here are {fields}") from None
-
-
-def _find_line(text: str, section: str, message: str) -> int:
-    """The line of the setting that a message of msgspec is about; the line of its table if it names none.
-
-    The message ends with a path ("… - at `$.limits.body`") or names the field ("unknown field `prot`").
-    """
-    names = re.findall(r"`([^`]*)`", message)
-    path = [name for name in names[-1].lstrip("$").split(".") if name] if names else []
-    key_name = ""
-    if path:
-        key_name = path[-1].partition("[")[0]
-    inner = ".".join(name for name in (section, *path[:-1]) if name)
-    table = ""
-    table_line = 1
-    for number, line in enumerate(text.split("\n"), 1):
-        header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line, re.ASCII)
-        if header:
-            table = header[1].replace('"', "")
-            if table in (inner, section):
-                table_line = number
-            continue
-        key = line.partition("=")[0].strip(" \t\"'")
-        if key == key_name and table in (inner, section):
-            return number
-    return table_line
+        raise BadInput(message, place=f"{path}:{line}", hint=f"the settings here are {fields}") from None

@@ -1,28 +1,134 @@
-"""The log: one JSON object to a line, on standard error. It has ids, sizes, times and causes, no content.
+"""The log: one JSON object to a line, on standard error and in a file that `lamina tail` follows.
 
-JSON escapes control characters, so nothing that a client sends can begin a line of its own.
+It has ids, sizes, times and causes, no content. JSON escapes control characters, so nothing that a client
+sends can begin a line of its own. The file lies beside the store. Workers of one gateway share it: each line
+is one write at its end. It is renamed to `….1` when it gets large, so that both together stay bounded.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from time import time
 from typing import Any, TextIO
 
 import msgspec
 
+from lamina.errors import LaminaError
+from lamina.gateway.config import GatewaySettings
+from lamina.settings import data_folder, load_settings
+from lamina.stores.address import KEY_VARIABLE
+
+OFF = "off"
+"""The setting `journal` of a gateway that writes no file."""
+
+ENDING = ".requests.jsonl"
+"""Ends the name of the file, after the name of the store."""
+
+LARGEST = 16 << 20
+"""Bytes of the file after which it is renamed."""
+
+_FILE_KINDS = ("sqlite", "sqlite+apsw", "sqlite+sqlite3", "files")
+
 
 class Journal:
     """Writes events. Keys and tokens never get here: no caller has a header or a body at hand."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, path: Path | None = None) -> None:
         self._stream = stream
+        self._file: JournalFile | None = None
+        if path is not None:
+            self._file = JournalFile(path)
 
     def write(self, event: str, **facts: Any) -> None:
-        line = msgspec.json.encode({"at": round(time(), 3), "event": event, **facts}).decode()
+        line = msgspec.json.encode({"at": round(time(), 3), "event": event, **facts}) + b"\n"
         stream = self._stream or sys.stderr
-        try:
-            stream.write(f"{line}\n")
+        with contextlib.suppress(OSError, ValueError):  # nobody listens; requests go on
+            stream.write(line.decode())
             stream.flush()
-        except (OSError, ValueError):  # nobody listens; requests go on
-            return
+        if self._file is not None:
+            self._file.append(line)
+
+
+class JournalFile:
+    """A file that several processes append to. If it cannot be written, the gateway goes on without it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def append(self, line: bytes) -> None:
+        try:
+            if self._descriptor < 0:
+                self._open()
+            elif os.fstat(self._descriptor).st_size > LARGEST:
+                self._rename_large()
+                self._open()
+            os.write(self._descriptor, line)
+        except OSError:
+            self._close()
+
+    def _open(self) -> None:
+        self._close()
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._descriptor = os.open(self._path, flags, 0o600)
+
+    def _rename_large(self) -> None:
+        """Rename the file, unless another worker has done so and this one only holds the old one open."""
+        current = self._path.stat()
+        if os.path.samestat(current, os.fstat(self._descriptor)):
+            self._path.replace(older_file(self._path))
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def older_file(path: Path) -> Path:
+    """Where the lines before the last renaming are."""
+    return path.with_name(f"{path.name}.1")
+
+
+def find_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Path | None:
+    """The file of a gateway with these settings; None if it writes none.
+
+    A gateway that keeps nothing, or keeps it sealed, writes a file only if the settings name one.
+    """
+    if settings.journal == OFF:
+        return None
+    if settings.journal:
+        return Path(settings.journal).expanduser()
+    if settings.keep == "nothing" or _is_sealed(settings, environment):
+        return None
+    return place_journal(settings.store or load_settings(environment=environment).store_address())
+
+
+def place_journal(address: str) -> Path:
+    """The file beside the store at an address, or in the user's folder for a store that is no file."""
+    kind, colon, rest = address.partition(":")
+    if not colon or len(kind) == 1:  # a plain path, or one with the letter of a drive
+        rest = address
+    elif kind not in _FILE_KINDS:
+        return data_folder() / f"gateway{ENDING}"
+    path = Path(rest).expanduser()
+    return path.with_name(f"{path.name}{ENDING}")
+
+
+def open_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Journal:
+    """The log of a gateway."""
+    try:
+        return Journal(path=find_journal(settings, environment))
+    except LaminaError:  # the settings of the user are wrong; opening the store says so
+        return Journal()
+
+
+def _is_sealed(settings: GatewaySettings, environment: Mapping[str, str]) -> bool:
+    if settings.key_file or environment.get(KEY_VARIABLE):
+        return True
+    return bool(load_settings(environment=environment).key_file)

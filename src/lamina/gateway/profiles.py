@@ -137,3 +137,8 @@ PROFILES: dict[str, Profile] = {
     ),
 }
 """Every profile by its name in the settings. docs/gateway-upstreams.md lists what each leaves out."""
+
+
+def drops_billing(name: str) -> bool:
+    """Whether a profile leaves out the block of Claude Code that says who pays."""
+    return _BILLING_EDIT in PROFILES[name].edits

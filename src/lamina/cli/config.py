@@ -1,0 +1,185 @@
+"""`lamina config`: every setting that holds, and where it comes from."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lamina.cli.gateway_options import add_gateway_options
+from lamina.cli.output import emit
+from lamina.cli.parser import add_json, whole_number
+from lamina.cli.serve import apply_arguments
+from lamina.cli.stored import hide_password
+from lamina.errors import BadInput
+from lamina.settings import Settings, find_line, find_settings_file, load_settings, variable_of
+from lamina.stores.address import KEY_VARIABLE
+
+if TYPE_CHECKING:
+    from lamina.gateway.config import GatewaySettings
+
+_EXAMPLES = """\
+Prints two groups: the settings of every command, and those of the gateway. Each line ends with its origin:
+the line of a file, a variable, an option, or the default. With the options of `lamina serve` it prints what
+that would use. A wrong setting is an error with its line. Keys and tokens are never printed.
+
+examples:
+  lamina config
+  lamina config --settings gateway.toml --window 64000
+  lamina config --changed
+  lamina config --json | jq '.settings[] | select(.origin != "default")'
+
+exit status: 0 done, 2 a setting that cannot be used
+"""
+
+_SECRET_VARIABLES = (KEY_VARIABLE, "LAMINA_GATEWAY_TOKEN", "LAMINA_MCP_TOKEN")
+"""Variables whose values are never printed, only whether they are set."""
+
+
+class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting: its group, its name, its value as text, and its origin."""
+
+    group: str
+    name: str
+    value: str
+    origin: str = "default"
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "lamina config [--settings FILE] [--host HOST] [--port N] [--workers N] [--store STORE]\n"
+        "                [--key-file FILE] [--keep all|lowered|nothing] [--upstream URL]\n"
+        "                [--profile NAME] [--window N] [--changed] [--json]"
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--host", metavar="HOST", help="the address that a gateway would listen on")
+    parser.add_argument("--port", metavar="N", type=whole_number, help="its port")
+    parser.add_argument("--workers", metavar="N", type=whole_number, help="its processes")
+    add_gateway_options(parser)
+    parser.add_argument("--changed", action="store_true", help="leave out what is as by default")
+    add_json(parser, "the settings")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    rows = [*_trace_user_settings(os.environ), *_trace_gateway_settings(arguments, os.environ)]
+    if arguments.changed:
+        rows = [row for row in rows if row.origin != "default"]
+    if arguments.json:
+        emit({"settings": msgspec.to_builtins(rows)})
+        return 0
+    name_width = max((len(row.name) for row in rows), default=0)
+    value_width = min(max((len(row.value) for row in rows), default=0), 48)
+    group = ""
+    for row in rows:
+        if row.group != group:
+            group = row.group
+            print(f"{group}:")
+        print(f"  {row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}")
+    return 0
+
+
+def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSetting]:
+    """The settings of every command. Raises BadInput for a wrong one."""
+    settings = load_settings(environment=environment)
+    file = find_settings_file(None, environment)
+    text = _read_if_there(file)
+    for name in Settings.__struct_fields__:
+        value = getattr(settings, name)
+        origin = "default"
+        line = find_line(text, name)
+        if environment.get(variable_of(name)):
+            origin = f"${variable_of(name)}"
+        elif line:
+            origin = f"{file}:{line}"
+        elif name == "store":
+            value = settings.store_address()
+        yield EffectiveSetting(group="settings", name=name, value=_write_value(value), origin=origin)
+    for variable in _SECRET_VARIABLES:
+        if environment.get(variable):
+            yield EffectiveSetting(
+                group="settings", name=variable, value="set, not shown", origin=f"${variable}"
+            )
+
+
+def _trace_gateway_settings(
+    arguments: argparse.Namespace, environment: Mapping[str, str]
+) -> Iterator[EffectiveSetting]:
+    """The settings of the gateway. None without the extra that it needs."""
+    try:
+        from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+    except ImportError:
+        return
+    path = Path(arguments.settings).expanduser() if arguments.settings else None
+    before = load_gateway_settings(path, environment)
+    settings = apply_arguments(before, arguments, place="config")
+    check_settings(settings, environment, path)
+    text = _read_if_there(path)
+    values_before = _flatten(before)
+    for name, value in _flatten(settings).items():
+        line = find_line(text, name)
+        origin = "default"
+        if _is_option(name, arguments, values_before.get(name) != value):
+            origin = "option"
+        elif line:
+            origin = f"{path}:{line}"
+        elif name == "tokens" and value != "none":
+            origin = "$LAMINA_GATEWAY_TOKEN"
+        yield EffectiveSetting(group="gateway", name=name, value=value, origin=origin)
+
+
+def _is_option(name: str, arguments: argparse.Namespace, differs: bool) -> bool:  # noqa: FBT001 - one call
+    """Whether an option of the command line sets this."""
+    if name.startswith("upstreams."):
+        return differs
+    return getattr(arguments, name.replace("-", "_"), None) is not None
+
+
+def _flatten(settings: GatewaySettings) -> dict[str, str]:
+    """Every setting by its name in the file, such as `limits.body`, with its value as text."""
+    values: dict[str, Any] = {}
+    for name in settings.__struct_fields__:
+        value = getattr(settings, name)
+        if name == "tokens":
+            values[name] = _describe_tokens(value)
+        elif name == "upstreams":
+            for upstream_name, upstream in value.items():
+                fields = upstream.__struct_fields__
+                values |= {f"upstreams.{upstream_name}.{each}": getattr(upstream, each) for each in fields}
+        elif isinstance(value, msgspec.Struct):
+            values |= {f"{name}.{each}": getattr(value, each) for each in value.__struct_fields__}
+        else:
+            values[name] = value
+    return {name: _write_value(value) for name, value in values.items()}
+
+
+def _describe_tokens(tokens: Any) -> str:
+    """The workspaces that tokens open. Not even their digests are printed."""
+    if not tokens:
+        return "none"
+    return f"{len(tokens)}, for {', '.join(sorted({token.workspace for token in tokens}))}"
+
+
+def _write_value(value: Any) -> str:
+    if value in ("", None, ()):
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return hide_password(str(value))
+
+
+def _read_if_there(path: Path | None) -> str:
+    """The text of a file that has been read before, "" without one."""
+    if path is None:
+        return ""
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot be read: {error}", place=str(path), hint="check the path") from None

@@ -1,0 +1,309 @@
+"""`lamina tail`: the requests of a gateway as they come: tokens, cache, cuts, causes of misses, money."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from lamina.cli.output import emit, tell
+from lamina.cli.parser import whole_number
+from lamina.errors import BadInput
+from lamina.replay.account_table import printable
+
+if TYPE_CHECKING:
+    from lamina.gateway.account import GatewayAccount
+
+_EXAMPLES = """\
+A gateway writes one line for each request beside its store, with sizes and causes and no content. This
+command prints the last lines of that file and follows it, until Ctrl-C. FILE is another such file, what
+`lamina run --log` wrote, or - for the standard error of `lamina serve`.
+
+examples:
+  lamina tail
+  lamina tail --store chats.db -n 100 --once
+  lamina serve 2>&1 | lamina tail -
+  lamina tail --json | jq 'select(.event == "miss")'
+
+exit status: 0 done, or stopped by Ctrl-C; 2 there is no such file
+"""
+
+PAUSE = 0.2
+"""Seconds between two looks at a file that has not grown."""
+
+LONGEST_LINE = 1 << 20
+"""Bytes of a line at most. What is longer was not written by a gateway."""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "lamina tail [FILE] [--store STORE] [--settings FILE] [-n N] [--once] [--json]"
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("file", metavar="FILE", nargs="?", default="", help="the lines of a gateway; - is standard input")
+    add("--store", metavar="STORE", help="the store of the gateway; by default, yours")
+    add("--settings", metavar="FILE", help="the TOML file with the settings of the gateway")
+    add("-n", metavar="N", dest="last", type=whole_number, default=20, help="begin with so many lines (20)")
+    add("--once", action="store_true", help="print what is there and end, with the sum")
+    add("--json", action="store_true", help="print the events as JSON lines")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise BadInput(str(error), place="tail", hint="pip install 'lamina[gateway]'") from None
+    if arguments.last < 0:
+        raise BadInput(f"{arguments.last}", place="-n", hint="give 0 or more")
+    account = GatewayAccount()
+    print_event: Callable[[Mapping[str, Any]], None] = _Printer(sys.stdout).print_event
+    if arguments.json:
+        print_event = _print_json
+    try:
+        _follow(arguments, account, print_event)
+    except KeyboardInterrupt:
+        return _end(account, arguments)
+    return _end(account, arguments)
+
+
+def _follow(
+    arguments: argparse.Namespace, account: GatewayAccount, print_event: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Print the last events that are there, and then each that comes."""
+    if arguments.file == "-":
+        for line in _read_stdin():
+            _take(line, account, print_event)
+        return
+    path = _find_file(arguments)
+    with JournalReader(path) as reader:
+        last_lines: deque[bytes] = deque(reader.read_older(), maxlen=arguments.last)
+        last_lines.extend(reader.read_new())
+        for line in last_lines:
+            _take(line, account, print_event)
+        if arguments.once:
+            return
+        if not path.exists():
+            tell(f"lamina: {path} is not there yet; the first request makes it")
+        while True:
+            time.sleep(PAUSE)
+            for line in reader.read_new():
+                _take(line, account, print_event)
+
+
+def _take(line: bytes, account: GatewayAccount, print_event: Callable[[Mapping[str, Any]], None]) -> None:
+    """Print one line of the log. What is not an event, such as a warning of a server, is left out."""
+    try:
+        event = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return
+    if not isinstance(event.get("event"), str):
+        return
+    try:
+        account.read_event(event)
+    except msgspec.ValidationError:
+        return  # fields of another release
+    print_event(event)
+
+
+def _end(account: GatewayAccount, arguments: argparse.Namespace) -> int:
+    """Say what the requests that were printed cost."""
+    sys.stdout.flush()
+    if account.requests and not arguments.json:
+        for line in account.write_lines():
+            tell(f"lamina: {line}")
+    return 0
+
+
+def _find_file(arguments: argparse.Namespace) -> Path:
+    """The file of the gateway that the arguments name. Raises BadInput if it writes none."""
+    from lamina.gateway.config import load_gateway_settings  # noqa: PLC0415 - an extra
+    from lamina.gateway.journal import find_journal  # noqa: PLC0415 - an extra
+
+    if arguments.file:
+        path = Path(arguments.file).expanduser()
+        if not path.is_file():
+            raise BadInput("there is no such file", place=arguments.file, hint="check the path")
+        return path
+    settings_path = Path(arguments.settings).expanduser() if arguments.settings else None
+    settings = load_gateway_settings(settings_path, os.environ)
+    if arguments.store:
+        settings = msgspec.structs.replace(settings, store=arguments.store)
+    journal_path = find_journal(settings, os.environ)
+    if journal_path is None:
+        raise BadInput(
+            "a gateway with these settings writes no file of its requests",
+            place="journal",
+            hint='set `journal = "FILE"` in its settings, or pipe its standard error: lamina tail -',
+        )
+    if arguments.once and not journal_path.exists():
+        hint = "run a client first: lamina run -- claude"
+        raise BadInput("there is no such file yet", place=str(journal_path), hint=hint)
+    return journal_path
+
+
+class JournalReader:
+    """Reads whole lines of a file that grows, also if it is renamed and begun anew. Use it as a context."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+        self._unfinished = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def read_older(self) -> Iterator[bytes]:
+        """The lines before the last renaming."""
+        from lamina.gateway.journal import older_file  # noqa: PLC0415 - an extra
+
+        try:
+            with older_file(self._path).open("rb") as file:
+                yield from file
+        except OSError:
+            return
+
+    def read_new(self) -> Iterator[bytes]:
+        """The lines that were added since the last call. A half-written one waits for its end."""
+        if self._file is None and not self._open():
+            return
+        yield from self._read_lines()
+        if self._was_replaced() and self._open():
+            yield from self._read_lines()
+
+    def _open(self) -> bool:
+        try:
+            opened = self._path.open("rb")
+        except OSError:
+            return False
+        if self._file is not None:
+            self._file.close()
+        self._file = opened
+        self._unfinished = b""
+        return True
+
+    def _read_lines(self) -> Iterator[bytes]:
+        assert self._file is not None  # noqa: S101 - for the type checker
+        while piece := self._file.readline(LONGEST_LINE):
+            self._unfinished += piece
+            if not piece.endswith(b"\n"):
+                if len(self._unfinished) > LONGEST_LINE:
+                    self._unfinished = b""
+                continue
+            line = self._unfinished
+            self._unfinished = b""
+            yield line
+
+    def _was_replaced(self) -> bool:
+        """Whether the path names another file now, or the same one after it was emptied."""
+        assert self._file is not None  # noqa: S101 - for the type checker
+        try:
+            current = self._path.stat()
+        except OSError:
+            return False
+        opened = os.fstat(self._file.fileno())
+        return not os.path.samestat(current, opened) or current.st_size < self._file.tell()
+
+
+class _Printer:
+    """Prints events as lines for a person. A cut is printed with the request that it made room for."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._cuts: dict[str, str] = {}
+
+    def print_event(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "cut":
+                number, reason = event.get("cut", ""), event.get("reason", "")
+                sizes = f"{_number(event, 'before')} to {_number(event, 'after')} tokens"
+                self._cuts[str(event.get("conversation"))] = f"cut {number}, {reason}: {sizes}"
+            case "answered":
+                self._print(event, self._describe_answer(event))
+            case "miss":
+                lost = ""
+                if event.get("lost"):
+                    lost = f", {_number(event, 'lost')} tokens paid again"
+                place = event.get("place") or "no place"
+                text = f"  cache lost: {event.get('cause')} at {place}{lost}; {event.get('advice', '')}"
+                self._print(event, text)
+            case _:
+                self._print(event, _describe_other(event))
+
+    def _describe_answer(self, event: Mapping[str, Any]) -> str:
+        from lamina.agent.limits import price  # noqa: PLC0415 - only for those who print
+        from lamina.dialects.usage import Usage  # noqa: PLC0415 - as above
+
+        usage = Usage(
+            input=event.get("input", 0),
+            cached=event.get("cached", 0),
+            written=event.get("written", 0),
+            output=event.get("output", 0),
+        )
+        amount = price(usage, str(event.get("model", "")))
+        money = "price ?"
+        if amount is not None:
+            money = f"${amount:.4f}"
+        parts = [
+            f"{usage.input:>9,} in {usage.cached:>9,} read",
+            f"{usage.written:>8,} written {usage.output:>6,} out",
+            f"{money:>8}",
+            str(event.get("model", "")),
+            shorten_name(str(event.get("conversation", ""))),
+        ]
+        cut = self._cuts.pop(str(event.get("conversation")), "")
+        if cut:
+            parts.append(cut)
+        if event.get("left_out"):
+            parts.append(f"left out for this upstream: {', '.join(map(str, event['left_out']))}")
+        return "  ".join(parts)
+
+    def _print(self, event: Mapping[str, Any], text: str) -> None:
+        moment = ""
+        if isinstance(event.get("at"), int | float):
+            moment = datetime.fromtimestamp(event["at"]).astimezone().strftime("%H:%M:%S")
+        self._stream.write(f"{moment:<8}  {printable(text)}\n")
+        self._stream.flush()
+
+
+def _describe_other(event: Mapping[str, Any]) -> str:
+    """An event without tokens: its name and its facts."""
+    facts: list[str] = []
+    for name, value in event.items():
+        if name not in ("at", "event") and value != "":
+            facts.append(f"{name} {value}")
+    return f"  {event['event']}: {', '.join(facts) or 'no more is known'}"
+
+
+def shorten_name(name: str) -> str:
+    """A conversation's name in a column: the client, and the end that tells it from others."""
+    if len(name) <= 24:
+        return name
+    return f"{name[:15]}…{name[-8:]}"
+
+
+def _number(event: Mapping[str, Any], name: str) -> str:
+    value = event.get(name)
+    if not isinstance(value, int):
+        return "?"
+    return f"{value:,}"
+
+
+def _print_json(event: Mapping[str, Any]) -> None:
+    emit(event)
+
+
+def _read_stdin() -> Iterator[bytes]:
+    if sys.stdin is None:
+        raise BadInput("it is closed", place="stdin", hint="pipe the lines of a gateway into the command")
+    yield from sys.stdin.buffer

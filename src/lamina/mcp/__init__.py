@@ -1,0 +1,8 @@
+"""What lamina keeps, for any client that speaks the Model Context Protocol: recall, explain and search.
+
+- `library` reads sessions and the conversations of a gateway from one store, and answers in text.
+- `tools` puts it behind three tools. An error of lamina's is a result that says what was wrong.
+- `http` guards the server on a socket as the gateway is guarded: host names, origins and an access token.
+
+It needs the extra `lamina[mcp]`. Nothing here writes to a store.
+"""

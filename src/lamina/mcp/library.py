@@ -1,0 +1,326 @@
+"""Reads what a store keeps: sessions, and conversations of a gateway. It never writes.
+
+A gateway stores what it lowered, and with `keep = "all"` everything. So a session can be explained in full,
+and a gateway's conversation by its ledger. What was read is remembered until the store has something newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from lamina.context.search.chunks import Chunk, chunks_of, turns_of
+from lamina.context.search.index import Hit, Index, open_index
+from lamina.core.explanation import describe_row, join_folds, table
+from lamina.core.hashing import handle, stem_of
+from lamina.core.recall import identify_segments
+from lamina.core.values import Ledger, LedgerLine, Ref, Segment
+from lamina.core.wording import describe_segment, text_of
+from lamina.errors import BadInput, NotFound, StoreError
+from lamina.fitting.recalls import answer_recall_text, recall_text
+from lamina.formats.codec import decode
+from lamina.gateway.conversation_store import WORKSPACE, ConversationSnapshot, decode_state
+from lamina.sessions import Session
+from lamina.stores.paging import every_conversation, every_record
+from lamina.stores.port import Store, StoredHead, Where
+
+MOST_HITS = 50
+"""Places that one search returns at most."""
+
+MOST_ROWS = 400
+"""Lines of one explanation at most, so that it does not fill a window."""
+
+EXCERPT = 600
+"""Characters of one place that a search found."""
+
+_HINT = "call explain without a conversation: it lists them"
+
+
+class KeptConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as it was read. `state` is the gateway's; a session has none."""
+
+    name: str
+    kind: Literal["session", "gateway"]
+    log: tuple[Segment, ...]
+    ledger: Ledger
+    state: ConversationSnapshot | None = None
+    manifest_table: str = ""
+    sentences: dict[str, str] = {}
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    """A conversation with the head of its records when it was read."""
+
+    head: StoredHead
+    conversation: KeptConversation
+
+
+class ConversationLibrary:
+    """The conversations of one workspace. With `only`, no other one can be seen."""
+
+    def __init__(self, store: Store, index: Index, *, workspace: str = "", only: str = "") -> None:
+        self._store = store
+        self._index = index
+        self._only = only
+        self._places: dict[str, str] = {
+            "session": workspace,
+            "gateway": f"{WORKSPACE}{workspace or 'default'}",
+        }
+        self._remembered: dict[str, _Remembered] = {}
+        self._indexed: dict[str, StoredHead] = {}
+
+    async def recall(self, key: str, *, conversation: str = "", start: int = 0, find: str = "") -> str:
+        """The text behind a handle, a piece of it from `start` on, or the places where `find` occurs."""
+        if conversation or self._only:
+            stored = await self._read(conversation)
+            return answer_recall_text(stored.log, key, ledger=stored.ledger, start=start, find=find)
+        for name in await self._list_names():
+            stored = await self._read(name)
+            try:
+                return answer_recall_text(stored.log, key, ledger=stored.ledger, start=start, find=find)
+            except NotFound:
+                continue
+        raise StoreError(f"no conversation has anything under {key!r}", hint="see what search finds")
+
+    async def explain(self, *, conversation: str = "", key: str = "") -> str:
+        """What the last request had, and why; one segment of it; or a list of the conversations."""
+        if not conversation and not self._only:
+            return await self._list_conversations()
+        stored = await self._read(conversation)
+        if key:
+            return _explain_key(stored, key)
+        if stored.state is None:
+            return stored.manifest_table
+        return _explain_snapshot(stored, stored.state)
+
+    async def search(self, text: str, *, conversation: str = "", most: int = 10) -> str:
+        """The places that answer a text best, each with its conversation and the key for `recall`."""
+        if not 1 <= most <= MOST_HITS:
+            raise BadInput(f"{most}", place="most", hint=f"give 1 to {MOST_HITS}")
+        if not text.strip(" \t\r\n"):
+            raise BadInput("it is empty", place="text", hint="give words to look for")
+        name = conversation or self._only
+        names = [name] if name else await self._list_names()
+        for each in names:
+            await self._refresh_index(await self._read(each))
+        hits = await self._index.query(text, most=most, sources=names)
+        if not hits:
+            return f"Nothing in {_count(len(names), 'conversation')} answers to that."
+        return "\n\n".join(_write_hit(hit) for hit in hits)
+
+    async def _list_conversations(self) -> str:
+        lines: list[str] = []
+        for name in await self._list_names():
+            stored = await self._read(name)
+            lines.append(_write_line(stored))
+        if not lines:
+            return "The store has no conversation yet."
+        return "\n".join(lines)
+
+    async def _list_names(self) -> list[str]:
+        """The names of all conversations: sessions first, then those of the gateway."""
+        if self._only:
+            return [self._only]
+        names: dict[str, None] = {}
+        for workspace in self._places.values():
+            async for listed in every_conversation(self._store, workspace):
+                names[listed.conversation] = None
+        return list(names)
+
+    async def _read(self, conversation: str) -> KeptConversation:
+        """A conversation, read again if it has grown. Raises StoreError if there is none of this name."""
+        name = conversation or self._only
+        if self._only and name != self._only:
+            problem = "this server shows one other conversation"
+            raise StoreError(problem, conversation=name, hint=f"leave it out, or say {self._only!r}")
+        head = await self._read_head("session", name)
+        if head.count:
+            return await self._read_remembered("session", name, head)
+        head = await self._read_head("gateway", name)
+        if head.state:
+            return await self._read_remembered("gateway", name, head)
+        raise StoreError("there is none of this name", conversation=name, hint=_HINT)
+
+    async def _read_head(self, kind: str, name: str) -> StoredHead:
+        return (await self._store.read(Where(self._places[kind], name), last=0)).head
+
+    async def _read_remembered(
+        self, kind: Literal["session", "gateway"], name: str, head: StoredHead
+    ) -> KeptConversation:
+        remembered = self._remembered.get(name)
+        if remembered is not None and remembered.head == head and remembered.conversation.kind == kind:
+            return remembered.conversation
+        where = Where(self._places[kind], name)
+        if kind == "session":
+            stored = await _read_session(self._store, where)
+        else:
+            stored = await _read_gateway(self._store, where, head)
+        self._remembered[name] = _Remembered(head, stored)
+        return stored
+
+    async def _refresh_index(self, stored: KeptConversation) -> None:
+        head = self._remembered[stored.name].head
+        if self._indexed.get(stored.name) == head:
+            return
+        await self._index.replace(stored.name, _chunk_log(stored.log))
+        self._indexed[stored.name] = head
+
+
+@asynccontextmanager
+async def open_library(
+    store: Store, *, workspace: str = "", only: str = ""
+) -> AsyncIterator[ConversationLibrary]:
+    """A library over a store that is open already. Its search index is in memory."""
+    async with AsyncExitStack() as stack:
+        index = await stack.enter_async_context(open_index())
+        yield ConversationLibrary(store, index, workspace=workspace, only=only)
+
+
+async def _read_session(store: Store, where: Where) -> KeptConversation:
+    """A session with the explanation of its last request. The request is built, and not stored."""
+    async with Session.open(store, where.conversation, workspace=where.workspace) as session:
+        manifest = session.explain()
+        rows = join_folds(manifest.rows)
+        sentences: dict[str, str] = {}
+        for row in (*rows, *manifest.rows):
+            for name in (row.key, row.ref, row.recall):
+                sentences[name] = describe_row(row)
+        lines = table(manifest).split("\n")
+        return KeptConversation(
+            name=where.conversation,
+            kind="session",
+            log=session.log,
+            ledger=session.ledger,
+            manifest_table="\n".join(_shorten(lines)),
+            sentences=sentences,
+        )
+
+
+async def _read_gateway(store: Store, where: Where, head: StoredHead) -> KeptConversation:
+    """A conversation of a gateway: its state, and the segments that are stored of it."""
+    state = decode_state(head.state)
+    segments: list[Segment] = []
+    async for record in every_record(store, where):
+        try:
+            segments += decode([record.body])
+        except BadInput:
+            continue  # a record of another kind
+    return KeptConversation(
+        name=where.conversation,
+        kind="gateway",
+        log=tuple(segments),
+        ledger=_rename_folds(state.ledger, segments),
+        state=state,
+    )
+
+
+def _rename_folds(ledger: Ledger, segments: Sequence[Segment]) -> Ledger:
+    """The ledger with the names that segments have in the store.
+
+    A name in a ledger also says what comes before a segment. In a store other segments may come before it.
+    """
+    refs_by_stem: dict[str, list[Ref]] = {}
+    for each in identify_segments(segments):
+        refs_by_stem.setdefault(stem_of(each.ref), []).append(each.ref)
+    folds = []
+    for fold in ledger.folds:
+        covers: dict[Ref, None] = {}
+        for ref in fold.covers:
+            covers |= dict.fromkeys(refs_by_stem.get(stem_of(ref), ())[:1])
+        folds.append(msgspec.structs.replace(fold, covers=tuple(covers)))
+    return msgspec.structs.replace(ledger, folds=tuple(folds))
+
+
+def _explain_key(stored: KeptConversation, key: str) -> str:
+    """Why one segment stands as it does."""
+    if key in stored.sentences:
+        return stored.sentences[key]
+    size = recall_text(stored.log, key, ledger=stored.ledger).total
+    for each in identify_segments(stored.log):
+        if key in (each.ref, handle(each.content), each.segment.key):
+            line = stored.ledger.lines.get(each.ref) or _find_line(stored.ledger, stem_of(each.ref))
+            if line is None:
+                return f"{describe_segment(each.segment)}: sent in full, {size:,} characters"
+            cut = f" at cut {line.cut}" if line.cut else " when it came"
+            form = f"sent as {line.form.value}{cut}, since: {line.why}"
+            return f"{describe_segment(each.segment)}: {form}; {size:,} characters in full"
+    return f"{key}: a digest; it stands for {size:,} characters"
+
+
+def _find_line(ledger: Ledger, stem: str) -> LedgerLine | None:
+    for ref, line in ledger.lines.items():
+        if stem_of(ref) == stem:
+            return line
+    return None
+
+
+def _explain_snapshot(stored: KeptConversation, state: ConversationSnapshot) -> str:
+    """A gateway's conversation: its last request in numbers, its cuts, and what was lowered with its key."""
+    ledger = state.ledger
+    cuts = [f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens" for cut in ledger.cuts]
+    lines = [_write_line(stored), "", *cuts]
+    by_stem = {stem_of(each.ref): each for each in identify_segments(stored.log)}
+    for ref, line in ledger.lines.items():
+        each = by_stem.get(stem_of(ref))
+        if each is None:
+            lines.append(f"{line.form.value:<8} {line.why}; its text is not stored")
+        else:
+            what = describe_segment(each.segment)
+            lines.append(f'{line.form.value:<8} {what}: {line.why}; recall("{handle(each.content)}")')
+    lines += [
+        f'digest   of {_count(len(fold.covers), "segment")}, cut {fold.cut}; recall("{fold.key}")'
+        for fold in ledger.folds
+    ]
+    if not ledger.lines and not ledger.folds:
+        lines.append("Nothing was lowered: the model saw everything.")
+    return "\n".join(_shorten(lines))
+
+
+def _write_line(stored: KeptConversation) -> str:
+    """One conversation in a list."""
+    state = stored.state
+    cuts = _count(len(stored.ledger.cuts), "cut")
+    if state is None:
+        return f"{stored.name}: a session, {_count(len(stored.log), 'segment')}, {cuts}"
+    moment = datetime.fromtimestamp(state.updated, UTC).strftime("%Y-%m-%d %H:%M")
+    requests = _count(state.requests, "request")
+    return f"{stored.name}: through the gateway to {state.model}, {requests}, {cuts}, last on {moment} UTC"
+
+
+def _chunk_log(log: Sequence[Segment]) -> tuple[Chunk, ...]:
+    """What a search looks at: what was said, results of tools and attachments, each under its handle."""
+    chunks: list[Chunk] = []
+    for each in identify_segments(log):
+        key = handle(each.content)
+        pieces = turns_of([each.segment])
+        if not pieces:
+            pieces = chunks_of(describe_segment(each.segment), text_of(each.segment.parts))
+        chunks += [msgspec.structs.replace(piece, place=key) for piece in pieces]
+    return tuple(chunks)
+
+
+def _write_hit(hit: Hit) -> str:
+    chunk = hit.chunk
+    who = chunk.speaker or chunk.head
+    text = chunk.text
+    if len(text) > EXCERPT:
+        text = f"{text[:EXCERPT]}…"
+    return f'[{hit.source}, {who}, recall("{chunk.place}")]\n{text}'
+
+
+def _shorten(lines: Sequence[str]) -> list[str]:
+    """At most `MOST_ROWS` lines. The last ones stay: they are the newest, and the sums."""
+    if len(lines) <= MOST_ROWS:
+        return list(lines)
+    left_out = len(lines) - MOST_ROWS
+    return [lines[0], f"… {left_out:,} older lines are left out", *lines[left_out + 1 :]]
+
+
+def _count(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"

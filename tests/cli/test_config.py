@@ -1,0 +1,124 @@
+"""`lamina config`: each setting with its origin; wrong ones are refused with their line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lamina.errors import BadInput
+from lamina.settings import find_line, load_settings
+from tests.cli.running import run
+
+GATEWAY = """\
+port = 5000
+limits = { body = 1000 }
+
+[deadlines]
+idle = 9
+
+[[tokens]]
+sha256 = "%s"
+workspace = "team"
+
+[upstreams.claude]
+url = "https://me:secret@example.org"
+profile = "anthropic"
+""" % ("a" * 64)
+
+
+@pytest.fixture
+def user_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's settings, in a file of their own."""
+    path = tmp_path / "settings.toml"
+    path.write_text('# mine\nmodel = "gpt-5"\nwindow = 1000\n')
+    for name in ("LAMINA_KEY", "LAMINA_GATEWAY_TOKEN", "LAMINA_MODEL", "LAMINA_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LAMINA_SETTINGS", str(path))
+    monkeypatch.setenv("LAMINA_WINDOW", "2000")
+    return path
+
+
+def test_every_setting_has_its_origin(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = user_file.with_name("gateway.toml")
+    file.write_text(GATEWAY)
+    monkeypatch.setenv("LAMINA_KEY", "a secret")
+    done = run("config", "--settings", file, "--keep", "all", "--window", "64000", "--json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)["settings"]
+    origins = {(row["group"], row["name"]): (row["value"], row["origin"]) for row in rows}
+    assert origins["settings", "model"] == ("gpt-5", f"{user_file}:2")
+    assert origins["settings", "window"] == ("2000", "$LAMINA_WINDOW")
+    assert origins["settings", "persona"] == ("-", "default")
+    assert origins["settings", "LAMINA_KEY"] == ("set, not shown", "$LAMINA_KEY")
+    assert origins["gateway", "port"] == ("5000", f"{file}:1")
+    assert origins["gateway", "limits.body"] == ("1000", f"{file}:2")
+    assert origins["gateway", "deadlines.idle"] == ("9.0", f"{file}:5")
+    assert origins["gateway", "deadlines.body"][1] == "default"
+    assert origins["gateway", "tokens"] == ("1, for team", f"{file}:7")
+    assert origins["gateway", "keep"] == ("all", "option")
+    assert origins["gateway", "upstreams.claude.window"] == ("64000", "option")
+    assert origins["gateway", "upstreams.claude.url"] == ("https://example.org", f"{file}:12")
+    assert "secret" not in done.out
+    assert "a" * 64 not in done.out
+    changed = run("config", "--settings", file, "--changed").out
+    assert "persona" not in changed
+    assert f"{file}:12" in changed
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('model = "x"\nwindow = "wide"\n', 2),
+        ('model = "x"\nwidnow = 5\n', 2),
+        ("model = \n", 1),
+        ("window = -1\n", 1),
+    ],
+)
+def test_wrong_user_settings_name_their_line(text: str, line: int, user_file: Path) -> None:
+    user_file.write_text(text)
+    done = run("config")
+    assert done.code == 2
+    assert f"{user_file}:{line}: " in done.err
+
+
+def test_a_wrong_variable_is_named_and_not_the_file(user_file: Path) -> None:
+    with pytest.raises(BadInput, match=r"^\$LAMINA_WINDOW: "):
+        load_settings(user_file, environment={"LAMINA_WINDOW": "wide"})
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("port = 1\n[upstreams.x]\nurl = 'nowhere'\nprofile = 'vllm'\n", ":3 (upstreams.x.url)"),
+        (
+            "port = 1\n[upstreams.x]\nurl = 'http://a'\nprofile = 'vllm'\nprefix = '/a/'\n",
+            ":5 (upstreams.x.prefix)",
+        ),
+        ("port = 1\n\nhost = '0.0.0.0'\n", ":3 (host)"),
+        ("port = 1\n[limits]\nbody = 'large'\n", ":3"),
+        ("port = 1\n[upstreams.x]\nurl = 'http://a'\nprofile = 'nobody'\n", ":4"),
+        ("port = 1\nupstreams = 5\n", ":2"),
+        ("port = 1\n[upstreams.x]\nurl = 'http://a'\n", ":2"),
+    ],
+)
+@pytest.mark.usefixtures("user_file")
+def test_wrong_gateway_settings_name_their_line_at_the_start(text: str, place: str, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text(text)
+    for command in (["config"], ["serve", "--check"]):
+        done = run(*command, "--settings", file)
+        assert done.code == 2
+        assert f"{file}{place}: " in done.err, done.err
+
+
+def test_a_line_is_found_by_its_full_name() -> None:
+    text = 'a = 1\n# b = 2\n[t]\na = 2\n[t.u]\n"a" = 3\n[x]\nin = { a = 4 }\nd.e = 5\n'
+    assert find_line(text, "a") == 1
+    assert find_line(text, "b") == 0
+    assert find_line(text, "t.a") == 4
+    assert find_line(text, "t.u.a") == 6
+    assert find_line(text, "x.in.a") == 8
+    assert find_line(text, "x.d.e") == 9
+    assert find_line(text, "x") == 7
