@@ -10,6 +10,7 @@ PYTHON_IN_VENV := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 USER_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)-user/.installed)
 BENCH_STAMP := $(VENV)/.installed-bench
+SCALE_STAMP := $(VENV)-scale/.installed
 CHECKED := $(wildcard src tests examples bench tools)
 
 # Runs by hand of pytest alone use the quicker "dev" profile: see CONTRIBUTING.md.
@@ -20,6 +21,7 @@ export HYPOTHESIS_PROFILE
 .PHONY: help deps demo test check formatted linted typed layered housed documented
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site format lock wheel clean
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers conformance docs screenshots site format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +95,15 @@ bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
 
 torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (ARGS="sqlite: --long"; ARGS=--help says more)
 	@$(PYTHON_IN_VENV) -m tools.torture $(ARGS)
+
+scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS=--help says more)
+	@$(VENV)-scale/bin/python -m pytest -q -n 0 tests/replay/test_engines.py
+	@$(VENV)-scale/bin/python -m tools.scale_replay $(ARGS)
+
+# Dask, Ray and pyarrow are large, and only this target needs them.
+$(SCALE_STAMP): requirements/scale.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
+	@sh tools/bootstrap.sh $(VENV)-scale requirements/scale.txt
+	@touch $@
 
 $(BENCH_STAMP): $(STAMP) requirements/bench.txt
 	@sh tools/bootstrap.sh $(VENV) requirements/bench.txt

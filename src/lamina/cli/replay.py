@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -20,6 +21,8 @@ from lamina.cli.parser import whole_number
 from lamina.errors import BadInput
 from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.account_table import account_json, account_text
+from lamina.replay.engines import ENGINES, Engine, open_engine
+from lamina.replay.parquet import open_tables
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import replay
 from lamina.replay.traces import read_traces
@@ -33,14 +36,16 @@ BAR_WIDTH = 30
 SECONDS_BETWEEN_DRAWINGS = 0.1
 
 _EXAMPLES = """\
-PATH is a file, a folder or a glob: requests and answers of OpenAI and Anthropic as JSON lines, sessions of
-Claude Code, rollouts of Codex, and what `lamina sessions export` wrote; also as .gz and .zst. What a line
-is, its content says. Nothing is sent anywhere: caches are simulated by their rules.
+PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (lamina[remote]): requests and answers of
+OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what `lamina sessions
+export` wrote; also as .gz and .zst. What a line is, its content says. Nothing is sent anywhere: caches are
+simulated by their rules.
 
 examples:
   lamina replay ~/.claude/projects
   lamina replay logs/ --window 32000,64000 --html report.html
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai --json account.json
+  lamina replay 's3://logs/2026-*/*.jsonl.zst' --engine dask --cluster tcp://10.0.0.5:8786 --parquet out/
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
 exit status: 0 done, 2 nothing that can be replayed
@@ -50,11 +55,12 @@ exit status: 0 done, 2 nothing that can be replayed
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina replay PATH... [--window N,...] [--policy P,...] [--rules R,...] [--model M]\n"
-        "                     [--json FILE] [--html FILE] [--jobs N] [--limit N]"
+        "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
+        "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("paths", metavar="PATH", nargs="+", help="files, folders or globs of recorded sessions")
+    add("paths", metavar="PATH", nargs="+", help="files, folders, globs or URLs of recorded sessions")
     add(
         "--window",
         metavar="N,...",
@@ -82,6 +88,18 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="FILE", help="write every figure as JSON; - is standard output, without the tables")
     add("--html", metavar="FILE", help="write a page with drawings that needs no network (lamina[report])")
     add(
+        "--parquet",
+        metavar="FOLDER",
+        help="write every figure as Parquet tables while the replay runs (lamina[parquet])",
+    )
+    add(
+        "--engine",
+        choices=ENGINES,
+        default="local",
+        help="what runs the replay: processes (local, the default), dask (lamina[dask]) or ray (lamina[ray])",
+    )
+    add("--cluster", metavar="ADDRESS", default="", help="a cluster of Dask or Ray; default: one of our own")
+    add(
         "--jobs",
         metavar="N",
         type=whole_number,
@@ -95,24 +113,43 @@ def run(arguments: argparse.Namespace) -> int:
     policies = _chosen_policies(arguments.policy)
     rules = _chosen("--rules", arguments.rules, [AUTO, *sorted(all_rules())])
     windows = _windows(arguments.window)
+    jobs = arguments.jobs or _processors()
     for path in (arguments.json, arguments.html):
         _check_folder(path)
     if arguments.html:
         page_writer()  # a missing package is reported before the replay
-    with _Bar() as bar:
+    with contextlib.ExitStack() as stack:
+        bar = stack.enter_context(_Bar())
+        keep_rows = None
+        if arguments.parquet:
+            keep_rows = stack.enter_context(open_tables(arguments.parquet)).add
+        traces = bar.count(_limit_traces(read_traces(arguments.paths, progress=bar.read), arguments.limit))
         account = replay(
-            bar.count(_limit_traces(read_traces(arguments.paths, progress=bar.read), arguments.limit)),
+            traces,
             policies=policies,
             windows=windows,
             rules=rules,
             model=arguments.model,
-            jobs=arguments.jobs or _processors(),
+            jobs=jobs,
+            engine=_open_chosen_engine(stack, arguments, jobs),
             points=bool(arguments.html),
             fill_head=True,
+            progress=keep_rows,
         )
     _refuse_empty(account, arguments.paths)
     print_account(account, json_file=arguments.json, html_file=arguments.html)
+    if arguments.parquet:
+        tell(f"wrote {arguments.parquet}")
     return 0
+
+
+def _open_chosen_engine(
+    stack: contextlib.ExitStack, arguments: argparse.Namespace, jobs: int
+) -> Engine | None:
+    """The engine that is named; None for the processes of this machine, which the replay starts itself."""
+    if arguments.engine == "local" and not arguments.cluster:
+        return None
+    return stack.enter_context(open_engine(arguments.engine, jobs=jobs, cluster=arguments.cluster))
 
 
 def print_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:

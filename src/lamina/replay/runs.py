@@ -1,16 +1,16 @@
-"""Every trace under every policy, window and cache: a pure function of one trace, and a pool that runs it.
+"""Every trace under every policy, window and cache: a pure function of one trace, and where it runs.
 
 `replay_trace` takes one trace and returns its outcomes. It reads no file and keeps nothing, so that the same
-function can be handed to any engine that maps over records. `replay` maps it over a few processes, in order,
-and holds no more traces in memory than are being replayed.
+function can be handed to any engine that maps over records. `replay` maps it over an engine (`engines.py`),
+in order, and holds no more traces in memory than are being replayed.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor
+from functools import partial
 
 import msgspec
 
@@ -21,6 +21,7 @@ from lamina.models.counters.openai import o200k
 from lamina.models.facts import AS_OF
 from lamina.models.facts import model as facts_of
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
+from lamina.replay.engines import Engine, open_engine, run_in_order
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
@@ -93,12 +94,17 @@ def replay(
     model: str = "",
     count_as: str = "",
     jobs: int = 1,
+    engine: Engine | Executor | None = None,
     points: bool = False,
     fill_head: bool = False,
     pressed: bool = False,
     progress: Callable[[TraceReplay], None] | None = None,
 ) -> ReplayAccount:
-    """The account of these traces. Order and figures do not depend on `jobs`."""
+    """The account of these traces. Order and figures do not depend on `jobs` and `engine`.
+
+    Without an engine, the traces are replayed by `jobs` processes, or in this one. An executor of your own is
+    given three times `jobs` traces at a time.
+    """
     options = ReplayOptions(
         policies=tuple(policies),
         windows=tuple(windows),
@@ -112,7 +118,7 @@ def replay(
     outcomes: list[ReplayOutcome] = []
     reported: list[Reported] = []
     skipped: list[UnreadableLine] = []
-    for trace_replay in _replay_all(traces, options, jobs):
+    for trace_replay in _replay_all(traces, options, engine, jobs):
         outcomes += trace_replay.outcomes
         if trace_replay.reported is not None:
             reported.append(trace_replay.reported)
@@ -219,36 +225,29 @@ def _setting(
 
 
 def _replay_all(
-    traces: Iterable[Trace | UnreadableLine], options: ReplayOptions, jobs: int
+    traces: Iterable[Trace | UnreadableLine],
+    options: ReplayOptions,
+    engine: Engine | Executor | None,
+    jobs: int,
 ) -> Iterator[TraceReplay]:
-    if jobs > 1:
-        yield from _replay_in_pool(traces, options, jobs)
+    replay_one = partial(_replay_record, options=options)
+    if engine is None and jobs == 1:
+        yield from map(replay_one, traces)
         return
-    for trace in traces:
-        if isinstance(trace, UnreadableLine):
-            yield TraceReplay(damaged=trace)
-        else:
-            yield replay_trace(trace, options)
+    with contextlib.ExitStack() as stack:
+        if engine is None:
+            engine = stack.enter_context(open_engine("local", jobs=jobs))
+        elif isinstance(engine, Executor):
+            engine = Engine(engine, jobs)
+        yield from run_in_order(engine, replay_one, traces, _give_up)
 
 
-def _replay_in_pool(
-    traces: Iterable[Trace | UnreadableLine], options: ReplayOptions, jobs: int
-) -> Iterator[TraceReplay]:
-    """In the order of the traces, with at most three traces waiting for each process."""
-    waiting: deque[Future[TraceReplay] | TraceReplay] = deque()
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for trace in traces:
-            if isinstance(trace, UnreadableLine):
-                waiting.append(TraceReplay(damaged=trace))
-            else:
-                waiting.append(pool.submit(replay_trace, trace, options))
-            while len(waiting) > 3 * jobs:
-                yield _wait_for(waiting.popleft())
-        while waiting:
-            yield _wait_for(waiting.popleft())
+def _replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> TraceReplay:
+    if isinstance(record, UnreadableLine):
+        return TraceReplay(damaged=record)
+    return replay_trace(record, options)
 
 
-def _wait_for(pending: Future[TraceReplay] | TraceReplay) -> TraceReplay:
-    if isinstance(pending, TraceReplay):
-        return pending
-    return pending.result()
+def _give_up(record: Trace | UnreadableLine) -> TraceReplay:
+    reason = "every worker that replayed it died: it may need more memory than a worker has"
+    return TraceReplay(damaged=UnreadableLine(place=record.place, reason=reason))

@@ -14,7 +14,6 @@ counted in the first one only. Nothing here asks what a trace cost or would cost
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +21,7 @@ import msgspec
 from lamina.errors import BadInput
 from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
 from lamina.replay.traces.codex import Codex, is_codex
-from lamina.replay.traces.files import Paths, file_size, find_files
+from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
 from lamina.replay.traces.json_fields import list_field, text_field
 from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
@@ -47,7 +46,7 @@ _NO_RECORD = "it is no record of a conversation that is known here"
 
 
 def read_traces(paths: Paths, *, progress: Progress | None = None) -> Iterator[Trace | UnreadableLine]:
-    """Every trace in these files, folders and globs, in an order that is always the same.
+    """Every trace in these files, folders, globs and URLs, in an order that is always the same.
 
     A path that does not exist raises `BadInput` at once; what a file holds never raises.
     """
@@ -110,7 +109,7 @@ def _user_text(content: Any) -> str:
     return " ".join(text for text in texts if text and not text.startswith(_BY_CLIENTS))
 
 
-def _read_files(paths: list[Path], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
+def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
     sizes = [file_size(path) for path in paths]
     total = sum(sizes)
     done = 0
@@ -156,7 +155,7 @@ def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Itera
         yield UnreadableLine(place=path, reason=f"{left_out:,} more records of it cannot be read")
 
 
-def _read_file(path: Path, tell: Tell) -> Iterator[Trace | UnreadableLine]:
+def _read_file(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
     if ".md" in path.suffixes[-2:]:
         yield from _read_markdown(path, tell)
         return
@@ -174,7 +173,7 @@ def _read_file(path: Path, tell: Tell) -> Iterator[Trace | UnreadableLine]:
     yield from shapes.end()
 
 
-def _read_markdown(path: Path, tell: Tell) -> Iterator[Trace | UnreadableLine]:
+def _read_markdown(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
     try:
         yield from read_page(read_text(path, tell), str(path))
     except BadInput as error:

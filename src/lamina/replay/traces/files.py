@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lamina.errors import BadInput
+from lamina.replay.traces.remote import RemoteFile, find_remote_files, is_url
 
 ENDINGS = (".jsonl", ".ndjson", ".json", ".md")
 PACKED = ("", ".gz", ".zst")
@@ -19,21 +20,26 @@ PACKED = ("", ".gz", ".zst")
 _NAME_ENDINGS = tuple(ending + packed for ending in ENDINGS for packed in PACKED)
 _WILDCARDS = frozenset("*?[")
 
+TraceFile = Path | RemoteFile
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def find_files(paths: Paths) -> list[Path]:
-    """Every file, once; in the order of the paths, and sorted within each folder and glob."""
+def find_files(paths: Paths) -> list[TraceFile]:
+    """Every file, once; in the order of the paths, and sorted within each folder, glob and URL."""
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
-    files: dict[str, Path] = {}
+    files: dict[str, TraceFile] = {}
     for path in paths:
+        if is_url(path):
+            for remote_file in find_remote_files(str(path), _NAME_ENDINGS):
+                files.setdefault(str(remote_file), remote_file)
+            continue
         for file in _files_at(Path(path).expanduser()):
             files.setdefault(os.path.realpath(file), file)
     return list(files.values())
 
 
-def file_size(path: Path) -> int:
+def file_size(path: TraceFile) -> int:
     """Its bytes; 0 for what has no size, or is gone."""
     try:
         return path.stat().st_size

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.errors import BadInput
+from lamina.replay.traces.files import TraceFile
 from lamina.replay.traces.packed import Tell, read_pieces
 from lamina.replay.values import UnreadableLine
 
@@ -44,7 +44,7 @@ class TraceRow(NamedTuple):
     raw: bytes
 
 
-def read_rows(path: Path, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
+def read_rows(path: TraceFile, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
     """Every record of a file."""
     last_number = 0
     try:
@@ -56,7 +56,7 @@ def read_rows(path: Path, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
         yield UnreadableLine(place=place, reason=error.problem)
 
 
-def read_text(path: Path, tell: Tell) -> str:
+def read_text(path: TraceFile, tell: Tell) -> str:
     """A whole file as text, or a `BadInput`."""
     data = bytearray()
     for piece in read_pieces(path, tell):
@@ -142,7 +142,7 @@ def _join_lines(first: TraceLine, rest: Iterator[TraceLine]) -> Iterator[TraceLi
         yield TraceLine(first.number, data)
 
 
-def _rows_of_line(line: TraceLine, path: Path) -> Iterator[TraceRow | UnreadableLine]:
+def _rows_of_line(line: TraceLine, path: TraceFile) -> Iterator[TraceRow | UnreadableLine]:
     place = f"{path}:{line.number}"
     if not line.whole:
         yield UnreadableLine(place=place, reason=_TOO_LONG)

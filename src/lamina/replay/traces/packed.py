@@ -14,10 +14,10 @@ import shutil
 import subprocess
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from lamina.errors import BadInput
+from lamina.replay.traces.files import TraceFile
 
 PIECE = 1 << 20
 """Bytes that are read at once."""
@@ -34,7 +34,7 @@ _SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 Tell = Callable[[int], None]
 
 
-def read_pieces(path: Path, tell: Tell) -> Iterator[bytes]:
+def read_pieces(path: TraceFile, tell: Tell) -> Iterator[bytes]:
     """What the file holds. `tell` gets the bytes of the file that are behind; damage is a `BadInput`."""
     try:
         with path.open("rb", buffering=0) as raw, _buffered(raw) as file:
@@ -47,7 +47,7 @@ def read_pieces(path: Path, tell: Tell) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _buffered(raw: io.FileIO) -> Iterator[io.BufferedReader[Any]]:
+def _buffered(raw: io.RawIOBase) -> Iterator[io.BufferedReader[Any]]:
     """A reader that leaves closing the file to whoever opened it."""
     file: io.BufferedReader[Any] = io.BufferedReader(raw, PIECE)
     try:
@@ -57,14 +57,14 @@ def _buffered(raw: io.FileIO) -> Iterator[io.BufferedReader[Any]]:
             file.detach()
 
 
-def _position(raw: io.FileIO) -> int:
+def _position(raw: io.RawIOBase) -> int:
     try:
         return raw.tell()
     except OSError:  # a pipe
         return 0
 
 
-def _unpack(raw: io.FileIO, file: io.BufferedReader[Any], start: bytes) -> Iterator[bytes]:
+def _unpack(raw: io.RawIOBase, file: io.BufferedReader[Any], start: bytes) -> Iterator[bytes]:
     if start.startswith(_GZIP_MAGIC):
         with gzip.GzipFile(fileobj=file) as unpacked:
             yield from iter(lambda: unpacked.read1(PIECE), b"")
@@ -80,7 +80,7 @@ def _is_zstd(start: bytes) -> bool:
     return start[1:] == _SKIPPABLE_MAGIC and 0x50 <= start[0] <= 0x5F
 
 
-def _unpack_zstd(raw: io.FileIO, file: io.BufferedReader[Any]) -> Iterator[bytes]:
+def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[bytes]:
     """By the first that is there: the standard library's (3.14), the package, the command."""
     library = _import_if_there("compression.zstd")
     if library is not None:
@@ -91,7 +91,7 @@ def _unpack_zstd(raw: io.FileIO, file: io.BufferedReader[Any]) -> Iterator[bytes
         yield from _unpack_by_package(package, file)
         return
     command = shutil.which("zstd")
-    if command is None:
+    if command is None or not isinstance(raw, io.FileIO):  # the command reads from the disk only
         raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina[zstd]")
     yield from _unpack_by_command(command, raw)
 

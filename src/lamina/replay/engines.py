@@ -1,0 +1,237 @@
+"""Where a replay runs: processes of this machine, a Dask or a Ray cluster, or any executor of your own.
+
+An engine is a `concurrent.futures.Executor` and what is known of it. `run_in_order` gives it one call for
+each item and returns the results in the order of the items, so that results do not depend on the engine.
+Only a few calls wait at a time, so that memory does not grow with the input.
+
+A worker that dies costs its share only. Dask and Ray call again by themselves. A pool of processes is broken
+by the death of one: it is made anew, and each call that was lost runs again in a process of its own. So a
+call that kills its worker every time is known, and only it is given up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from lamina.errors import BadInput
+
+ENGINES = ("local", "dask", "ray")
+
+WAITING = 3
+"""Calls that wait for each worker."""
+
+ATTEMPTS = 2
+"""How often a call that was lost with its pool runs again in a process of its own."""
+
+RAY_OBJECT_STORE = 512 << 20
+"""Bytes of shared memory that a Ray of our own may use; its default is a third of the machine."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Engine(NamedTuple):
+    """An executor that runs `jobs` calls at once.
+
+    `lost_errors` are those by which the executor says that it has given up a call, since its workers died.
+    `start` makes the executor anew, with so many workers, if a worker that died breaks it.
+    """
+
+    executor: Executor
+    jobs: int
+    lost_errors: tuple[type[Exception], ...] = ()
+    start: Callable[[int], Executor] | None = None
+
+
+@contextlib.contextmanager
+def open_engine(name: str, *, jobs: int, cluster: str = "") -> Iterator[Engine]:
+    """The engine of this name. Without the address of a cluster, its workers are processes of this machine.
+
+    With the address of a cluster, `jobs` is what the cluster has.
+    """
+    if name == "dask":
+        opened = _open_dask(jobs, cluster)
+    elif name == "ray":
+        opened = _open_ray(jobs, cluster)
+    elif name == "local":
+        if cluster:
+            raise BadInput(
+                repr(cluster), place="cluster", hint="name an engine that has clusters: dask or ray"
+            )
+        opened = _open_processes(jobs)
+    else:
+        raise BadInput(repr(name), place="engine", hint=f"it is one of {', '.join(ENGINES)}")
+    with opened as engine:
+        yield engine
+
+
+def run_in_order(
+    engine: Engine,
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    give_up: Callable[[Item], Result],
+) -> Iterator[Result]:
+    """The result of each item, in order; `give_up` makes the result of one whose worker dies every time."""
+    calls = _Calls(engine, function, give_up)
+    waiting: deque[tuple[Item, Future[Result] | None]] = deque()
+    try:
+        for item in items:
+            waiting.append((item, calls.submit(item)))
+            while len(waiting) > WAITING * engine.jobs:
+                yield calls.wait_for(*waiting.popleft())
+        while waiting:
+            yield calls.wait_for(*waiting.popleft())
+    finally:
+        for _, future in waiting:
+            if future is not None:
+                future.cancel()
+        calls.close()
+
+
+class _Calls(Generic[Item, Result]):
+    """State: the executor, which is another one after a worker died."""
+
+    def __init__(
+        self, engine: Engine, function: Callable[[Item], Result], give_up: Callable[[Item], Result]
+    ) -> None:
+        self._engine = engine
+        self._function = function
+        self._give_up = give_up
+        self._executor = engine.executor
+        self._one_worker: Executor | None = None
+
+    def submit(self, item: Item) -> Future[Result] | None:
+        """The call, begun; None if the pool broke, so that the call is still to be made."""
+        try:
+            return self._executor.submit(self._function, item)
+        except BrokenExecutor:
+            self._replace_executor()
+            return None
+
+    def wait_for(self, item: Item, future: Future[Result] | None) -> Result:
+        if future is None:
+            return self._run_alone(item)
+        try:
+            return future.result()
+        except self._engine.lost_errors:
+            return self._give_up(item)
+        except BrokenExecutor:
+            return self._run_alone(item)
+
+    def close(self) -> None:
+        if self._executor is not self._engine.executor:
+            self._executor.shutdown(cancel_futures=True)
+        self._close_one_worker()
+
+    def _close_one_worker(self) -> None:
+        if self._one_worker is not None:
+            self._one_worker.shutdown()
+        self._one_worker = None
+
+    def _replace_executor(self) -> None:
+        if self._engine.start is None:
+            raise _unusable_executor()
+        if self._executor is not self._engine.executor:
+            self._executor.shutdown(cancel_futures=True)
+        self._executor = self._engine.start(self._engine.jobs)
+
+    def _run_alone(self, item: Item) -> Result:
+        """The call in a process in which nothing else runs: if the process dies, the call killed it."""
+        if self._engine.start is None:
+            raise _unusable_executor()
+        for _ in range(ATTEMPTS):
+            if self._one_worker is None:
+                self._one_worker = self._engine.start(1)
+            try:
+                return self._one_worker.submit(self._function, item).result()
+            except BrokenExecutor:
+                self._close_one_worker()
+        return self._give_up(item)
+
+
+def _unusable_executor() -> BadInput:
+    return BadInput(
+        "a worker of this executor died, and the executor takes no more calls",
+        place="engine",
+        hint="replay again; lamina's own engines survive the death of a worker",
+    )
+
+
+@contextlib.contextmanager
+def _open_processes(jobs: int) -> Iterator[Engine]:
+    with _start_processes(jobs) as executor:
+        yield Engine(executor, jobs, start=_start_processes)
+
+
+def _start_processes(jobs: int) -> Executor:
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+
+
+@contextlib.contextmanager
+def _open_dask(jobs: int, cluster: str) -> Iterator[Engine]:
+    dask = _import_engine("dask", "dask")
+    distributed = _import_engine("distributed", "dask")
+    with contextlib.ExitStack() as stack:
+        # A session of some megabytes is usual here, and no reason for a warning.
+        stack.enter_context(dask.config.set({"distributed.admin.large-graph-warning-threshold": "128MB"}))
+        address: Any = cluster
+        if not cluster:
+            local_cluster = distributed.LocalCluster(
+                n_workers=jobs, threads_per_worker=1, dashboard_address=None
+            )
+            address = stack.enter_context(local_cluster)
+        client = stack.enter_context(distributed.Client(address))
+        if cluster:
+            jobs = sum(client.nthreads().values()) or jobs
+        executor = stack.enter_context(client.get_executor())
+        yield Engine(executor, jobs, lost_errors=(distributed.KilledWorker,))
+
+
+@contextlib.contextmanager
+def _open_ray(jobs: int, cluster: str) -> Iterator[Engine]:
+    ray = _import_engine("ray", "ray")
+    if cluster:
+        ray.init(address=cluster, log_to_driver=False)
+        jobs = int(ray.cluster_resources().get("CPU", jobs))
+    else:
+        ray.init(
+            num_cpus=jobs, include_dashboard=False, log_to_driver=False, object_store_memory=RAY_OBJECT_STORE
+        )
+    try:
+        errors = ray.exceptions
+        yield Engine(
+            _RayExecutor(ray),
+            jobs,
+            lost_errors=(errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError),
+        )
+    finally:
+        ray.shutdown()
+
+
+class _RayExecutor(Executor):
+    """Tasks of Ray as an executor. Ray runs a task again if its worker dies, three times by default."""
+
+    def __init__(self, ray: Any) -> None:
+        self._task = ray.remote(_call)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = self._task.remote(fn, args, kwargs).future()
+        return future
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
+def _import_engine(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        hint = f"install it: pip install 'lamina[{extra}]'"
+        raise BadInput(f"the package {module} is missing", place="engine", hint=hint) from None

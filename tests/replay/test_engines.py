@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lamina.errors import BadInput
+from lamina.replay.engines import Engine, open_engine, run_in_order
+from lamina.replay.parquet import open_tables
+from lamina.replay.runs import ReplayOptions, replay, replay_trace
+from tests.replay.talks import session, trace
+
+TRACES = [trace(*session(steps, words=40), name=f"t{steps}") for steps in (2, 9, 5)]
+
+
+def double_unless_doomed(item: tuple[int, str]) -> int:
+    """Twice the number. A file that is named is removed, and the process dies; "always" kills every time."""
+    number, doom = item
+    if doom == "always":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if doom and Path(doom).exists():
+        Path(doom).unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number
+
+
+def test_an_executor_of_ones_own_gives_the_same_account() -> None:
+    with ThreadPoolExecutor(3) as executor:
+        account = replay(
+            TRACES, policies=["lamina"], windows=[600], count_as="gpt-5.4", engine=executor, jobs=3
+        )
+    alone = replay(TRACES, policies=["lamina"], windows=[600], count_as="gpt-5.4")
+    assert [msgspec.structs.replace(each, seconds=0.0) for each in account.outcomes] == [
+        msgspec.structs.replace(each, seconds=0.0) for each in alone.outcomes
+    ]
+    assert account.reported == alone.reported
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_lost_process_costs_its_share_only_and_a_deadly_item_is_given_up(tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    once.touch()
+    items = [(number, "") for number in range(12)]
+    items[2] = (2, str(once))
+    items[6] = (6, "always")
+    with open_engine("local", jobs=2) as engine:
+        results = list(run_in_order(engine, double_unless_doomed, items, lambda _: -1))
+    assert results == [0, 2, 4, 6, 8, 10, -1, 14, 16, 18, 20, 22]
+
+
+class _GivingUp(Executor):
+    """An engine that gave up a call after its own attempts, as Dask and Ray do."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if args[0] == 1:
+            future.set_exception(ConnectionResetError())
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_what_an_engine_gave_up_is_one_result_and_only_few_items_wait() -> None:
+    taken = []
+
+    def read_items() -> Iterator[int]:
+        for number in range(9):
+            taken.append(number)
+            yield number
+
+    engine = Engine(_GivingUp(), jobs=1, lost_errors=(ConnectionResetError,))
+    results = run_in_order(engine, lambda item: item * 10, read_items(), lambda item: -item)
+    assert next(results) == 0
+    assert taken == [0, 1, 2, 3]
+    assert list(results) == [-1, *range(20, 90, 10)]
+
+
+@pytest.mark.parametrize(("name", "cluster"), [("spark", ""), ("local", "tcp://127.0.0.1:1")])
+def test_an_engine_that_cannot_be_had_says_why(name: str, cluster: str) -> None:
+    with pytest.raises(BadInput, match="dask"), open_engine(name, jobs=1, cluster=cluster):
+        pass
+
+
+@pytest.mark.parametrize("name", ["dask", "ray"])
+def test_a_cluster_gives_the_same_outcomes(name: str) -> None:
+    pytest.importorskip(name, reason="make scale installs it")
+    with open_engine(name, jobs=2) as engine:
+        account = replay(TRACES, policies=["lamina"], windows=[600], count_as="gpt-5.4", engine=engine)
+    alone = replay(TRACES, policies=["lamina"], windows=[600], count_as="gpt-5.4")
+    assert [each.equivalents for each in account.outcomes] == [each.equivalents for each in alone.outcomes]
+
+
+def test_tables_hold_every_outcome_and_an_error_leaves_no_file(tmp_path: Path) -> None:
+    pyarrow: Any = pytest.importorskip("pyarrow.parquet", reason="make scale installs it")
+    options = ReplayOptions(policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4")
+    replays = [replay_trace(each, options) for each in TRACES]
+    with open_tables(tmp_path / "tables") as tables:
+        for each in replays:
+            tables.add(each)
+    rows = pyarrow.read_table(tmp_path / "tables/outcomes.parquet").to_pylist()
+    outcomes = [outcome for each in replays for outcome in each.outcomes]
+    assert [(row["trace"], row["policy"], row["equivalents"], row["dollars"]) for row in rows] == [
+        (each.trace, each.policy, each.equivalents, each.dollars) for each in outcomes
+    ]
+    with pytest.raises(KeyError), open_tables(tmp_path / "failed"):
+        raise KeyError
+    assert not list((tmp_path / "failed").iterdir())
