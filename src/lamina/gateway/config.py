@@ -35,6 +35,9 @@ MEBIBYTE = 1 << 20
 Keep = Literal["all", "lowered", "nothing"]
 """What is stored of the contents of conversations."""
 
+Recall = Literal["tool", "mcp", "off"]
+"""How a model reads what was lowered: by a tool of the gateway, by one of the client, or not at all."""
+
 ProfileName = Literal["anthropic", "openai", "gemini", "openrouter", "bedrock", "llama.cpp", "vllm", "ollama"]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
@@ -116,6 +119,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     store: str = ""
     key_file: str = ""
     keep: Keep = "lowered"
+    recall: Recall = "tool"
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()
