@@ -79,9 +79,10 @@ def test_a_growing_conversation_is_cut_seldom_and_continues_between_cuts(tmp_pat
     breaks = 0
     for before, after in pairwise(sent):
         assert DIALECTS["anthropic"].check(after) == []
-        assert after["tools"] == before["tools"]
         if shared_messages(before, after) < len(before["messages"]):
             breaks += 1
+        else:
+            assert after["tools"] == before["tools"]
     [state] = states(store).values()
     assert breaks == len(state.ledger.cuts)
     assert state.requests == 30

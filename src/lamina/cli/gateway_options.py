@@ -41,3 +41,9 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
         choices=("all", "lowered", "nothing"),
         help="what is stored of the contents of conversations (default: lowered)",
     )
+    add(
+        "--recall",
+        choices=("tool", "mcp", "off"),
+        help="how the model reads again what was cut: a tool that the gateway adds and answers (tool, the "
+        "default), the tool of `lamina mcp` in the client (mcp), or not at all (off)",
+    )

@@ -57,8 +57,8 @@ PATIENCE = 5.0
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina run [--window N] [--store STORE] [--key-file FILE] [--keep all|lowered|nothing]\n"
-        "                [--settings FILE] [--upstream URL] [--profile NAME] [--gateway URL] [--log FILE]\n"
-        "                -- CLIENT ..."
+        "                [--recall tool|mcp|off] [--settings FILE] [--upstream URL] [--profile NAME]\n"
+        "                [--gateway URL] [--log FILE] -- CLIENT ..."
     )
     parser.epilog = _EXAMPLES
     add_gateway_options(parser)

@@ -35,8 +35,8 @@ exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina serve [--settings FILE] [--host HOST] [--port N] [--workers N] [--store STORE]\n"
-        "                [--key-file FILE] [--keep all|lowered|nothing] [--upstream URL]\n"
-        "                [--profile NAME] [--window N] [--check]"
+        "                [--key-file FILE] [--keep all|lowered|nothing] [--recall tool|mcp|off]\n"
+        "                [--upstream URL] [--profile NAME] [--window N] [--check]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")
@@ -73,7 +73,7 @@ def apply_arguments(
     """The settings of the file, with those of the command line over them. `place` is the command."""
     changes = {
         name: getattr(arguments, name)
-        for name in ("host", "port", "workers", "store", "key_file", "keep")
+        for name in ("host", "port", "workers", "store", "key_file", "keep", "recall")
         if getattr(arguments, name, None) is not None
     }
     values = msgspec.to_builtins(settings) | changes

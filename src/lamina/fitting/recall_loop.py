@@ -243,9 +243,20 @@ def _digest_view(segments: Iterable[Segment]) -> str:
             if isinstance(part, Text):
                 texts.append(part.text)
             elif isinstance(part, ToolCall):
-                ids.append(part.id)
+                ids.append(_identify_call(part))
     content = "\0".join(["".join(texts), *ids])
     return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _identify_call(call: ToolCall) -> str:
+    """Return the id of a call. Ollama has none, and lamina's own is made of the call's place in the answer.
+
+    A client does not see the recalls in an answer, so its calls have other places: `call_0_read` is the
+    `call_1_read` of the model.
+    """
+    if call.id.startswith("call_") and call.id.endswith(f"_{call.name}"):
+        return f"{call.name} {call.arguments}"
+    return call.id
 
 
 def _join_results(results: Sequence[Any], turns: Sequence[Any], position: int) -> tuple[list[Any], int]:

@@ -36,8 +36,11 @@ class StreamFilter(Protocol):
         """Take the next event, and return what the client may see now."""
         ...
 
-    def next_round(self) -> None:
-        """Go on with another stream, which the client sees as the same answer."""
+    def next_round(self) -> list[Any]:
+        """Go on with another stream, which the client sees as the same answer.
+
+        Returns what the client may see of the events that were held back: text that came with the end.
+        """
         ...
 
 
@@ -72,14 +75,20 @@ class _Round:
         self.events: list[Any] = []
         self.closing: list[Any] = []
 
-    def next_round(self) -> None:
+    def next_round(self) -> list[Any]:
         self.is_first = False
         self.events = []
         self.closing = []
+        return []
 
 
 class _BlockFilter(_Round):
-    """Events that name the block or item that they belong to. The client's own numbering has no gaps."""
+    """Events that name the block or item that they belong to. The client's own numbering has no gaps.
+
+    The client sees the reasoning of one round at most, and never reasoning that led to nothing but a recall:
+    an API may refuse reasoning that is not followed by what it led to. So reasoning is held back until the
+    next block begins.
+    """
 
     number_field = ""
     opening_event = ""
@@ -91,38 +100,91 @@ class _BlockFilter(_Round):
         super().__init__()
         self._shown = 0
         self._numbers: dict[Any, int | None] = {}
+        self._held_numbers: list[Any] = []
+        self._held_events: list[Any] = []
+        self._reasoned = False
+        self._hides_reasoning = False
 
-    def next_round(self) -> None:
-        super().next_round()
+    def next_round(self) -> list[Any]:
         self._numbers = {}
+        self._held_numbers = []
+        self._held_events = []
+        self._hides_reasoning = self._reasoned
+        return super().next_round()
 
     def take(self, event: Any) -> list[Any]:
         self.events.append(event)
         event_type = read_field(event, "type")
         if event_type in self.last_events:
-            self.closing.append(self._finish(event))
+            self.closing += self._end(event)
             return []
         if event_type in self.first_events and not self.is_first:
             return []
         number = read_field(event, self.number_field)
         if number is None:
-            return [event]
+            return [self._show(event)]
+        shown_events: list[Any] = []
         if event_type == self.opening_event:
-            self._number(number, read_field(event, self.opened_field))
-        shown_number = self._numbers.get(number, number)
-        if shown_number is None:
+            shown_events = self._open(number, read_field(event, self.opened_field))
+        if number in self._held_numbers:
+            self._held_events.append(event)
             return []
-        return [_change(event, self.number_field, shown_number)]
+        if self._numbers.get(number, number) is not None:
+            shown_events.append(self._show(self._renumber(event)))
+        return shown_events
 
-    def _number(self, number: Any, opened: Any) -> None:
+    def _open(self, number: Any, opened: Any) -> list[Any]:
+        """Choose the client's number of a block. Returns the reasoning before it, if it may be seen now."""
         if _is_recall(opened):
             self._numbers[number] = None
-            return
+            return []
+        if read_field(opened, "type") in _REASONING:
+            self._numbers[number] = None
+            if not self._hides_reasoning:
+                self._held_numbers.append(number)
+            return []
+        released_events = self._release()
         self._numbers[number] = self._shown
         self._shown += 1
+        return released_events
+
+    def _release(self) -> list[Any]:
+        """Return the reasoning that was held back."""
+        for number in self._held_numbers:
+            self._numbers[number] = self._shown
+            self._shown += 1
+            self._reasoned = True
+        released_events = [self._show(self._renumber(event)) for event in self._held_events]
+        self._held_numbers = []
+        self._held_events = []
+        return released_events
+
+    def _end(self, event: Any) -> list[Any]:
+        """Return an event that ends the answer, after reasoning that nothing followed."""
+        released_events: list[Any] = []
+        if not self._has_recall():
+            released_events = self._release()
+        return [*released_events, self._show(self._finish(event))]
+
+    def _has_recall(self) -> bool:
+        """Whether this round has a recall: a block that is neither shown nor held back."""
+        hidden = [number for number, shown_number in self._numbers.items() if shown_number is None]
+        return not self._hides_reasoning and len(hidden) > len(self._held_numbers)
+
+    def _renumber(self, event: Any) -> Any:
+        number = read_field(event, self.number_field)
+        return _change(event, self.number_field, self._numbers.get(number, number))
+
+    def _show(self, event: Any) -> Any:
+        """Return an event as the client sees it. Each event comes here once, in the client's order."""
+        return event
 
     def _finish(self, event: Any) -> Any:
         return event
+
+
+_REASONING = ("thinking", "redacted_thinking", "reasoning")
+"""The types of blocks and items that hold the model's reasoning."""
 
 
 class _MessageFilter(_BlockFilter):
@@ -153,26 +215,31 @@ class _ResponseFilter(_BlockFilter):
         self._id: Any = None
         self._earlier_items: list[Any] = []
 
-    def next_round(self) -> None:
+    def next_round(self) -> list[Any]:
         self._sequence -= len(self.closing)  # nobody has seen these
         for event in self.closing:
             self._earlier_items = list(list_or_empty(read_field(read_field(event, "response"), "output")))
-        super().next_round()
+        return super().next_round()
 
     def take(self, event: Any) -> list[Any]:
         self._id = self._id or read_field(read_field(event, "response"), "id")
-        return [self._renumber(each) for each in super().take(event)]
+        return super().take(event)
 
     def _finish(self, event: Any) -> Any:
         """Return the event that ends the answer, with what was shown of earlier streams."""
-        response = _strip(read_field(event, "response"), ("output",))
-        if self._earlier_items:
-            output = list_or_empty(read_field(response, "output"))
-            response = _change(response, "output", [*self._earlier_items, *output])
+        response = read_field(event, "response")
+        output = list_or_empty(read_field(response, "output"))
+        shown_items = [item for index, item in enumerate(output) if self._is_shown(index, item)]
+        items = [*self._earlier_items, *shown_items]
+        if len(items) != len(output) or self._earlier_items:
+            response = _change(response, "output", items)
         response = _change(response, "id", self._id)
-        return self._renumber(_change(event, "response", response))
+        return _change(event, "response", response)
 
-    def _renumber(self, event: Any) -> Any:
+    def _is_shown(self, index: int, item: Any) -> bool:
+        return not _is_recall(item) and self._numbers.get(index, index) is not None
+
+    def _show(self, event: Any) -> Any:
         if read_field(event, "sequence_number") is None:
             return event
         number = self._sequence
@@ -188,9 +255,16 @@ class _CompletionFilter(_Round):
         self._id: Any = None
         self._hidden: set[Any] = set()
 
-    def next_round(self) -> None:
-        super().next_round()
+    def next_round(self) -> list[Any]:
         self._hidden = set()
+        shown_chunks: list[Any] = []
+        for chunk in self.closing:
+            for choice in list_or_empty(read_field(chunk, "choices"))[:1]:
+                if read_field(read_field(choice, "delta"), "content"):
+                    shown_choice = _change(choice, "finish_reason", None)
+                    shown_chunks.append(_change(chunk, "choices", [shown_choice]))
+        super().next_round()
+        return shown_chunks
 
     def take(self, chunk: Any) -> list[Any]:
         self.events.append(chunk)
@@ -235,14 +309,46 @@ class _ChunkFilter(_Round):
     def take(self, chunk: Any) -> list[Any]:
         self.events.append(chunk)
         shown_chunk = _strip(_strip(chunk, _CALL_LISTS["gemini"]), _CALL_LISTS["ollama"])
-        candidates = list_or_empty(read_field(chunk, "candidates"))
-        is_last = bool(read_field(chunk, "done"))
-        for candidate in candidates:
-            is_last = is_last or bool(read_field(candidate, "finish_reason"))
-        if is_last:
+        if _is_last_chunk(chunk):
             self.closing.append(shown_chunk)
             return []
         return [shown_chunk]
+
+    def next_round(self) -> list[Any]:
+        shown_chunks = [_reopen_chunk(chunk) for chunk in self.closing if _has_text(chunk)]
+        super().next_round()
+        return shown_chunks
+
+
+def _is_last_chunk(chunk: Any) -> bool:
+    if read_field(chunk, "done"):
+        return True
+    for candidate in list_or_empty(read_field(chunk, "candidates")):
+        if read_field(candidate, "finish_reason") or read_field(candidate, "finishReason"):
+            return True
+    return False
+
+
+def _has_text(chunk: Any) -> bool:
+    if read_field(read_field(chunk, "message"), "content"):
+        return True
+    for candidate in list_or_empty(read_field(chunk, "candidates")):
+        if list_or_empty(read_field(read_field(candidate, "content"), "parts")):
+            return True
+    return False
+
+
+def _reopen_chunk(chunk: Any) -> Any:
+    """Return a chunk that does not end the answer."""
+    if read_field(chunk, "done"):
+        return _change(chunk, "done", False)  # noqa: FBT003 - the value of a field
+    candidates: list[Any] = []
+    for candidate in list_or_empty(read_field(chunk, "candidates")):
+        for name in ("finish_reason", "finishReason"):
+            if read_field(candidate, name):
+                candidate = _change(candidate, name, None)  # noqa: PLW2901
+        candidates.append(candidate)
+    return _change(chunk, "candidates", candidates)
 
 
 _FILTERS: dict[str, type[_MessageFilter | _ResponseFilter | _CompletionFilter]] = {

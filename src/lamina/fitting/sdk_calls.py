@@ -197,7 +197,8 @@ class SdkCall:
             is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
             if not is_recall:
                 break
-            events.next_round()
+            for shown_event in events.next_round():
+                yield StreamValue(shown_event)
             stream, event = yield from self._send_fitting(open_stream)
         yield from self._finish(absorbed.usage)
         for event in events.closing:
@@ -252,8 +253,9 @@ class AllEvents:
         self.events = [event]
         return self.events
 
-    def next_round(self) -> None:
+    def next_round(self) -> list[Any]:
         self.events = []
+        return []
 
 
 class ShownStream:

@@ -23,7 +23,11 @@ from lamina.models.facts import model_or_none
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log about an answer. `full` is what `input` would be if nothing had been cut."""
+    """A line of the log about an answer. `full` is what `input` would be if nothing had been cut.
+
+    `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
+    there would be nothing to recall.
+    """
 
     conversation: str
     model: str
@@ -33,6 +37,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     written: int = 0
     output: int = 0
     cut: bool = False
+    recalled: bool = False
 
     @property
     def usage(self) -> Usage:
@@ -45,6 +50,7 @@ class GatewayAccount:
     def __init__(self) -> None:
         self.requests = 0
         self.cuts = 0
+        self.recalls = 0
         self.conversations: set[str] = set()
         self.usage = Usage()
         self._cost = _Money()
@@ -62,7 +68,6 @@ class GatewayAccount:
 
     def add(self, answer: AnsweredRequest) -> None:
         """Add one answer, in the order of its conversation."""
-        self.requests += 1
         self.cuts += answer.cut
         self.conversations.add(answer.conversation)
         usage = answer.usage
@@ -74,6 +79,11 @@ class GatewayAccount:
         )
         self._cost.add(usage, answer.model)
         last = self._last.get(answer.conversation, _LastRequest())
+        if answer.recalled:
+            self.recalls += 1
+            self._last[answer.conversation] = msgspec.structs.replace(last, input=answer.input)
+            return
+        self.requests += 1
         share = last.share
         if last.input and not answer.cut:
             share = min(answer.cached / last.input, 1.0)
@@ -94,10 +104,13 @@ class GatewayAccount:
     def write_lines(self) -> list[str]:
         """The account in three lines, for a person."""
         usage = self.usage
+        recalls = ""
+        if self.recalls:
+            recalls = f", {_count(self.recalls, 'recall')}"
         requests = (
             f"{_count(self.requests, 'request')} in {_count(len(self.conversations), 'conversation')}, "
-            f"{_count(self.cuts, 'cut')}; {usage.input:,} tokens read, {usage.cached:,} of them from the "
-            f"cache, {usage.output:,} answered"
+            f"{_count(self.cuts, 'cut')}{recalls}; {usage.input:,} tokens read, {usage.cached:,} of them "
+            f"from the cache, {usage.output:,} answered"
         )
         without = str(self._cost_without)
         if self.requests and not self.cuts and self.cost_without == self.cost and self.cost is not None:

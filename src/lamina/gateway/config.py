@@ -36,6 +36,9 @@ MEBIBYTE = 1 << 20
 Keep = Literal["all", "lowered", "nothing"]
 """What is stored of the contents of conversations."""
 
+Recall = Literal["tool", "mcp", "off"]
+"""How a model reads what was lowered: by a tool of the gateway, by one of the client, or not at all."""
+
 ProfileName = Literal["anthropic", "openai", "gemini", "openrouter", "bedrock", "llama.cpp", "vllm", "ollama"]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
@@ -122,6 +125,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     key_file: str = ""
     keep: Keep = "lowered"
     journal: str = ""
+    recall: Recall = "tool"
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()

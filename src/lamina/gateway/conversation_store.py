@@ -22,6 +22,7 @@ import msgspec
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError
+from lamina.fitting.recall_loop import RecallExchange
 from lamina.fitting.request_digests import RequestDigests
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
@@ -51,6 +52,7 @@ class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     `group` is the client's own id, `parent` the conversation or group that this one came from. `system` and
     `chain` are digests of the last request. `usage` is what the upstream reported for it, None if the ledger
     has learnt from it already. `windows` has the window of each model that refused a request as too long.
+    `exchanges` are the recalls that the gateway answered: the client's own history does not have them.
     """
 
     version: int = 1
@@ -65,6 +67,7 @@ class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     ledger: Ledger = Ledger()
     usage: Usage | None = None
     windows: dict[str, int] = {}
+    exchanges: tuple[RecallExchange, ...] = ()
     requests: int = 0
     tokens: int = 0
     updated: int = 0

@@ -24,6 +24,7 @@ import msgspec
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
 from lamina.dialects.port import Dialect, ParsedRequest
+from lamina.fitting.recall_loop import splice_exchanges
 from lamina.fitting.request import RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.gateway.bodies import RequestBody
@@ -51,7 +52,8 @@ class LiveConversation:
     `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
     last request, `text_size` its bytes. `is_near` says that the next one may be over the trigger. `counted`
     is the last request whose tokens are known, and `tokens` their number. `request` is the last request as
-    sent, `sent_at` when, and `reported` the tokens that the upstream counted for it.
+    sent, `sent_at` when, and `reported` the tokens that the upstream counted for it. `spliced_memo` is the
+    memo of its requests with recalls in them.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
@@ -62,6 +64,7 @@ class LiveConversation:
         self.source = b""
         self.digests = NO_DIGESTS
         self.memo = RequestMemo()
+        self.spliced_memo = RequestMemo()
         self.turns: tuple[Any, ...] = ()
         self.text_size = 0
         self.tokens = 0
@@ -88,7 +91,8 @@ class ParsedCall(NamedTuple):
 
     workspace: str
     identity: ClientIdentity
-    dialect: str
+    dialect: Dialect
+    request: Mapping[str, Any]
     family: str
     parsed: ParsedRequest
     digests: RequestDigests
@@ -137,7 +141,7 @@ class ConversationIndex:
         parsed = dialect.parse(body.request, memo=memo.parse)
         digests = digest_log(parsed.log, digests)
         family = family_of(workspace, identity.group, dialect.name, digests)
-        return ParsedCall(workspace, identity, dialect.name, family, parsed, digests, memo)
+        return ParsedCall(workspace, identity, dialect, body.request, family, parsed, digests, memo)
 
     def lock(self, workspace: str, family: str) -> asyncio.Lock:
         """The lock under which requests of one family are fitted and saved, one after the other."""
@@ -150,8 +154,8 @@ class ConversationIndex:
 
     async def find(self, call: ParsedCall) -> ConversationMatch:
         """The conversation of a parsed request. The caller holds the lock of the family."""
-        workspace, identity, dialect, family, parsed, digests, memo = call
-        group = (workspace, identity.group, dialect)
+        workspace, identity, dialect, _, family, parsed, digests, memo = call
+        group = (workspace, identity.group, dialect.name)
         members = self._members(group, family)
         certain = True
         nearest = _choose_nearest(members.values(), digests)
@@ -167,9 +171,9 @@ class ConversationIndex:
             self._touch(conversation)
             return ConversationMatch(conversation, parsed, digests, nearest.shared, certain)
 
-        state = ConversationSnapshot(dialect=dialect, group=identity.group, parent=identity.parent)
+        state = ConversationSnapshot(dialect=dialect.name, group=identity.group, parent=identity.parent)
         if conversation is not None and nearest.shared > digests.first_answer:
-            state = _fork_state(state, conversation, parsed, digests, nearest.shared)
+            state = _fork_state(state, conversation, call, nearest.shared)
         name = _make_name(identity, family, digests, members)
         new_conversation = LiveConversation(workspace, name, family, state)
         new_conversation.memo = memo
@@ -312,18 +316,23 @@ def _measure(member: LiveConversation, digests: RequestDigests) -> _Nearness:
 def _fork_state(
     state: ConversationSnapshot,
     conversation: LiveConversation,
-    parsed: ParsedRequest,
-    digests: RequestDigests,
+    call: ParsedCall,
     shared: int,
 ) -> ConversationSnapshot:
-    """The state of a fork: the ledger of the common part, and the windows that were learnt."""
-    length = len(digests.system) + shared
-    refs = [ref for ref, _ in list_refs(parsed.log)][:length]
+    """The state of a fork: ledger and recalls of the common part, and the windows that were learnt."""
+    exchanges = conversation.state.exchanges
+    log = call.parsed.log
+    spliced = splice_exchanges(call.request, exchanges, call.digests)
+    if spliced is not call.request:
+        log = call.dialect.parse(spliced).log
+    length = len(call.digests.system) + shared + len(log) - len(call.parsed.log)
+    refs = [ref for ref, _ in list_refs(log)][:length]
     return msgspec.structs.replace(
         state,
         parent=conversation.name,
         ledger=rewind(conversation.state.ledger, refs),
         windows=conversation.state.windows,
+        exchanges=exchanges,
     )
 
 

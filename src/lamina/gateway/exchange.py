@@ -29,6 +29,7 @@ from lamina.gateway.identity import identify_client
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.misses import MissReporter
+from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.recorder import AnswerRecorder
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
@@ -175,6 +176,7 @@ class ProxiedExchange:
         self._prefixed, path = gateway.upstreams.by_prefix(scope["path"])
         self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
         self._route = match_route(scope["method"], path)
+        self._recalls: RecallRelay | None = None
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""
@@ -224,19 +226,29 @@ class ProxiedExchange:
         )
 
     async def _send_until_answered(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> None:
-        """Send the request, and once more if it was too long and can be made shorter."""
+        """Send the request until the client has its answer: once more after each recall of the model."""
+        following: OutgoingRequest | None = outgoing
+        while following is not None:
+            following = await self._send_fitting(incoming, following)
+
+    async def _send_fitting(
+        self, incoming: IncomingRequest, outgoing: OutgoingRequest
+    ) -> OutgoingRequest | None:
+        """Send the request, and once more if it was too long and can be made shorter.
+
+        Returns the request to send next, if the model recalled something.
+        """
         async with self._open_answer(incoming, outgoing) as answer:
             error_body = await _read_overflow_body(answer)
             if error_body is None:
-                await self._relay(incoming, outgoing, answer)
-                return
+                return await self._relay(incoming, outgoing, answer)
             shorter = await self._shorten(incoming, outgoing, answer, error_body)
             if shorter is None:
                 await self._relay_error(incoming, answer, error_body)
-                return
+                return None
         self._gateway.metrics.add("lamina_overflows_total", upstream=incoming.upstream.name)
         async with self._open_answer(incoming, shorter) as answer:
-            await self._relay(incoming, shorter, answer)
+            return await self._relay(incoming, shorter, answer)
 
     async def _shorten(
         self,
@@ -272,8 +284,13 @@ class ProxiedExchange:
 
     async def _relay(
         self, incoming: IncomingRequest, outgoing: OutgoingRequest, answer: aiohttp.ClientResponse
-    ) -> None:
-        """Pass the answer on, and learn from the usage that it reports."""
+    ) -> OutgoingRequest | None:
+        """Pass the answer on, and learn from the usage that it reports.
+
+        Returns the request to send next, if the model recalled something.
+        """
+        if outgoing.has_recall and answer.status < 300:
+            return await self._relay_recalls(incoming, outgoing, answer)
         content_type = answer.headers.get("content-type", "")
         encoding = answer.headers.get("content-encoding", "")
         reader = UsageReader(content_type, encoding)
@@ -283,10 +300,7 @@ class ProxiedExchange:
         if late and answer.status >= 400:
             raise Refusal(answer.status, await _read_late_error(answer))
         if not late:
-            headers = response_headers(answer.raw_headers)
-            if outgoing.body is not None:
-                headers.append((b"x-lamina", b"cut" if outgoing.cut else b"fitted"))
-            await self._writer.start(answer.status, headers)
+            await self._writer.start(answer.status, _answer_headers(answer, outgoing))
         unpacker = make_unpacker(encoding) if late else None
         on_silence = self._writer.comment if can_comment else None
         recorder = AnswerRecorder(self._gateway.fitter, outgoing, reader, succeeded=answer.status < 300)
@@ -297,6 +311,29 @@ class ProxiedExchange:
         finally:
             self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader))
         await self._writer.finish()
+        return None
+
+    async def _relay_recalls(
+        self, incoming: IncomingRequest, outgoing: OutgoingRequest, answer: aiohttp.ClientResponse
+    ) -> OutgoingRequest | None:
+        """Pass on what the client may see of an answer that may recall something."""
+        gateway = self._gateway
+        if self._recalls is None:
+            self._recalls = RecallRelay(
+                gateway.fitter, self._writer, gateway.settings.deadlines, incoming.dialect
+            )
+        reader = UsageReader(
+            answer.headers.get("content-type", ""), answer.headers.get("content-encoding", "")
+        )
+        self._count_answer(incoming, answer)
+        following = None
+        try:
+            headers = _answer_headers(answer, outgoing)
+            following = await self._recalls.relay(outgoing, answer, headers, reader)
+        finally:
+            recalled = following is not None
+            gateway.finish_later(self._learn(incoming, outgoing, answer, reader, recalled=recalled))
+        return following
 
     async def _write(self, piece: bytes, unpacker: Unpacker | None) -> None:
         if unpacker is not None:
@@ -314,8 +351,13 @@ class ProxiedExchange:
         outgoing: OutgoingRequest,
         answer: aiohttp.ClientResponse,
         reader: UsageReader,
+        *,
+        recalled: bool = False,
     ) -> None:
-        """Record what the answer reported, also if the client has gone meanwhile."""
+        """Record what the answer reported, also if the client has gone meanwhile.
+
+        `recalled`: the answer was for the gateway, and the request goes on.
+        """
         if answer.status >= 300 or self._route.action == "count":
             return
         usage = reader.finish()
@@ -323,9 +365,12 @@ class ProxiedExchange:
             amount = getattr(usage, kind)
             if amount:
                 self._gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
-        self._gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
-        await self._gateway.fitter.record_answer(outgoing, usage)
-        self._gateway.misses.report(incoming, outgoing, usage)
+        if recalled:
+            self._gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
+        else:
+            self._gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
+            await self._gateway.fitter.record_answer(outgoing, usage)
+        self._gateway.misses.report(incoming, outgoing, usage, recalled=recalled)
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes
@@ -545,6 +590,14 @@ class UpstreamAnswer:
                 200, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
             )
         await writer.comment()
+
+
+def _answer_headers(answer: aiohttp.ClientResponse, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
+    """The upstream's headers for the client, and what the gateway did to the request."""
+    headers = response_headers(answer.raw_headers)
+    if outgoing.body is not None:
+        headers.append((b"x-lamina", b"cut" if outgoing.cut else b"fitted"))
+    return headers
 
 
 def _remove_prefix(raw_path: bytes, prefixed: Upstream | None) -> bytes:

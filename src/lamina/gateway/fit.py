@@ -29,8 +29,15 @@ from lamina.dialects.port import Dialect
 from lamina.dialects.sending import find_violations
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
-from lamina.fitting.pending_call import RETRY_SHARE, limit_budget
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
+from lamina.fitting.recall_loop import (
+    RecallExchange,
+    RecallPlace,
+    append_turns,
+    place_after,
+    splice_exchanges,
+)
+from lamina.fitting.request import Fitted, RecallMode, fit_request
 from lamina.formats.codec import encode
 from lamina.gateway.bodies import RequestBody, encode_body
 from lamina.gateway.config import GatewaySettings
@@ -62,6 +69,15 @@ SAVE_PAUSE, SHARED_PAUSE = 0.5, 0.02
 PAUSE = 0.1
 """Seconds between two attempts to reach the store."""
 
+RECALL_MODES: dict[str, RecallMode] = {"tool": "tool", "mcp": "handles", "off": "off"}
+"""What `fit_request` calls each value of the setting `recall`."""
+
+SERVER_STATE = ("previous_response_id", "conversation")
+"""Fields of a request whose history the upstream has. Nothing can be put back into a history there."""
+
+LOCAL_PROFILES = frozenset(("llama.cpp", "vllm", "ollama"))
+"""Servers of models that may not know tools. They get the recall tool only beside tools of the client."""
+
 UNCOUNTED = Budget(window=1 << 40)
 """A budget that nothing exceeds: for counting."""
 
@@ -84,7 +100,8 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What to send. `body` is None if the bytes that came are sent.
 
     `number` counts the requests of the conversation, so that a late report is not taken for a newer request.
-    `is_near`: the next request may be cut, so what is reported for this one must not be lost.
+    `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
+    request before it was fitted, and `place` where the recalls of the model belong in it.
     """
 
     body: bytes | None = None
@@ -99,6 +116,13 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     previous: Mapping[str, Any] | None = None
     previous_reported: int = 0
     gap: float = 0.0
+    call: _Call | None = None
+    place: RecallPlace | None = None
+
+    @property
+    def has_recall(self) -> bool:
+        """Whether the gateway has added the recall tool, and answers its calls."""
+        return self.fitted is not None and self.fitted.has_recall and self.place is not None
 
     @property
     def outcome(self) -> str:
@@ -147,9 +171,9 @@ class Fitter:
     ) -> OutgoingRequest | None:
         """A smaller request after the upstream refused one as too long; None if there is none."""
         conversation = sent.conversation
-        if conversation is None:
+        call = sent.call
+        if conversation is None or call is None:
             return None
-        call = _Call(incoming=incoming, request=dict(sent.request), left_out=sent.left_out)
         async with self._index.lock(conversation.workspace, conversation.family):
             before = _Snapshot(conversation)
             counted = await self._count_sent(call, conversation, sent)
@@ -157,14 +181,65 @@ class Fitter:
             windows = {**conversation.state.windows, incoming.model: window}
             conversation.state = msgspec.structs.replace(conversation.state, windows=windows)
             try:
-                fitted = await self._fit_smaller(call, conversation, counted)
+                fitted = await self._fit_smaller(call, conversation, counted, sent)
                 if fitted is None:
                     before.restore()
                     return None
-                return await self._save_and_send(call, conversation, fitted)
+                shorter = await self._save_and_send(call, conversation, fitted)
+                return msgspec.structs.replace(shorter, place=sent.place)
             except (Refusal, InvalidRequest, Conflict):
                 before.restore()
                 return None
+
+    async def add_turns(self, sent: OutgoingRequest, turns: tuple[Any, ...], usage: Usage) -> OutgoingRequest:
+        """The request with the recalls of the model and their results, which is sent next.
+
+        It is not stored. If the gateway dies now, the client asks again, and the model recalls again.
+        """
+        conversation = sent.conversation
+        call = sent.call
+        if conversation is None or call is None or sent.fitted is None:
+            raise Refusal(500, "a recall belongs to no conversation")
+        request = append_turns(call.request, turns)
+        call = msgspec.structs.replace(call, request=request, is_spliced=True)
+        async with self._index.lock(conversation.workspace, conversation.family):
+            conversation.reported = usage.input
+            try:
+                fitted = await self._fit(call, conversation, ledger=sent.fitted.ledger, usage=usage)
+            except BudgetExceeded as error:
+                raise _explain_floor(call, error) from None
+            except InvalidRequest as error:
+                raise Refusal(400, str(error)) from None
+            outgoing = self._send_fitted(call, conversation, fitted, sent.number, before=sent.fitted.ledger)
+            conversation.request = outgoing.request
+            conversation.sent_at = monotonic()
+        return msgspec.structs.replace(outgoing, place=sent.place)
+
+    async def record_exchange(
+        self, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange | None
+    ) -> None:
+        """Store what the client's history will not have, before the client has the whole answer."""
+        conversation = sent.conversation
+        if conversation is None or sent.fitted is None or exchange is None:
+            await self.record_answer(sent, usage, at_once=True)
+            return
+        async with self._index.lock(conversation.workspace, conversation.family):
+            conversation.reported = usage.input
+            records = conversation.take_records()
+            records += self._encode_lowered(sent.fitted, conversation.state.ledger)
+            for _ in range(TRIES):
+                state = _add_exchange(conversation.state, sent, usage, exchange)
+                try:
+                    await self._save(conversation, state, records)
+                except Conflict:
+                    await self._index.reload(conversation)
+                    continue
+                except StoreGone:
+                    self._metrics.add("lamina_store_failures_total")
+                    conversation.add_records(records)
+                    self._save_later(conversation)
+                conversation.state = state
+                return
 
     async def count(self, incoming: IncomingRequest) -> int | None:
         """The tokens of a request as it is given; None if the upstream knows better."""
@@ -290,7 +365,9 @@ class Fitter:
         """Whether the request is valid and surely under the trigger, in a conversation that was never cut."""
         conversation = match.conversation
         incoming = call.incoming
-        if conversation.state.was_cut or incoming.upstream.settings.breakpoints == "plan":
+        if conversation.state.was_cut or conversation.state.exchanges:
+            return False
+        if incoming.upstream.settings.breakpoints == "plan":
             return False
         budget = self._budget(incoming, conversation.state)
         trigger = derive_limits(budget, match.parsed.head, ()).trigger
@@ -317,9 +394,11 @@ class Fitter:
         self, call: _Call, match: ConversationMatch, parsed_call: ParsedCall
     ) -> OutgoingRequest:
         """Fit and save. If another process was first, begin again from what it saved."""
+        client_call = call
         conversation = match.conversation
         deadline = monotonic() + self._settings.deadlines.store
         for _ in range(TRIES):
+            call = _splice(client_call, match)
             calibration = await self._calibrate(call, match)
             fitted = await self._fit(call, conversation, calibration=calibration)
             if not _must_save(call, fitted, conversation.state):
@@ -354,15 +433,21 @@ class Fitter:
         *,
         budget: Budget | None = None,
         calibration: Calibration | None = None,
+        ledger: Ledger | None = None,
+        usage: Usage | None = None,
     ) -> Fitted:
         state = conversation.state
         incoming = call.incoming
         counter = self._counter(incoming)
-        ledger = state.ledger
-        usage = state.usage
-        if not state.has_ledger:
-            ledger = Ledger(calibration=calibration)
-            usage = None
+        if ledger is None:
+            ledger = state.ledger
+            usage = state.usage
+            if not state.has_ledger:
+                ledger = Ledger(calibration=calibration)
+                usage = None
+        memo = conversation.memo
+        if call.is_spliced:
+            memo = conversation.spliced_memo
         began = monotonic()
         fitted = await to_thread.run_sync(
             lambda: fit_request(
@@ -372,17 +457,23 @@ class Fitter:
                 ledger=ledger,
                 usage=usage,
                 counter=counter,
-                memo=conversation.memo,
+                memo=memo,
                 breakpoints=incoming.upstream.settings.breakpoints,
+                recall=self._recall_mode(incoming),
             )
         )
         self._metrics.add("lamina_seconds_total", monotonic() - began, part="fit")
         return fitted
 
-    async def _fit_smaller(self, call: _Call, conversation: LiveConversation, counted: int) -> Fitted | None:
+    async def _fit_smaller(
+        self, call: _Call, conversation: LiveConversation, counted: int, sent: OutgoingRequest
+    ) -> Fitted | None:
         """Fit into the window that the upstream named, or else as small as the request can be."""
+        ledger = None
+        if sent.has_recall and sent.fitted is not None:  # the state has no recalls of this request yet
+            ledger = sent.fitted.ledger
         try:
-            return await self._fit(call, conversation)
+            return await self._fit(call, conversation, ledger=ledger)
         except BudgetExceeded as error:
             if error.floor >= counted:
                 return None
@@ -394,7 +485,7 @@ class Fitter:
             }
             conversation.state = msgspec.structs.replace(conversation.state, windows=windows)
             smallest = limit_budget(self._budget(call.incoming, conversation.state), error.floor, reserve=0)
-            return await self._fit(call, conversation, budget=smallest)
+            return await self._fit(call, conversation, budget=smallest, ledger=ledger)
 
     async def _count_sent(self, call: _Call, conversation: LiveConversation, sent: OutgoingRequest) -> int:
         if sent.fitted is not None:
@@ -421,7 +512,8 @@ class Fitter:
         outgoing = self._send_fitted(call, conversation, fitted, state.requests)
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state, outgoing.request)
-        return outgoing
+        place = place_after(call.incoming.request, match.digests)
+        return msgspec.structs.replace(outgoing, place=place)
 
     async def _save_and_send(
         self, call: _Call, conversation: LiveConversation, fitted: Fitted
@@ -445,9 +537,16 @@ class Fitter:
         return outgoing
 
     def _send_fitted(
-        self, call: _Call, conversation: LiveConversation, fitted: Fitted, number: int
+        self,
+        call: _Call,
+        conversation: LiveConversation,
+        fitted: Fitted,
+        number: int,
+        *,
+        before: Ledger | None = None,
     ) -> OutgoingRequest:
-        cut = len(fitted.ledger.cuts) > len(conversation.state.ledger.cuts)
+        before = before or conversation.state.ledger
+        cut = len(fitted.ledger.cuts) > len(before.cuts)
         if cut:
             self._metrics.add("lamina_cuts_total", upstream=call.incoming.upstream.name)
             self._journal.write("cut", conversation=conversation.name, **_describe_cut(fitted))
@@ -493,7 +592,7 @@ class Fitter:
     def _note_count(self, call: _Call, conversation: LiveConversation, fitted: Fitted) -> None:
         """Remember what a request was counted as. A lowered one says nothing about the next one in full."""
         conversation.counted = None
-        if fitted.request is call.request:
+        if fitted.request is call.request and not call.is_spliced:
             conversation.counted = CountedRequest.of(call.incoming.body, fitted.envelope.tokens)
             conversation.tokens = fitted.envelope.tokens
 
@@ -503,10 +602,14 @@ class Fitter:
         """What `keep` wants to be stored of this request."""
         if self._settings.keep == "all":
             return _encode_new_segments(match)
-        if self._settings.keep == "nothing":
+        return self._encode_lowered(fitted, before.ledger)
+
+    def _encode_lowered(self, fitted: Fitted, before: Ledger) -> list[bytes]:
+        """What was lowered since this ledger, if that is what `keep` wants."""
+        if self._settings.keep != "lowered":
             return []
-        lowered_before = {*before.ledger.lines}
-        for fold in before.ledger.folds:
+        lowered_before = {*before.lines}
+        for fold in before.folds:
             lowered_before.update(fold.covers)
         return [
             encode(entry.segment)
@@ -539,6 +642,13 @@ class Fitter:
             counter=counter.identity,
         )
 
+    def _recall_mode(self, incoming: IncomingRequest) -> RecallMode:
+        """How the model can have again what was lowered. Where nothing answers, no handle is shown."""
+        mode = RECALL_MODES[self._settings.recall]
+        if mode == "tool" and not _takes_recall_tool(incoming):
+            return "off"
+        return mode
+
     def _counter(self, incoming: IncomingRequest) -> Counter:
         return find_counter(incoming.upstream.settings.tokenizer, incoming.model)
 
@@ -566,11 +676,15 @@ class Fitter:
 
 
 class _Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One request, with what its upstream cannot take left out of `request`."""
+    """One request, with what its upstream cannot take left out of `request`.
+
+    `is_spliced`: recalls are put back into it, which the client does not have.
+    """
 
     incoming: IncomingRequest
     request: dict[str, Any]
     left_out: tuple[str, ...]
+    is_spliced: bool = False
 
     def unchanged(self, conversation: LiveConversation | None = None, number: int = 0) -> OutgoingRequest:
         body = None
@@ -603,6 +717,7 @@ class _Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             number=number,
             is_near=conversation is not None and (conversation.is_near or conversation.state.has_ledger),
             left_out=self.left_out,
+            call=self,
         )
         if conversation is None or conversation.request is None:
             return outgoing
@@ -712,6 +827,46 @@ def _next_state(
         requests=match.conversation.state.requests + 1,
         tokens=tokens,
     )
+
+
+def _splice(call: _Call, match: ConversationMatch) -> _Call:
+    """The request with the recalls of its conversation put back where they were."""
+    exchanges = match.conversation.state.exchanges
+    if not exchanges:
+        return call
+    spliced = splice_exchanges(call.request, exchanges, match.digests)
+    if spliced is call.request:
+        return call
+    return msgspec.structs.replace(call, request=dict(spliced), is_spliced=True)
+
+
+def _add_exchange(
+    state: ConversationSnapshot, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
+) -> ConversationSnapshot:
+    """The state with one more recall. If a later request was sent meanwhile, its ledger stays."""
+    exchanges = (*state.exchanges, exchange)[-EXCHANGES:]
+    state = msgspec.structs.replace(state, exchanges=exchanges)
+    if state.requests != sent.number or sent.fitted is None:
+        return state
+    tokens = sent.fitted.envelope.tokens
+    return msgspec.structs.replace(state, ledger=sent.fitted.ledger, usage=usage, tokens=tokens)
+
+
+def _takes_recall_tool(incoming: IncomingRequest) -> bool:
+    """Whether a tool of the gateway's own can be added to a request.
+
+    Gemini does not take functions beside tools of its own, such as its search.
+    """
+    request = incoming.request
+    if any(request.get(name) for name in SERVER_STATE):
+        return False
+    tools = request.get("tools")
+    if not isinstance(tools, list) or not tools:
+        return incoming.upstream.settings.profile not in LOCAL_PROFILES
+    if incoming.dialect.name != "gemini":
+        return True
+    names = ("functionDeclarations", "function_declarations")
+    return any(isinstance(tool, Mapping) and tool.get(name) for tool in tools for name in names)
 
 
 def _must_save(call: _Call, fitted: Fitted, state: ConversationSnapshot) -> bool:

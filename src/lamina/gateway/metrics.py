@@ -8,6 +8,7 @@ _HELP = {
     "lamina_requests_total": "Requests by upstream, dialect and outcome: unchanged, fitted, passed, refused.",
     "lamina_answers_total": "Answers by upstream and class of status.",
     "lamina_cuts_total": "Cuts by upstream.",
+    "lamina_recalls_total": "Answers that recalled something, and that the gateway answered itself.",
     "lamina_overflows_total": "Requests that the upstream refused as too long, and that were cut deeper.",
     "lamina_tokens_total": "Tokens that upstreams reported, by kind: input, cached, written, output.",
     "lamina_misses_total": "Cache misses by upstream and cause.",

@@ -37,8 +37,13 @@ class MissReporter:
         self._one_at_a_time = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def report(self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> None:
-        """Log what a request was expected to read from the cache and what it read, and begin a diagnosis."""
+    def report(
+        self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage, *, recalled: bool = False
+    ) -> None:
+        """Log what a request was expected to read from the cache and what it read, and begin a diagnosis.
+
+        `recalled`: the answer recalled something, and the same request of the client goes on.
+        """
         conversation = sent.conversation
         if conversation is None or not usage.input:
             self._journal.write(
@@ -55,6 +60,7 @@ class MissReporter:
             model=incoming.model,
             outcome=sent.outcome,
             cut=sent.cut,
+            recalled=recalled,
             left_out=sent.left_out,
             input=usage.input,
             full=_estimate_full_input(sent, usage),

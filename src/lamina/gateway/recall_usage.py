@@ -1,0 +1,129 @@
+"""The usage that a client sees of an answer with recalls in it.
+
+What was read is that of the last call, which read everything before it. A client that decides by it when to
+compact its history must not see the sum. What was written by the model is summed over all calls: the client
+pays for all of it. The account of the gateway has every call by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Json = dict[str, Any]
+Path = tuple[str, ...]
+
+_SUMMED: tuple[Path, ...] = (
+    ("output_tokens",),
+    ("output_tokens_details", "reasoning_tokens"),
+    ("completion_tokens",),
+    ("completion_tokens_details", "reasoning_tokens"),
+    ("candidatesTokenCount",),
+    ("thoughtsTokenCount",),
+    ("eval_count",),
+)
+"""The fields that are summed, in the words of every API."""
+
+_TOTALS: dict[str, tuple[Path, ...]] = {
+    "total_tokens": (("output_tokens",), ("completion_tokens",)),
+    "totalTokenCount": (("candidatesTokenCount",), ("thoughtsTokenCount",)),
+}
+"""Fields that are the sum of what was read and what was written, with those that were summed."""
+
+_HOLDERS = ("usage", "usageMetadata")
+
+
+class UsageSum:
+    """The usage of the answers to one request, in the words of their API."""
+
+    def __init__(self) -> None:
+        self._earlier: list[Json] = []
+        self._opening: Json = {}
+        self._current: Json = {}
+
+    def read(self, event: Any) -> None:
+        """Read an event, or a whole answer. A later report of the same call replaces an earlier one."""
+        if not isinstance(event, Mapping):
+            return
+        message = event.get("message")
+        if event.get("type") == "message_start" and isinstance(message, Mapping):
+            self._opening = _read_object(message, "usage")
+            self._current |= self._opening
+            return
+        _, usage = find_usage_object(event)
+        self._current |= usage
+
+    def next_round(self) -> None:
+        """The answer was a recall. Another one follows."""
+        self._earlier.append(self._current)
+        self._current = {}
+        self._opening = {}
+
+    def complete(self, event: Any) -> Any:
+        """Return an event of the last answer as the client sees it; the same object if nothing was recalled.
+
+        Anthropic reports what was read when an answer begins. The client has seen that of the first answer,
+        so that of the last one comes with the end.
+        """
+        if not self._earlier or not isinstance(event, dict):
+            return event
+        path, usage = find_usage_object(event)
+        if not usage:
+            return event
+        if event.get("type") == "message_delta":
+            usage = {**self._opening, **usage}
+        return _replace(event, path, add_output(usage, self._earlier))
+
+
+def find_usage_object(event: Mapping[str, Any]) -> tuple[Path, Json]:
+    """Return where an event has its usage, and the usage. Ollama has it in the event itself."""
+    response = event.get("response")
+    if isinstance(response, Mapping):
+        return ("response", "usage"), _read_object(response, "usage")
+    for name in _HOLDERS:
+        if isinstance(event.get(name), Mapping):
+            return (name,), dict(event[name])
+    if "eval_count" in event:
+        return (), dict(event)
+    return (), {}
+
+
+def add_output(usage: Json, earlier: Sequence[Json]) -> Json:
+    """Return a usage with what was written in earlier answers added to it."""
+    summed = usage
+    for path in _SUMMED:
+        number = _read_number(usage, path)
+        added = sum(_read_number(other, path) for other in earlier)
+        if added:
+            summed = _replace(summed, path, number + added)
+    for total, paths in _TOTALS.items():
+        if total in usage:
+            added = sum(_read_number(other, path) for other in earlier for path in paths)
+            summed = summed | {total: _read_number(usage, (total,)) + added}
+    return summed
+
+
+def _read_object(holder: Mapping[str, Any], name: str) -> Json:
+    value = holder.get(name)
+    if not isinstance(value, Mapping):
+        return {}
+    return dict(value)
+
+
+def _read_number(usage: Mapping[str, Any], path: Path) -> int:
+    value: Any = usage
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if isinstance(value, int):
+        return value
+    return 0
+
+
+def _replace(holder: Json, path: Path, value: Any) -> Json:
+    """Return an object with another value at this path; with (), the value itself."""
+    if not path:
+        return dict(value)
+    inner = holder.get(path[0])
+    if len(path) > 1:
+        value = _replace(dict(inner) if isinstance(inner, Mapping) else {}, path[1:], value)
+    return {**holder, path[0]: value}

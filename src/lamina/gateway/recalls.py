@@ -1,0 +1,252 @@
+"""Recalls inside one answer: the model asks for what was left out, and the client never sees it.
+
+    client ──▶ gateway ──▶ model: recall("k…")
+                  └──────▶ the request again, with the text ──▶ model: answer ──▶ client
+
+The client gets one answer: one begin, blocks that are numbered through, one end. What it must not see is left
+out of it (`lamina.fitting.recall_streams`), and what was said meanwhile is stored with the conversation and
+put back into every later request (`lamina.fitting.recall_loop`). It is stored before the client sees the end
+of the answer, since the client may go on at once, with another worker or after a restart.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import aiohttp
+import brotli  # type: ignore[import-untyped]
+import msgspec
+import zstandard
+
+from lamina.core.text.characters import lower_ascii
+from lamina.dialects.port import Absorbed, Dialect
+from lamina.errors import LaminaError
+from lamina.fitting.recall_loop import RecallLoop
+from lamina.fitting.recall_streams import StreamFilter, filter_for, strip_recalls
+from lamina.gateway.answer_events import AnswerEvent, EventSplitter
+from lamina.gateway.bodies import Unpacker, make_unpacker
+from lamina.gateway.config import Deadlines
+from lamina.gateway.fit import Fitter, OutgoingRequest
+from lamina.gateway.recall_usage import UsageSum
+from lamina.gateway.refusals import Refusal
+from lamina.gateway.stream import AnswerWriter, read_pieces
+from lamina.gateway.usage import UsageReader
+
+Header = tuple[bytes, bytes]
+
+_STREAMS = ("text/event-stream", "application/x-ndjson")
+_BODY_HEADERS = ("content-length", "content-encoding")
+"""Headers that are no longer true of an answer that was changed."""
+
+
+class RecallRelay:
+    """Passes the answers to one request of a client on, without the recalls in them."""
+
+    def __init__(self, fitter: Fitter, writer: AnswerWriter, deadlines: Deadlines, dialect: Dialect) -> None:
+        self._fitter = fitter
+        self._writer = writer
+        self._deadlines = deadlines
+        self._dialect = dialect
+        self._filter: StreamFilter = filter_for(dialect)
+        self._usage = UsageSum()
+        self._loop: RecallLoop | None = None
+        self._last_written = monotonic()
+
+    async def relay(
+        self,
+        outgoing: OutgoingRequest,
+        answer: aiohttp.ClientResponse,
+        headers: Sequence[Header],
+        reader: UsageReader,
+    ) -> OutgoingRequest | None:
+        """Pass an answer on. Returns the request to send next, if the model only recalled something.
+
+        Returns None when the client has the whole answer. `headers` are those of the answer, for the client.
+        """
+        unpacker = make_unpacker(answer.headers.get("content-encoding", ""))
+        if unpacker is None:
+            raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
+        content_type = answer.headers.get("content-type", "")
+        if content_type.startswith(_STREAMS):
+            return await self._relay_stream(outgoing, answer, headers, reader, unpacker)
+        return await self._relay_whole(outgoing, answer, headers, reader, unpacker)
+
+    async def _relay_stream(
+        self,
+        outgoing: OutgoingRequest,
+        answer: aiohttp.ClientResponse,
+        headers: Sequence[Header],
+        reader: UsageReader,
+        unpacker: Unpacker,
+    ) -> OutgoingRequest | None:
+        by_line = not answer.headers.get("content-type", "").startswith("text/event-stream")
+        stream = _AnswerStream(by_line=by_line)
+        on_silence = None if by_line else self._comment
+        if not self._writer.started:
+            await self._writer.start(answer.status, _without_body_headers(headers))
+        async for piece in read_pieces(answer, self._deadlines, on_silence):
+            reader.feed(piece)
+            for event in stream.splitter.take(_unpack(unpacker, piece)):
+                await self._pass_event(event, stream)
+            if on_silence is not None and self._is_silent():
+                await on_silence()
+        for event in stream.splitter.finish():
+            await self._pass_event(event, stream)
+
+        absorbed = _absorb_events(self._filter.events, self._dialect)
+        following = await self._recall(absorbed, outgoing, reader, streams=True)
+        if following is None:
+            await self._close_stream(stream)
+            return None
+        for value in self._filter.next_round():
+            await self._write(stream.encode(value))
+        return following
+
+    async def _pass_event(self, event: AnswerEvent, stream: _AnswerStream) -> None:
+        """Write what the client may see of an event now."""
+        if event.is_end:
+            stream.closing.append(event)
+            return
+        if event.value is None:
+            await self._write(event.source)
+            return
+        stream.events[id(event.value)] = event
+        self._usage.read(event.value)
+        for value in self._filter.take(event.value):
+            await self._write(stream.encode(value))
+
+    async def _close_stream(self, stream: _AnswerStream) -> None:
+        """Write the events that end the answer."""
+        for value in self._filter.closing:
+            await self._write(stream.encode(self._usage.complete(value)))
+        for event in stream.closing:
+            await self._write(event.source)
+        await self._writer.finish()
+
+    def _is_silent(self) -> bool:
+        """Whether the client has got nothing for long, because all that came was held back."""
+        return monotonic() - self._last_written > self._deadlines.keep_alive
+
+    async def _comment(self) -> None:
+        self._last_written = monotonic()
+        await self._writer.comment()
+
+    async def _relay_whole(
+        self,
+        outgoing: OutgoingRequest,
+        answer: aiohttp.ClientResponse,
+        headers: Sequence[Header],
+        reader: UsageReader,
+        unpacker: Unpacker,
+    ) -> OutgoingRequest | None:
+        """Pass an answer on that is one JSON value: an answer, or the list of chunks that Gemini sends."""
+        pieces: list[bytes] = []
+        async for piece in read_pieces(answer, self._deadlines, None):
+            reader.feed(piece)
+            pieces.append(piece)
+        source = b"".join(pieces)
+        value = _decode(_unpack(unpacker, source))
+        chunks = value if isinstance(value, list) else [value]
+        for chunk in chunks:
+            self._usage.read(chunk)
+        if isinstance(value, list):
+            absorbed = _absorb_events(value, self._dialect)
+        else:
+            absorbed = _absorb(value, self._dialect)
+        following = await self._recall(absorbed, outgoing, reader, streams=False)
+        if following is not None:
+            return following
+        shown_chunks = [self._usage.complete(strip_recalls(chunk, self._dialect)) for chunk in chunks]
+        if all(shown is chunk for shown, chunk in zip(shown_chunks, chunks, strict=True)):
+            await self._write_whole(answer.status, list(headers), source)
+            return None
+        shown_value = shown_chunks if isinstance(value, list) else shown_chunks[0]
+        body = msgspec.json.encode(shown_value)
+        length = (b"content-length", str(len(body)).encode())
+        await self._write_whole(answer.status, [*_without_body_headers(headers), length], body)
+        return None
+
+    async def _write_whole(self, status: int, headers: list[Header], body: bytes) -> None:
+        if not self._writer.started:
+            await self._writer.start(status, headers)
+        await self._write(body)
+        await self._writer.finish()
+
+    async def _recall(
+        self, absorbed: Absorbed, outgoing: OutgoingRequest, reader: UsageReader, *, streams: bool
+    ) -> OutgoingRequest | None:
+        """Answer the recalls of the model, or store what there is to remember of this request."""
+        if self._loop is None:
+            self._loop = RecallLoop(self._dialect, streams=streams)
+        usage = reader.finish()
+        assert outgoing.fitted is not None  # noqa: S101 - it has the recall tool
+        assert outgoing.place is not None  # noqa: S101
+        turns = self._loop.take(absorbed, outgoing.fitted)
+        if turns:
+            self._usage.next_round()
+            return await self._fitter.add_turns(outgoing, turns, usage)
+        await self._fitter.record_exchange(outgoing, usage, self._loop.exchange(outgoing.place))
+        return None
+
+    async def _write(self, data: bytes) -> None:
+        if data:
+            self._last_written = monotonic()
+            await self._writer.write(data)
+
+
+class _AnswerStream:
+    """The events of one stream, by the identity of their values, and those that end it."""
+
+    def __init__(self, *, by_line: bool) -> None:
+        self.splitter = EventSplitter(by_line=by_line)
+        self.events: dict[int, AnswerEvent] = {}
+        self.closing: list[AnswerEvent] = []
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of an event for the client: as they came, if the filter left the event as it was."""
+        event = self.events.get(id(value))
+        if event is not None and event.value is value:
+            return event.source
+        name = b""
+        if any(event.name for event in self.events.values()):
+            name = str(value.get("type", "")).encode()
+        return self.splitter.write(value, name)
+
+
+def _without_body_headers(headers: Sequence[Header]) -> list[Header]:
+    kept_headers: list[Header] = []
+    for name, value in headers:
+        if lower_ascii(name.decode("latin-1")) not in _BODY_HEADERS:
+            kept_headers.append((name, value))
+    return kept_headers
+
+
+def _unpack(unpacker: Unpacker, piece: bytes) -> bytes:
+    try:
+        return unpacker(piece)
+    except (zlib.error, brotli.error, zstandard.ZstdError) as error:
+        raise Refusal(502, f"the upstream's answer cannot be unpacked: {type(error).__name__}") from None
+
+
+def _absorb(answer: Any, dialect: Dialect) -> Absorbed:
+    """Read an answer. One that cannot be read calls nothing, and is passed on as it is."""
+    with suppress(LaminaError):
+        return dialect.absorb(answer)
+    return Absorbed(segments=())
+
+
+def _absorb_events(events: list[Any], dialect: Dialect) -> Absorbed:
+    with suppress(LaminaError):
+        return dialect.absorb_stream(events)
+    return Absorbed(segments=())
+
+
+def _decode(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
