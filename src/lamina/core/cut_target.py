@@ -19,8 +19,12 @@ import msgspec
 
 from lamina.core.values import Budget, Entry, Head, Layer
 
-RESERVE = 16_000
-"""Tokens kept free for the answer if the request does not say how long it may be."""
+RESERVE, RESERVED_PART = 16_000, 8
+"""Tokens kept free for the answer if the request does not say how long it may be: one part in so many of the
+window, and at most so many tokens."""
+
+SPARED = 0.2
+"""Of the room: the newest steps that a cut spares."""
 
 NEED = 0.0035
 """How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
@@ -49,15 +53,46 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     ttl: int = 300
 
 
+class Sparing(msgspec.Struct, frozen=True):
+    """Which of the last steps a cut would rather not touch: so many of them, or the newest up to a size.
+
+    A number of steps comes from the caller. By default it is a size, since steps differ: five steps can be
+    two thousand tokens or twenty thousand.
+    """
+
+    steps: int = 0
+    tokens: int = 0
+
+    def __bool__(self) -> bool:
+        return self.steps > 0 or self.tokens > 0
+
+    def halve(self) -> Sparing:
+        """Half as much, and nothing if it was little."""
+        tokens = self.tokens // 2
+        if tokens < _LEAST_SPARED:
+            tokens = 0
+        return Sparing(steps=self.steps // 2, tokens=tokens)
+
+
+NOTHING_SPARED = Sparing()
+
+_LEAST_SPARED = 200
+"""Tokens below which a step is not worth sparing."""
+
+
 class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget in tokens, for one request. `keep_last` counts the steps that a cut would rather spare."""
+    """A budget in tokens, for one request.
+
+    `largest` is the most for one new result, or None if only the room limits it. `sparing` says which of the
+    last steps a cut would rather not touch.
+    """
 
     room: int
     trigger: int
     target: int
     least: int
-    largest: int
-    keep_last: int = 0
+    largest: int | None = None
+    sparing: Sparing = NOTHING_SPARED
 
     def ask_for_cut(self, tokens: int, *, cold: bool) -> bool:
         """Whether a request is over the trigger, or the cache is cold and a cut would free enough.
@@ -92,9 +127,16 @@ def derive_limits(
         trigger=trigger,
         target=target,
         least=least,
-        largest=_share_of(room, budget.largest),
-        keep_last=budget.keep_last,
+        largest=None if budget.largest is None else _share_of(room, budget.largest),
+        sparing=spare_steps(budget, room),
     )
+
+
+def spare_steps(budget: Budget, room: int) -> Sparing:
+    """The steps that the budget asks to spare, or else a share of the room."""
+    if budget.keep_last is not None:
+        return Sparing(steps=budget.keep_last)
+    return Sparing(tokens=_share_of(room, SPARED))
 
 
 def reserve(budget: Budget, head: Head) -> int:
@@ -109,7 +151,9 @@ def reserve(budget: Budget, head: Head) -> int:
         value = head.parameters.get(name)
         if isinstance(value, int) and value > 0:
             output_limits.append(value)
-    return min(max(output_limits, default=RESERVE), budget.window // 2)
+    if not output_limits:
+        return min(RESERVE, budget.window // RESERVED_PART)
+    return min(max(output_limits), budget.window // 2)
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:

@@ -15,15 +15,18 @@ _SHORTEST, _LONGEST = 5, 80
 _SEARCHED = 400_000  # characters of one text that are searched
 
 
-def list_names(texts: Iterable[str], *, limit: int) -> str:
-    """The telling names of some texts, most frequent first, with commas, in at most `limit` characters."""
+def list_names(texts: Iterable[str], *, limit: int, shown: str = "") -> str:
+    """The telling names of some texts, most frequent first, with commas, in at most `limit` characters.
+
+    A name that stands in `shown` is not listed again.
+    """
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(_NAME.findall(text[:_SEARCHED]))
     chosen: list[str] = []
     room = limit + len(", ")
     for name, _ in counts.most_common():
-        if not _is_telling(name):
+        if not _is_telling(name) or name in shown:
             continue
         length = len(name) + len(", ")
         if length <= room:
