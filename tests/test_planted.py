@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import arrange, build, cut, envelope, hashing, recall, repair, wording
+from lamina.core import arrange, build, cut, envelope, hashing, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
@@ -60,7 +60,7 @@ def a_segment_that_disappears(patch: pytest.MonkeyPatch) -> None:
 
 def a_name_that_forgets_the_content(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        recall, "content_digest", lambda segment, _sent: hashing.digest((segment.kind, segment.attrs))
+        hashing, "content_digest", lambda segment, _sent: hashing.digest((segment.kind, segment.attrs))
     )
 
 
