@@ -1,0 +1,173 @@
+"""Losses of several policies beside each other: paired by answer, with intervals resampled by session.
+
+An excess is the loss of a policy less that of the full context, in nats for each token. Only answers count
+that every policy has, so all rows of a table are about the same tokens. Answers of one session resemble each
+other, so an interval draws whole sessions with replacement. The draws are the same in every process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from lamina.errors import BadInput
+from lamina.replay.loss.port import AnswerLoss
+from lamina.replay.loss.sampling import FULL
+
+DRAWS = 1_000
+SEED = 5
+LOWER, UPPER = 0.025, 0.975
+"""The ends of an interval, as shares of the draws."""
+
+AnswerKey = tuple[str, int]
+"""A session, and the number of a call in it."""
+
+
+class Estimate(NamedTuple):
+    """A mean, and the interval in which 95 % of the draws have it."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+class PolicyLoss(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy of a table. `excess` is over all tokens of the answers, `needed` over the needed ones."""
+
+    policy: str
+    window: int
+    prompt: float
+    excess: Estimate
+    needed: Estimate
+
+
+class LossComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A table for one window: how many answers it rests on, the policies, and the differences asked for."""
+
+    window: int
+    answers: int
+    sessions: int
+    full_loss: float
+    full_needed: float
+    policies: tuple[PolicyLoss, ...]
+
+
+class PairedLosses:
+    """The losses of one window, of those answers that every policy and the full context have.
+
+    `room`: answers for which any policy's prompt is longer are left out, because a server would refuse it.
+    """
+
+    def __init__(
+        self, losses: Iterable[AnswerLoss], window: int, *, policies: Sequence[str] = (), room: int = 0
+    ) -> None:
+        by_answer: dict[AnswerKey, dict[str, AnswerLoss]] = {}
+        names: dict[str, None] = {}
+        for loss in losses:
+            if loss.policy != FULL and loss.window != window:
+                continue
+            if policies and loss.policy not in (FULL, *policies):
+                continue
+            names.setdefault(loss.policy)
+            by_answer.setdefault((loss.session, loss.call), {})[loss.policy] = loss
+        self.window = window
+        self.policies = [name for name in names if name != FULL]
+        self.sessions: dict[str, list[dict[str, AnswerLoss]]] = {}
+        for (session, _), by_policy in by_answer.items():
+            is_complete = len(by_policy) == len(names) and FULL in by_policy
+            if is_complete and _fits(by_policy, room):
+                self.sessions.setdefault(session, []).append(by_policy)
+        self.answers = [answer for answers in self.sessions.values() for answer in answers]
+        if not self.answers:
+            hint = "judge the same answers for all policies, and for the full context"
+            raise BadInput(f"no answer was judged for every policy at {window:,}", place="losses", hint=hint)
+
+    def compare(self) -> LossComparison:
+        """Every policy beside the full context."""
+        rows = []
+        for name in self.policies:
+            prompts = [answer[name].prompt for answer in self.answers]
+            rows.append(
+                PolicyLoss(
+                    policy=name,
+                    window=self.window,
+                    prompt=sum(prompts) / len(prompts),
+                    excess=self.difference(name, FULL),
+                    needed=self.difference(name, FULL, needed=True),
+                )
+            )
+        return LossComparison(
+            window=self.window,
+            answers=len(self.answers),
+            sessions=len(self.sessions),
+            full_loss=_mean_loss(self.answers, FULL, needed=False),
+            full_needed=_mean_loss(self.answers, FULL, needed=True),
+            policies=tuple(rows),
+        )
+
+    def difference(self, policy: str, other: str, *, needed: bool = False) -> Estimate:
+        """How much more a model loses under one policy than under another, in nats for each token."""
+
+        def measure(answers: Sequence[dict[str, AnswerLoss]]) -> float:
+            return _mean_loss(answers, policy, needed=needed) - _mean_loss(answers, other, needed=needed)
+
+        return self._estimate(measure)
+
+    def ratio(self, policy: str, other: str) -> Estimate:
+        """The excess of one policy over that of another, on needed tokens."""
+
+        def measure(answers: Sequence[dict[str, AnswerLoss]]) -> float:
+            full = _mean_loss(answers, FULL, needed=True)
+            excess = _mean_loss(answers, other, needed=True) - full
+            if excess == 0:
+                return 0.0
+            return (_mean_loss(answers, policy, needed=True) - full) / excess
+
+        return self._estimate(measure)
+
+    def _estimate(self, measure: Callable[[Sequence[dict[str, AnswerLoss]]], float]) -> Estimate:
+        rng = random.Random(SEED)  # noqa: S311 - draws for an interval, not a secret
+        names = list(self.sessions)
+        values = []
+        for _ in range(DRAWS):
+            drawn = rng.choices(names, k=len(names))
+            values.append(measure([answer for name in drawn for answer in self.sessions[name]]))
+        values.sort()
+        return Estimate(measure(self.answers), values[int(DRAWS * LOWER)], values[int(DRAWS * UPPER)])
+
+
+def comparison_text(comparison: LossComparison) -> str:
+    """A comparison as lines of text."""
+    basis = f"{comparison.answers} answers of {comparison.sessions} sessions"
+    full = f"{comparison.full_loss:.3f} nats a token, {comparison.full_needed:.3f} on needed ones"
+    width = max(len("policy"), *(len(row.policy) for row in comparison.policies))
+    heading = f"{'policy':<{width}}  {'prompt':>7}  {'excess loss, all tokens':<26}  needed tokens"
+    lines = [f"window {comparison.window:,}: {basis}; full context: {full}", heading]
+    for row in comparison.policies:
+        excess = str(row.excess)
+        line = f"{row.policy:<{width}}  {row.prompt:>7,.0f}  {excess:<26}  {row.needed}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _fits(by_policy: dict[str, AnswerLoss], room: int) -> bool:
+    if not room:
+        return True
+    return all(loss.prompt <= room for name, loss in by_policy.items() if name != FULL)
+
+
+def _mean_loss(answers: Sequence[dict[str, AnswerLoss]], policy: str, *, needed: bool) -> float:
+    """Nats for each token, over all tokens of all answers together."""
+    if needed:
+        tokens = sum(answer[policy].needed for answer in answers)
+        loss = sum(answer[policy].needed_loss for answer in answers)
+    else:
+        tokens = sum(answer[policy].tokens for answer in answers)
+        loss = sum(answer[policy].loss for answer in answers)
+    return loss / max(tokens, 1)

@@ -1,0 +1,214 @@
+"""A judge behind an address: vLLM and servers like it, or llama.cpp's own server.
+
+A server with `prompt_logprobs` (vLLM, SGLang) says in one request how likely each token of a prompt was.
+llama.cpp's server does not, so it is sent the answer token by token: each request forces the next token and
+asks how likely it was. Which of the two a server is, its answer to `/props` says: only llama.cpp has it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from lamina.errors import BadInput
+from lamina.replay.loss.port import (
+    ANSWER_ROLE,
+    CLOSING,
+    LONGEST_ANSWER,
+    OPENING,
+    AnswerLoss,
+    Judge,
+    make_loss,
+    write_message,
+)
+from lamina.replay.loss.rows import LossRow, Span
+
+PATIENCE = 600.0
+"""Seconds that one request may take: a long prompt on a processor takes minutes."""
+
+FORCE = 10_000.0
+"""What is added to the logit of a token, so that no other can be sampled."""
+
+
+def connect_judge(address: str) -> Judge:
+    """The judge that fits the server at this address."""
+    server = _Server(address.rstrip("/"))
+    try:
+        server.get("/props")
+    except HTTPError:
+        return PromptLogprobsJudge(server)
+    except (URLError, OSError) as error:
+        hint = "start the server, and give its address without a path"
+        raise BadInput(f"no server answers: {error}", place=address, hint=hint) from error
+    return LlamaServerJudge(server)
+
+
+class _Server:
+    """JSON over HTTP."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def get(self, path: str) -> Any:
+        with urlopen(self.address + path, timeout=PATIENCE) as answer:  # noqa: S310 - the user's own address
+            return json.load(answer)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        data = json.dumps(body).encode()
+        request = Request(self.address + path, data, {"Content-Type": "application/json"})  # noqa: S310
+        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
+            return json.load(answer)
+
+
+class LlamaServerJudge:
+    """Judges with llama.cpp's server, one token of the answer at a time."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        settings = server.get("/props")["default_generation_settings"]
+        self._window = int(settings["n_ctx"])
+        self._message_tokens: dict[str, list[int]] = {}
+
+    def __call__(self, rows: Iterable[LossRow]) -> Iterator[AnswerLoss]:
+        opening = self._special_token(OPENING)
+        closing = self._special_token(CLOSING)
+        line_end = self._tokens("\n")
+        for row in rows:
+            prompt: list[int] = []
+            for message in row.messages:
+                prompt += [opening, *self._remembered(write_message(message)), closing, *line_end]
+            prompt += [opening, *self._remembered(f"{ANSWER_ROLE}\n")]
+            pieces = self._pieces(row.answer)
+            answer = [token for token, _ in pieces[:LONGEST_ANSWER]]
+            with_end = len(pieces) <= LONGEST_ANSWER
+            if with_end:
+                answer.append(closing)
+            if len(prompt) + len(answer) >= self._window:
+                continue
+            losses = self._losses(prompt, answer)
+            offsets = measure_pieces([piece for _, piece in pieces[:LONGEST_ANSWER]])
+            yield make_loss(row, prompt=len(prompt), losses=losses, offsets=offsets, with_end=with_end)
+
+    def _losses(self, prompt: list[int], answer: list[int]) -> list[float]:
+        losses = []
+        for at, token in enumerate(answer):
+            body = {
+                "prompt": prompt + answer[:at],
+                "n_predict": 1,
+                "n_probs": 1,
+                "cache_prompt": True,
+                "logit_bias": [[token, FORCE]],
+                "temperature": 0,
+            }
+            reply = self._server.post("/completion", body)
+            chosen = reply["completion_probabilities"][0]
+            if chosen["id"] != token:
+                hint = "use a server that applies logit_bias before it samples"
+                raise BadInput(
+                    f"the server chose token {chosen['id']}, not {token}", place="judge", hint=hint
+                )
+            losses.append(-float(chosen["logprob"]))
+        return losses
+
+    def _remembered(self, text: str) -> list[int]:
+        tokens = self._message_tokens.get(text)
+        if tokens is None:
+            tokens = self._tokens(text)
+            self._message_tokens[text] = tokens
+        return tokens
+
+    def _tokens(self, text: str) -> list[int]:
+        reply = self._server.post("/tokenize", {"content": text, "parse_special": False})
+        tokens: list[int] = reply["tokens"]
+        return tokens
+
+    def _pieces(self, text: str) -> list[tuple[int, bytes]]:
+        """The tokens of a text, each with its bytes."""
+        body = {"content": text, "parse_special": False, "with_pieces": True}
+        pieces = []
+        for token in self._server.post("/tokenize", body)["tokens"]:
+            piece = token["piece"]
+            encoded = piece.encode() if isinstance(piece, str) else bytes(piece)
+            pieces.append((int(token["id"]), encoded))
+        return pieces
+
+    def _special_token(self, name: str) -> int:
+        tokens = self._server.post("/tokenize", {"content": name, "parse_special": True})["tokens"]
+        if len(tokens) != 1:
+            raise BadInput(
+                f"its vocabulary has no {name}", place="judge", hint="use a model that speaks ChatML"
+            )
+        return int(tokens[0])
+
+
+class PromptLogprobsJudge:
+    """Judges with a server that reports the log-probabilities of a prompt, as vLLM does."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        models = server.get("/v1/models")["data"]
+        self._model = str(models[0]["id"])
+
+    def __call__(self, rows: Iterable[LossRow]) -> Iterator[AnswerLoss]:
+        for row in rows:
+            loss = self._judge(row)
+            if loss is not None:
+                yield loss
+
+    def _judge(self, row: LossRow) -> AnswerLoss | None:
+        texts = [f"{OPENING}{write_message(message)}{CLOSING}\n" for message in row.messages]
+        prompt = "".join(texts) + f"{OPENING}{ANSWER_ROLE}\n"
+        body = {"model": self._model, "prompt": prompt + row.answer, "max_tokens": 1, "prompt_logprobs": 0}
+        try:
+            reply = self._server.post("/v1/completions", body)
+        except HTTPError as error:
+            if error.code == 400:
+                return None
+            raise
+        tokens = [_only_token(each) for each in reply["choices"][0]["prompt_logprobs"] if each]
+        answer = find_answer_tokens(tokens, len(row.answer))
+        judged = answer[:LONGEST_ANSWER]
+        return make_loss(
+            row,
+            prompt=len(tokens) - len(answer) + 1,
+            losses=[-logprob for _, logprob in judged],
+            offsets=measure_pieces([text.encode() for text, _ in judged]),
+            with_end=False,
+        )
+
+
+def find_answer_tokens(tokens: list[tuple[str, float]], length: int) -> list[tuple[str, float]]:
+    """The tokens at the end of a prompt that have the answer's `length` characters."""
+    start = len(tokens)
+    while start > 0 and length > 0:
+        start -= 1
+        length -= len(tokens[start][0])
+    return tokens[start:]
+
+
+def _only_token(logprobs: dict[str, Any]) -> tuple[str, float]:
+    """The text and the log-probability of the token that stands in the prompt.
+
+    With `prompt_logprobs` 0 a server reports that token alone; some add the likeliest one after it.
+    """
+    chosen = next(iter(logprobs.values()))
+    return str(chosen["decoded_token"]), float(chosen["logprob"])
+
+
+def measure_pieces(pieces: list[bytes]) -> list[Span]:
+    """Where each piece of a text stands in it, in characters.
+
+    A character whose bytes are in several pieces belongs to the first of them: `é` in two pieces is one
+    character wide in the first, and the second begins and ends after it.
+    """
+    spans: list[Span] = []
+    start = 0
+    for piece in pieces:
+        # Bytes 0x80 to 0xbf go on with a character, all others begin one.
+        width = sum(1 for byte in piece if byte & 0xC0 != 0x80)
+        spans.append((start, start + width))
+        start += width
+    return spans
