@@ -23,7 +23,7 @@ RESERVE, RESERVED_PART = 16_000, 8
 """Tokens kept free for the answer if the request does not say how long it may be: one part in so many of the
 window, and at most so many tokens."""
 
-SPARED = 0.2
+SPARED = 0.25
 """Of the room: the newest steps that a cut spares."""
 
 NEED = 0.0035
@@ -32,7 +32,7 @@ NEED = 0.0035
 BACK = 1_500
 """Tokens that a recall brings back."""
 
-LOWEST, HIGHEST, GRID = 20, 35, 5
+LOWEST, HIGHEST, GRID = 30, 40, 5
 """Of the room, in hundredths: the least and the most that a cut leaves, and how finely that is chosen."""
 
 STEPS = 16
