@@ -8,6 +8,7 @@ VENV := .venv
 endif
 PYTHON_IN_VENV := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+USER_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)-user/.installed)
 BENCH_STAMP := $(VENV)/.installed-bench
 CHECKED := $(wildcard src tests examples bench tools)
 
@@ -17,7 +18,7 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench torture peers docs format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,8 +29,13 @@ $(STAMP): requirements/dev.txt requirements/claude.txt requirements/uv.txt pypro
 	@sh tools/bootstrap.sh $(VENV)
 	@touch $@
 
-demo: $(STAMP)  ## see what lamina does, in one run
-	@$(VENV)/bin/lamina demo --once
+demo: $(USER_STAMP)  ## see what lamina does, in one run, with no more installed than a user has
+	@$(dir $(USER_STAMP))bin/lamina demo --once
+
+# Who has the environment of a contributor already needs no second one.
+$(VENV)-user/.installed: requirements/user.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
+	@sh tools/bootstrap.sh $(VENV)-user requirements/user.txt
+	@touch $@
 
 test: $(STAMP)  ## run the tests
 	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(ARGS)
@@ -84,6 +90,9 @@ torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (
 $(BENCH_STAMP): $(STAMP) requirements/bench.txt
 	@sh tools/bootstrap.sh $(VENV) requirements/bench.txt
 	@touch $@
+
+mutants: $(STAMP)  ## turn 60 decisions of the source round, one at a time, and print which of them no test notices
+	@$(PYTHON_IN_VENV) -m tools.mutants $(ARGS)
 
 peers: $(STAMP)  ## install the libraries that the lab compares with, and try each (NAMES=...: only these)
 	@sh tools/peers.sh $(VENV) $(NAMES)

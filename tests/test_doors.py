@@ -24,7 +24,7 @@ from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode, encode
 from lamina.models.counters.tokenizer_files import from_file
-from lamina.models.own_models import load_models
+from lamina.models.facts import load_models
 from lamina.segments import assistant, call, result, user
 from lamina.sessions import Session
 from lamina.settings import Settings, load_settings
@@ -43,7 +43,7 @@ NOT_FROM_OUTSIDE = {
     "cli/strict.py:_check_key": "one string, which has no depth",
     "clients/scripted.py": "a double for tests, which reads what the test wrote",
     "models/counters/remote.py": "whatever an endpoint answers, its callers turn into CountFailed",
-    "models/table.py": "a file of lamina's own",
+    "models/facts.py:table": "a file of lamina's own",
     "diagnose/text_changes.py:_encode_in_order": "bytes that lamina has just written from a value",
     "diagnose/compared.py:_read_text": "bytes that lamina has just written from a value it could walk",
     "sessions/search.py:_source_id": "the state of an index, which reading has decoded before",

@@ -54,8 +54,10 @@ find_uv() {
 suits "$venv/bin/python" || make_venv
 uv=$(find_uv)
 "$uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r "$requirements"
-# Packages that ask for a newer Python than they need; only pip can be told so. What they need is pinned above.
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-    --ignore-requires-python -r requirements/claude.txt
+# Packages that ask for a newer Python than they need; only pip can be told so. What they need is in dev.txt.
+if [ "$requirements" = requirements/dev.txt ]; then
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+        --ignore-requires-python -r requirements/claude.txt
+fi
 # The build backend is among the pinned requirements, so nothing else is fetched to build.
 "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e .

@@ -17,6 +17,7 @@ pin() {
 
 pin requirements/uv.txt requirements/uv.in
 pin requirements/dev.txt pyproject.toml requirements/dev.in
+pin requirements/user.txt pyproject.toml requirements/user.in
 pin requirements/bench.txt requirements/bench.in
 pin requirements/matrix.txt pyproject.toml requirements/matrix.in
 newer=3.12 pin requirements/claude.txt --no-deps requirements/claude.in

@@ -27,9 +27,9 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
+from lamina.models.facts import Model, Models, find_model
 from lamina.models.names import key_of
 from lamina.models.prices import Hours, OffPeak, Prices, Tier
-from lamina.models.table import Model, Models, find_model
 from tools.models_against import compare
 
 ROOT = Path(__file__).resolve().parent.parent

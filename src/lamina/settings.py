@@ -15,7 +15,6 @@ one.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -50,13 +49,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return None
         return Path(self.persona).expanduser()
 
-    def store_address(self, environment: Mapping[str, str] | None = None) -> str:
+    def store_address(self) -> str:
         """The address of the default store: the one that is named, else a file in the user's data folder."""
         if self.store:
             return self.store
-        if environment is None:
-            environment = os.environ
-        return str(data_folder(environment) / STORE)
+        return str(data_folder() / STORE)
 
 
 def load_settings(
@@ -66,7 +63,7 @@ def load_settings(
     if environment is None:
         environment = os.environ
     named_file = path or environment.get(VARIABLE)
-    file = Path(named_file).expanduser() if named_file else config_folder(environment) / FILE
+    file = Path(named_file).expanduser() if named_file else config_folder() / FILE
     values = _read_file(file, must_exist=bool(named_file)) | _read_environment(environment)
     try:
         return msgspec.convert(values, Settings, strict=False)
@@ -75,27 +72,18 @@ def load_settings(
         raise BadInput(str(error), place=str(file), hint=hint) from None
 
 
-def data_folder(environment: Mapping[str, str]) -> Path:
+def data_folder() -> Path:
     """Where a program keeps its user's data on this system."""
-    return _folder(environment, "XDG_DATA_HOME", "LOCALAPPDATA", Path(".local") / "share")
+    import platformdirs  # noqa: PLC0415 - slow to import, and seldom needed
+
+    return platformdirs.user_data_path("lamina", appauthor=False)
 
 
-def config_folder(environment: Mapping[str, str]) -> Path:
+def config_folder() -> Path:
     """Where a program keeps its user's settings on this system."""
-    return _folder(environment, "XDG_CONFIG_HOME", "APPDATA", Path(".config"))
+    import platformdirs  # noqa: PLC0415 - slow to import, and seldom needed
 
-
-def _folder(environment: Mapping[str, str], xdg_name: str, windows_name: str, below_home: Path) -> Path:
-    """A folder of this program: where the environment says, else where the system puts it."""
-    xdg_folder = environment.get(xdg_name, "")
-    if Path(xdg_folder).is_absolute():
-        return Path(xdg_folder) / "lamina"
-    if sys.platform == "win32" and environment.get(windows_name):
-        return Path(environment[windows_name]) / "lamina"
-    home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
-    if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / "lamina"
-    return home / below_home / "lamina"
+    return platformdirs.user_config_path("lamina", appauthor=False, roaming=True)
 
 
 def _read_file(file: Path, *, must_exist: bool) -> dict[str, object]:

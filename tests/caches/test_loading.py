@@ -9,7 +9,7 @@ from lamina import BadInput
 from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import SETTINGS
 from lamina.diagnose.values import CAUSES
-from lamina.models.table import table
+from lamina.models.facts import table
 
 NAMES = (
     "anthropic bedrock deepseek gemini gemini_explicit groq llama_cpp mistral ollama openai openai_legacy "

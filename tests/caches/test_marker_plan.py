@@ -28,7 +28,7 @@ from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.clients.bedrock import with_cache_points
 from lamina.core.layout import Layout
 from lamina.dialects.anthropic import DIALECT
-from lamina.dialects.anthropic.mark import mark
+from lamina.dialects.anthropic.markers import mark
 from lamina.dialects.anthropic.stream import stream as stream_of
 from lamina.dialects.port import Marking
 from lamina.errors import BadInput

@@ -157,6 +157,14 @@ def test_nothing_speaks_to_the_terminal_but_the_styles(text: str) -> None:
     assert "\n" not in make_inert(text, lines=False)
 
 
+def test_text_without_spaces_is_shown_as_it_arrives_and_wrapped() -> None:
+    made = Markdown(width=20, styled=True)
+    assert made.feed("日本") == "日本"
+    assert STYLE.sub("", made.feed("**語**の")) == "語の"
+    lines = STYLE.sub("", shown("日本語の文章には空白がありません。", width=20)).split("\n")
+    assert [count_columns(line) for line in lines] == [20, 14]
+
+
 def test_wide_letters_take_two_columns() -> None:
     assert (count_columns("ab"), count_columns("日本"), count_columns("e\u0301")) == (2, 4, 1)
 

@@ -44,15 +44,12 @@ def test_without_options_it_says_what_was_paid_and_what_each_policy_costs(logs: 
     done = run("replay", logs, "--jobs", "1")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
-    assert "what these sessions took, as their records say" in lines
-    for window in ("64,000", "200,000"):
-        at = next(at for at, line in enumerate(lines) if line.startswith(f"window {window}, cache rules "))
-        assert [line.split()[0] for line in lines[at + 2 : at + 6]] == [
-            "none",
-            "drop_oldest",
-            "sliding",
-            "lamina",
-        ]
+    assert lines[0].startswith("3 sessions, ")
+    assert [line.split("$")[0].strip() for line in lines[1:3]] == ["they cost", "under lamina"]
+    title = "the window of each session's model, the cache rules of its provider: "
+    at = next(at for at, line in enumerate(lines) if line.startswith(title))
+    names = [line.split("  ")[0] for line in lines[at + 2 : at + 7]]
+    assert names == ["as it was", "none", "drop_oldest", "sliding", "lamina"]
     assert "1 damaged, and skipped" in lines
 
 
@@ -64,8 +61,20 @@ def test_table_page_and_json_have_the_same_figures(logs: Path, tmp_path: Path) -
     assert len(found["totals"]) == 4
     for total in found["totals"]:
         (line,) = [line for line in done.out.splitlines() if line.startswith(f"{total['policy']} ")]
-        assert line.split()[1] == f"{total['equivalents']:,.0f}"
+        assert f"{total['equivalents']:,.0f}" in line.split()
         assert f'data-name="equivalents" data-value="{total["equivalents"]!r}"' in written
+
+
+def test_without_the_extra_a_page_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None; from lamina.cli import main; "
+        "sys.exit(main(['replay', 'no-such-folder', *sys.argv[1:]]))"
+    )
+    command = [sys.executable, "-c", code, "--html", str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'lamina[report]'" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_windows_policies_and_rules_are_multiplied(logs: Path) -> None:

@@ -15,22 +15,25 @@ import anyio
 import openai
 import pytest
 
-from lamina.clients.anthropic import AnthropicReader, anthropic_messages
+from lamina.clients.anthropic import MESSAGES_FORMAT, anthropic_messages
 from lamina.clients.events import (
     CallEvent,
     Client,
     Event,
     SdkClient,
     StopEvent,
+    StreamFormat,
     TextEvent,
     ThinkingEvent,
     UsageEvent,
+    read_end,
 )
 from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable, failure, map_error
-from lamina.clients.gemini import gemini_content
+from lamina.clients.gemini import CONTENT_FORMAT, gemini_content
 from lamina.clients.known import client_for
+from lamina.clients.ollama import CHAT_FORMAT as OLLAMA_FORMAT
 from lamina.clients.ollama import ollama_chat
-from lamina.clients.openai import ChatReader, ResponsesReader, openai_chat, openai_responses
+from lamina.clients.openai import CHAT_FORMAT, RESPONSES_FORMAT, openai_chat, openai_responses
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
@@ -71,12 +74,15 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
     events, raw = await heard(ScriptedClient([line], dialect=dialect), {})
     assert joined(events, TextEvent) == "Two words."
     assert joined(events, ThinkingEvent) == "Let me see."
-    called = [(event.name, json.loads(event.arguments)) for event in events if isinstance(event, CallEvent)]
+    call_events = [event for event in events if isinstance(event, CallEvent)]
+    called = [(event.name, json.loads(event.arguments)) for event in call_events]
     assert called == [("read", {"path": "a"}), ("ls", {})]
     assert events[-2:] == [used, StopEvent(reason="tool", said=events[-1].said)]  # type: ignore[union-attr]
     absorbed = DIALECTS[dialect].absorb_stream(raw)
     calls_absorbed = [part for one in absorbed.segments for part in one.parts if isinstance(part, ToolCall)]
-    assert [(part.name, json.loads(part.arguments)) for part in calls_absorbed] == called
+    assert [CallEvent(id=part.id, name=part.name, arguments=part.arguments) for part in calls_absorbed] == (
+        call_events
+    )
     assert (absorbed.usage.input, absorbed.usage.cached, absorbed.usage.output) == (50, used.cached, 7)
 
 
@@ -233,7 +239,7 @@ async def test_gemini_is_read_from_the_sdks_own_objects() -> None:
     assert events == [
         ThinkingEvent("Hm."),
         TextEvent("Yes"),
-        CallEvent(id="c", name="read", arguments='{"path": "ä"}'),
+        CallEvent(id="c", name="read", arguments='{"path":"ä"}'),
         UsageEvent(input=9, output=3),
         StopEvent(reason="tool", said="STOP"),
     ]
@@ -266,7 +272,7 @@ async def test_ollama_is_read_from_the_sdks_own_objects_and_told_the_window() ->
     assert events[:3] == [
         ThinkingEvent("Hm."),
         TextEvent("Yes"),
-        CallEvent(id="", name="read", arguments='{"path": "a"}'),
+        CallEvent(id="call_0_read", name="read", arguments='{"path":"a"}'),
     ]
     assert DIALECTS["ollama"].absorb_stream(raw).usage.input == 9
 
@@ -304,33 +310,45 @@ def test_calls_in_pieces_are_told_apart_even_where_a_server_gives_one_index_to_a
         [piece(None, "a", "read", '{"x"'), more(None, ": 1}"), piece(None, "b", "ls", "{}")],
     )
     for flow in flows:
-        reader = ChatReader()
-        for one in flow:
-            assert list(reader.read(chat_chunk(one))) == []
-        calls = [event for event in reader.end() if isinstance(event, CallEvent)]
+        chunks = [chat_chunk(one) for one in flow]
+        for chunk in chunks:
+            assert list(CHAT_FORMAT.read_pieces(chunk)) == []
+        calls = [event for event in read_end(chunks, CHAT_FORMAT) if isinstance(event, CallEvent)]
         assert [(call.id, call.name, call.arguments) for call in calls] == [
             ("a", "read", '{"x": 1}'),
             ("b", "ls", "{}"),
         ]
 
 
-@pytest.mark.parametrize("reader", [ChatReader, ResponsesReader, AnthropicReader])
-def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None:
-    assert list(reader().end()) == [StopEvent(reason="error", said="")]
+@pytest.mark.parametrize(
+    ("stream_format", "said"), [(CHAT_FORMAT, ""), (RESPONSES_FORMAT, ""), (MESSAGES_FORMAT, "error")]
+)
+def test_a_stream_that_ends_without_a_word_did_not_end_well(stream_format: StreamFormat, said: str) -> None:
+    assert read_end([], stream_format) == [StopEvent(reason="error", said=said)]
+
+
+def test_a_blocked_prompt_is_refused_and_a_stop_without_a_word_is_an_end() -> None:
+    blocked = {"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {"promptTokenCount": 9}}
+    assert read_end([blocked], CONTENT_FORMAT) == [
+        UsageEvent(input=9),
+        StopEvent(reason="refused", said="SAFETY"),
+    ]
+    silent = {"message": {"role": "assistant", "content": "Yes"}, "done": True}
+    assert read_end([silent], OLLAMA_FORMAT) == [StopEvent(reason="end", said="stop")]
 
 
 @pytest.mark.parametrize(
-    ("reader", "item", "error"),
+    ("stream_format", "item", "error"),
     [
-        (ChatReader, {"error": {"code": 429, "message": "slow down"}}, Busy),
+        (CHAT_FORMAT, {"error": {"code": 429, "message": "slow down"}}, Busy),
         (
-            AnthropicReader,
+            MESSAGES_FORMAT,
             {"type": "error", "error": {"type": "overloaded_error", "message": "slow down"}},
             Busy,
         ),
-        (ResponsesReader, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, Busy),
+        (RESPONSES_FORMAT, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, Busy),
         (
-            ResponsesReader,
+            RESPONSES_FORMAT,
             {
                 "type": "response.failed",
                 "response": {
@@ -342,9 +360,11 @@ def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None
         ),
     ],
 )
-def test_an_error_inside_a_stream_is_raised(reader: Any, item: Any, error: type[CallFailed]) -> None:
+def test_an_error_inside_a_stream_is_raised(
+    stream_format: StreamFormat, item: Any, error: type[CallFailed]
+) -> None:
     with pytest.raises(error, match="slow down"):
-        list(reader().read(item))
+        list(stream_format.read_pieces(item))
 
 
 def test_errors_that_are_not_about_a_call_stay_what_they_are() -> None:

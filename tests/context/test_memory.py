@@ -20,7 +20,7 @@ from lamina.stores.port import Where
 from tests.sessions.talking import awaited
 
 
-def memory(store: MemoryStore, workspace: str = "w") -> Memory[Where]:
+def memory(store: MemoryStore, workspace: str = "w") -> Memory:
     return Memory(store, Where(workspace, MEMORY), now=lambda: "2026-01-02")
 
 
@@ -94,7 +94,7 @@ async def test_there_is_an_end_to_facts() -> None:
 
 
 async def gather_facts(
-    facts: Memory[Where], log: list[Segment] | None = None, room: int | None = None
+    facts: Memory, log: list[Segment] | None = None, room: int | None = None
 ) -> list[Segment]:
     return list(await facts.source(log=None if log is None else lambda: log)("prompt", room))
 

@@ -24,6 +24,7 @@ from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Ledger, ToolResult
 from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.memos import ParseMemo
+from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.errors import BadInput, BudgetExceeded
 
 Json = dict[str, Any]
@@ -262,23 +263,23 @@ def test_a_fitted_request_is_valid_and_shares_what_it_kept(request_: Json, share
         id(e.segment) for e in envelope.entries if e.form is not Form.FULL or e.parts != e.segment.parts
     }
     unchanged_messages = [
-        note["message"]
-        for note, whole in messages_of(envelope)
+        origin.message
+        for origin, whole in messages_of(envelope)
         if not any(id(segment) in lowered for segment in whole)
     ]
     there = [id(message) for message in rendered["messages"]]
     assert [message for message in unchanged_messages if id(message) not in there] == []
 
 
-def messages_of(envelope: Envelope) -> Iterator[tuple[Json, list[Any]]]:
-    """Each parsed message of the conversation, by its note, with its segments."""
+def messages_of(envelope: Envelope) -> Iterator[tuple[WireOrigin, list[Any]]]:
+    """Each parsed message of the conversation, by its origin, with its segments."""
     log = [
         e.segment for e in envelope.entries if e.segment.origin == "anthropic" and e.segment.role != "system"
     ]
     while log:
-        note = log[0].meta["wire"]
-        yield note, log[: note["count"]]
-        log = log[note["count"] :]
+        origin = log[0].meta[ORIGIN]
+        yield origin, log[: origin.count]
+        log = log[origin.count :]
 
 
 @given(requests(), SHARES, st.sampled_from(("claude-opus-5-5", "claude-fable-5-1-20261001")))

@@ -136,7 +136,7 @@ def test_text_is_kept_of_a_stream_that_ends_without_a_word() -> None:
 
 @pytest.mark.parametrize("end", [4, 6, 23], ids=["thought", "unsigned end", "half a call"])
 def test_what_cannot_be_sent_back_is_not_kept(end: int) -> None:
-    blocks = [b for s in DIALECT.absorb_stream(STREAM[:end]).segments for b in s.meta["wire"]["block"]]
+    blocks = [b for s in DIALECT.absorb_stream(STREAM[:end]).segments for b in s.meta["wire"].block]
     assert blocks == CONTENT[: 5 if end > 20 else 0]
 
 

@@ -331,3 +331,12 @@ def test_binding_of_a_request(request_: Json, bound: str) -> None:
 )
 def test_recognises(request_: Json, *, mine: bool) -> None:
     assert DIALECT.recognises(request_) is mine
+
+
+@pytest.mark.parametrize("call_id", [None, [], {}, 7])
+def test_a_call_whose_id_is_not_a_text_is_reported_and_nothing_else_fails(call_id: Any) -> None:
+    call = {"type": "tool_use", "id": call_id, "name": "read", "input": {}}
+    question = {"role": "user", "content": "hello"}
+    messages = [question, {"role": "assistant", "content": [call]}, question]
+    rules = {violation.rule for violation in DIALECT.check({**VALID, "messages": messages})}
+    assert rules == {"calls_are_answered", "names_are_allowed"}

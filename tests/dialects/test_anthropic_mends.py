@@ -8,8 +8,7 @@ import pytest
 
 from lamina.core.values import Budget, Ledger, Role
 from lamina.dialects.anthropic import DIALECT
-from lamina.dialects.anthropic.allowed_markers import remove_refused_markers
-from lamina.dialects.anthropic.markers import find_markers
+from lamina.dialects.anthropic.markers import find_all_markers, remove_refused_markers
 from lamina.dialects.sending import MOVED
 from lamina.errors import InvalidRequest
 from lamina.fitting.request import Fitted, fit_request
@@ -227,8 +226,8 @@ def test_the_fewest_markers_are_taken_off_or_made_shorter(
         tools=[{"name": "t", **text(lifetime)} for lifetime in tools.split()],
         system=[text(lifetime) for lifetime in system_.split()],
     )
-    before = {placed.place: placed.lifetime for placed in find_markers(body)}
-    markers = list(find_markers(remove_refused_markers(body)))
+    before = {placed.place: placed.lifetime for placed in find_all_markers(body)}
+    markers = list(find_all_markers(remove_refused_markers(body)))
     lifetimes = []
     for placed in markers:
         name = placed.place.replace("messages[0].content", "messages").replace("[", "").replace("]", "")
@@ -246,8 +245,8 @@ def test_markers_that_the_api_takes_stay_the_same_object() -> None:
 def test_a_marker_for_the_whole_request_counts_as_the_newest() -> None:
     body = request(user([text("5m")] * 4), cache_control={"type": "ephemeral"})
     sent_request = fitted(body).request
-    assert [placed.place for placed in find_markers(sent_request)][-1] == "cache_control"
-    assert len(list(find_markers(sent_request))) == 4
+    assert [placed.place for placed in find_all_markers(sent_request)][-1] == "cache_control"
+    assert len(list(find_all_markers(sent_request))) == 4
 
 
 def test_a_marker_on_thinking_is_taken_off_and_the_thought_stays() -> None:

@@ -24,6 +24,7 @@ from lamina.core.values import (
 )
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
+from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest
 from lamina.fitting.request import fit_request
 from tests.dialects.gemini_requests import (
@@ -390,5 +391,7 @@ def whole(envelope: Envelope) -> set[int]:
     forms_by_content: dict[int, list[Form]] = {}
     for entry in envelope.entries:
         if entry.segment.origin != "lamina" and entry.role is not Role.SYSTEM:
-            forms_by_content.setdefault(id(entry.segment.meta["wire"]["of"]), []).append(entry.form)
+            origin = read_origin(entry.segment)
+            assert origin is not None
+            forms_by_content.setdefault(id(origin.message), []).append(entry.form)
     return {content for content, forms in forms_by_content.items() if set(forms) == {Form.FULL}}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lamina.core.values import Segment
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.memos import ParseMemo
+from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects.gemini_requests import Json, answers, asks, body, conversation, fitted, model, user
 
@@ -209,7 +210,9 @@ def test_an_old_object_that_its_owner_changed_is_not_sent() -> None:
     DIALECT.parse(body(user(), old), memo=memo)
     again = body(user(), copy.deepcopy(old))
     old["parts"][0]["text"] = "changed since"
-    assert DIALECT.parse(again, memo=memo).log[1].meta["wire"]["message"] is again["contents"][1]
+    origin = read_origin(DIALECT.parse(again, memo=memo).log[1])
+    assert origin is not None
+    assert origin.message is again["contents"][1]
 
 
 def test_what_is_nested_for_ever_is_bad_input() -> None:

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from google.genai import types
 
+from lamina.core.build import build
 from lamina.core.values import Image, Text
 from lamina.dialects.gemini import DIALECT
+from lamina.dialects.memos import ParseMemo
 from tests.dialects.gemini_requests import fitted
 
 
@@ -40,6 +42,15 @@ def test_one_content_comes_back_in_a_list() -> None:
     content = {"role": "user", "parts": [{"text": "Hello"}]}
     rendered_request = DIALECT.render(fitted({"model": "gemini-3-pro", "contents": content}))
     assert rendered_request == {"model": "gemini-3-pro", "contents": [content]}
+
+
+def test_a_memo_tells_the_shapes_of_one_text_apart() -> None:
+    shapes: list[Any] = [[["Hello"]], ["Hello"], "Hello", [["Hello"]]]
+    memo = ParseMemo()
+    for contents in shapes:
+        request = {"model": "gemini-3-pro", "contents": contents}
+        remembered = DIALECT.parse(request, memo=memo)
+        assert DIALECT.render(build(remembered.log, head=remembered.head)) == request
 
 
 def test_bytes_are_read_as_base64() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from lamina.dialects.anthropic.check import check
-from lamina.dialects.anthropic.mark import mark as mark_messages
+from lamina.dialects.anthropic.markers import mark as mark_messages
 from lamina.dialects.anthropic.stream import stream as messages_stream
 from lamina.dialects.openai_chat.mark import mark as mark_chat
 from lamina.dialects.openai_chat.stream import stream as chat_stream

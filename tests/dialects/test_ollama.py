@@ -14,6 +14,7 @@ from ollama._types import ChatRequest
 
 from lamina.core.values import Document, Form, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.ollama import DIALECT
+from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects.ollama_requests import (
     PIXEL,
@@ -204,7 +205,8 @@ def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
         assert DIALECT.check(rendered_request) == []
         validated(rendered_request)
         mine = {id(message): message for message in original_request["messages"]}
-        changed = {id(e.segment.meta["wire"]["of"]) for e in envelope.entries if _lowered(e.form, e.segment)}
+        lowered = [e.segment for e in envelope.entries if _lowered(e.form, e.segment)]
+        changed = {id(origin.message) for origin in map(read_origin, lowered) if origin is not None}
         assert {id(m) for m in rendered_request["messages"]} & mine.keys() == mine.keys() - changed
 
 

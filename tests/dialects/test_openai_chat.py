@@ -12,6 +12,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.values import Document, Form, Image, Raw, Role, Text, ToolCall, ToolResult
 from lamina.dialects.openai_chat import DIALECT
+from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects.openai_chat_requests import (
     OPTIONS,
@@ -267,7 +268,8 @@ def test_bad_input_says_where(original_request: Json, place: str) -> None:
 
 def test_objects_of_an_sdk_are_read_and_come_back_as_they_are() -> None:
     class Message:
-        def model_dump(self, *, exclude_unset: bool) -> Json:
+        def model_dump(self, *, mode: str, exclude_unset: bool) -> Json:
+            assert mode == "json"
             return answered() if exclude_unset else {}
 
     message = Message()
@@ -308,10 +310,8 @@ def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
 def whole(envelope: Envelope) -> set[int]:
     """The messages that were parsed and of which nothing was lowered."""
     forms_by_message: dict[int, list[Form]] = {}
-    latest = 0
     for entry in envelope.entries:
-        if entry.segment.origin != "lamina":
-            note = entry.segment.meta["wire"]
-            latest = id(note["message"]) if "message" in note else latest
-            forms_by_message.setdefault(latest, []).append(entry.form)
+        origin = read_origin(entry.segment)
+        if origin is not None:
+            forms_by_message.setdefault(id(origin.message), []).append(entry.form)
     return {message for message, forms in forms_by_message.items() if set(forms) == {Form.FULL}}

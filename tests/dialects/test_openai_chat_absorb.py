@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +12,7 @@ from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
+from lamina.formats.codec import encode
 from lamina.segments import user
 from tests.dialects.openai_chat_requests import OPTIONS, Json, answers, called
 
@@ -64,7 +64,8 @@ def test_an_answer_goes_back_as_the_same_message() -> None:
 
 def test_an_answer_of_an_sdk_is_taken_without_the_fields_that_were_not_set() -> None:
     class Completion:
-        def model_dump(self, *, exclude_unset: bool = False) -> Json:
+        def model_dump(self, *, mode: str = "python", exclude_unset: bool = False) -> Json:
+            assert mode == "json"
             unset = {} if exclude_unset else {"function_call": None}
             return response({"role": "assistant", "content": "Hi."} | unset)
 
@@ -178,7 +179,8 @@ JSON = st.recursive(
 def test_any_stream_is_absorbed_or_bad_input(deltas: list[Any]) -> None:
     with suppress(BadInput):
         absorbed = DIALECT.absorb_stream([{"choices": [{"delta": delta}]} for delta in deltas])
-        json.dumps([segment.meta for segment in absorbed.segments])
+        for segment in absorbed.segments:
+            assert encode(segment)
     for value in deltas:
         with suppress(BadInput):
             DIALECT.absorb({"choices": [{"message": value}], "usage": value})

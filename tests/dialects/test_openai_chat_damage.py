@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lamina.core.values import Segment
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_chat import DIALECT
+from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects.openai_chat_requests import Json, answered, conversation, fitted, request, user
 
@@ -141,7 +142,9 @@ def test_an_old_object_that_its_owner_changed_is_not_sent() -> None:
     DIALECT.parse(request(user(), old), memo=memo)
     again = request(user(), dict(old))
     old["content"] = "changed since"
-    assert DIALECT.parse(again, memo=memo).log[1].meta["wire"]["message"] is again["messages"][1]
+    origin = read_origin(DIALECT.parse(again, memo=memo).log[1])
+    assert origin is not None
+    assert origin.message is again["messages"][1]
 
 
 def test_what_is_nested_for_ever_is_bad_input() -> None:

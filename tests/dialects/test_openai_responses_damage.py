@@ -20,6 +20,7 @@ from lamina.core.values import Budget, Form
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_responses import DIALECT
+from lamina.dialects.origins import read_origin
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.testing.conformance import MODELS, DialectTrial
@@ -87,9 +88,9 @@ def test_a_small_window_gives_a_valid_request(seed: int, window: int, keep_last:
         validated(rendered)
         whole = [e for e in envelope.entries if e.form is Form.FULL and e.segment.kind == "tool_call"]
         sent_ids = {id(item) for item in rendered["input"]} if isinstance(rendered["input"], list) else set()
-        untouched = [e for e in whole if "id" not in e.segment.meta["wire"]["of"]]
-        functions = [e for e in untouched if e.segment.meta["wire"]["of"]["type"] == "function_call"]
-        assert all(id(e.segment.meta["wire"]["of"]) in sent_ids for e in functions)
+        items = [origin.message for origin in (read_origin(e.segment) for e in whole) if origin is not None]
+        functions = [item for item in items if "id" not in item and item["type"] == "function_call"]
+        assert all(id(item) in sent_ids for item in functions)
 
 
 def damaged(items: list[Json], dice: Random) -> list[Json]:

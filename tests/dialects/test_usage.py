@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.clients.anthropic import AnthropicReader
-from lamina.clients.events import EventReader, UsageEvent
-from lamina.clients.openai import ChatReader
+from lamina.clients.anthropic import MESSAGES_FORMAT
+from lamina.clients.events import UsageEvent, read_end
+from lamina.clients.openai import CHAT_FORMAT
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage, read_usage
 
@@ -211,14 +211,10 @@ def test_every_dialect_reads_it_the_same_way(dialect: str) -> None:
 
 
 def test_streams_of_clients_read_it_the_same_way() -> None:
-    chat = ChatReader()
-    list(chat.read({"choices": [], "usage": SHAPES["LiteLLM in front of Claude"][0]}))
-    messages = AnthropicReader()
+    chunk = {"choices": [], "usage": SHAPES["LiteLLM in front of Claude"][0]}
     start = {"type": "message_start", "message": {"usage": SHAPES["Anthropic"][0]}}
-    list(messages.read(start))
-    readers: tuple[EventReader, ...] = (chat, messages)
-    for reader in readers:
-        used = next(event for event in reader.end() if isinstance(event, UsageEvent))
+    for item, stream_format in ((chunk, CHAT_FORMAT), (start, MESSAGES_FORMAT)):
+        used = next(event for event in read_end([item], stream_format) if isinstance(event, UsageEvent))
         assert (used.input, used.cached, used.written) == (2000, 1900, 50)
 
 

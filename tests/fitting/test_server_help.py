@@ -12,10 +12,10 @@ from anthropic.types.beta import BetaMessage
 from lamina import Budget, fit_request
 from lamina.core.tokens import ESTIMATE
 from lamina.core.values import Cut, Head, Ledger
+from lamina.dialects.anthropic.model import asks_to_clear
 from lamina.dialects.anthropic.server import (
     BINDING_BETA,
     ask_to_drop_thinking,
-    asks_to_clear,
     merge_betas,
     read_cleared,
 )

@@ -12,6 +12,7 @@ from lamina.core.hashing import canonical_json
 from lamina.core.layout import Layout
 from lamina.core.values import Budget, Segment
 from lamina.dialects import DIALECTS
+from lamina.dialects.origins import WireOrigin
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
@@ -47,7 +48,7 @@ def test_objects_of_an_sdk_are_written_as_what_they_hold() -> None:
             return {"role": "user"}
 
     [segment] = decode([encode(user("hi", meta={"wire": {"dialect": "d", "message": Held(), "count": 1}}))])
-    assert segment.meta["wire"]["message"] == segment.meta["wire"]["of"] == {"role": "user"}
+    assert segment.meta["wire"].message == {"role": "user"}
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,33 @@ def test_what_json_cannot_carry_is_refused() -> None:
 def test_keys_keep_their_order_so_that_a_message_goes_back_as_it_came() -> None:
     message = {"role": "user", "input": {"z": 1, "a": 2}}
     [segment] = decode([encode(user("hi", meta={"wire": {"dialect": "d", "message": message, "count": 1}}))])
-    assert json.dumps(segment.meta["wire"]["message"]) == json.dumps(message)
+    assert json.dumps(segment.meta["wire"].message) == json.dumps(message)
 
 
 def test_a_record_says_which_version_wrote_it() -> None:
     assert msgspec.json.decode(encode(user("hi")))["v"] == 1
+
+
+@pytest.mark.parametrize("is_mended", [False, True])
+def test_the_origin_of_a_segment_is_stored_as_it_always_was(*, is_mended: bool) -> None:
+    message = {"role": "user", "content": ["a", "b"]}
+    first = WireOrigin(
+        dialect="d", message=message, block="a", is_first=True, count=2, is_mended=is_mended, notes={"at": 0}
+    )
+    second = WireOrigin(dialect="d", message=message, block="b")
+    records = [encode(user("a", meta={"wire": first})), encode(user("b", joins=True, meta={"wire": second}))]
+    stored = [msgspec.json.decode(record)["segment"]["meta"]["wire"] for record in records]
+    count = 0 if is_mended else 2
+    assert list(stored[0].items()) == [
+        ("dialect", "d"),
+        ("message", message),
+        ("count", count),
+        ("block", "a"),
+        ("at", 0),
+    ]
+    assert stored[1] == {"dialect": "d", "block": "b"}
+    one, other = (segment.meta["wire"] for segment in decode(records))
+    assert (one.is_mended, one.is_first, one.notes, other.is_first) == (is_mended, True, {"at": 0}, False)
+    assert one.message == message
+    assert other.message is one.message
+    assert [encode(segment) for segment in decode(records)] == records

@@ -15,11 +15,18 @@ from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget, Head
 from lamina.errors import BadInput
 from lamina.models import facts as models
-from lamina.models.facts import model, price_of
-from lamina.models.names import key_of, tail_of
-from lamina.models.own_models import load_models
+from lamina.models.facts import (
+    AS_OF,
+    VARIABLE,
+    Model,
+    find_model,
+    load_models,
+    model,
+    price_of,
+    table,
+)
+from lamina.models.names import is_named, key_of, tail_of
 from lamina.models.prices import Prices, Tier
-from lamina.models.table import AS_OF, VARIABLE, Model, find_model, is_named, table
 
 TABLE = Path(models.__file__).with_name("models.json")
 ROWS = list(table().values())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lamina.models.facts import table
 from lamina.models.prices import Hours, Prices, Tier
-from lamina.models.table import table
 from tools import models as tool
 
 ABOUT = {"name": "litellm", "file": "prices.json", "version": "1.2.3", "released": "2026-01-02"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
+from lamina.replay.values import LostCache, Point, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 
 HOSTILE = '<script>alert("x")</script>&amp;\'"><img src=x onerror=alert(1)>'
 POLICIES = ("none", "drop_oldest", "sliding", "lamina")
@@ -47,13 +47,19 @@ def outcome(random: Random, trace: str, policy: str, window: int, calls: int) ->
         cuts=random.randint(0, 5), broken=sum(bool(point.broken) for point in points),
         over=3 if policy == "none" else 0, sent=sent, read=sent // 2, uncached=sent - sent // 2,
         equivalents=spent, dollars=spent / 200_000, needed=needed, visible=visible,
-        recallable=random.randint(visible, needed), recall_equivalents=random.uniform(0, 900),
+        recallable=random.randint(visible, needed), recalls=3, recall_equivalents=random.uniform(0, 900),
+        recall_dollars=random.uniform(0, 0.01),
         seconds=0.01 * calls, points=tuple(points),
     )  # fmt: skip
 
 
 def reported(random: Random, trace: str, calls: int) -> Reported:
-    lost = ((4, random.randint(1, 9_000), "idle for longer than the cache lives"), (9, 700, HOSTILE))
+    lost = (
+        LostCache(
+            call=4, tokens=random.randint(1, 9_000), why="idle for 7 minutes, past the lifetime", dollars=0.02
+        ),
+        LostCache(call=9, tokens=700, why=HOSTILE),
+    )
     model = f"model {HOSTILE}" if trace == HOSTILE else "claude-opus-5-5"
     return Reported(
         trace=trace, source="made up", model=model, calls=calls,

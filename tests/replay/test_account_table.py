@@ -15,7 +15,7 @@ from lamina.replay.account_table import (  # fmt: skip
     printable,
     useful_columns,
 )
-from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, UnreadableLine
+from lamina.replay.values import LostCache, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 from tests.replay.accounts import HOSTILE, POLICIES, account
 
 
@@ -68,10 +68,15 @@ def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:
             read=30,
             uncached=10,
             dollars=1.0,
-            lost=((2, 7, "idle"),),
+            lost=(LostCache(call=2, tokens=7, why="idle"),),
         ),
         Reported(
-            trace="b", source="s", model="m", calls=3, written=60, lost=((1, 9, "edit"), (3, 4, "idle"))
+            trace="b",
+            source="s",
+            model="m",
+            calls=3,
+            written=60,
+            lost=(LostCache(call=1, tokens=9, why="edit"), LostCache(call=3, tokens=4, why="idle")),
         ),
         Reported(trace="c", source="s", model="n", calls=9),
     ]
@@ -79,14 +84,17 @@ def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:
     assert (other.model, ours.sessions, ours.sent, ours.read, ours.cached) == ("n", 2, 100, 30, 0.3)
     assert (ours.dollars, ours.losses, ours.paid_again, other.dollars) == (1.0, 3, 20, None)
     assert [(loss.trace, loss.tokens) for loss in list_losses(found)] == [("b", 9), ("a", 7), ("b", 4)]
-    assert sum_losses(list_losses(found)) == [("idle", 2, 11), ("edit", 1, 9)]
+    assert sum_losses(list_losses(found)) == [("idle", 2, 11, None), ("edit", 1, 9, None)]
 
 
 def test_gaps_of_any_length_are_one_reason() -> None:
     spans = ("42 minutes", "3 hours")
-    lost = tuple((n, 5, f"idle for {span}, past the lifetime of 5 minutes") for n, span in enumerate(spans))
+    lost = tuple(
+        LostCache(call=n, tokens=5, why=f"idle for {span}, past the lifetime of 5 minutes", dollars=0.5)
+        for n, span in enumerate(spans)
+    )
     found = [Reported(trace="a", source="s", lost=lost)]
-    assert sum_losses(list_losses(found)) == [("idle, past the lifetime of 5 minutes", 2, 10)]
+    assert sum_losses(list_losses(found)) == [("idle, past the lifetime of 5 minutes", 2, 10, 1.0)]
 
 
 def test_json_has_every_figure_that_a_table_shows() -> None:
@@ -97,30 +105,43 @@ def test_json_has_every_figure_that_a_table_shows() -> None:
     assert told["as_of"] == "2026-11-09"
 
 
-def test_text_has_each_question_answered_in_columns() -> None:
+def test_the_answer_comes_first_then_the_table_with_its_legend() -> None:
     lines = account_text(account(windows=(32_000, 64_000))).splitlines()
+    assert lines[0] == "4 sessions, 120 calls"
+    assert [line.split("$")[0].strip() for line in lines[1:4]] == [
+        "they cost", "under lamina", "lost to cache misses",
+    ]  # fmt: skip
+    assert "list prices of 2026-11-09" in lines[1]
     at = lines.index("window 64,000, cache rules anthropic: 4 sessions, 120 calls")
-    table = lines[at + 1 : at + 6]
-    assert [line.split()[0] for line in table] == ["policy", *POLICIES]
+    table = lines[at + 1 : at + 7]
+    assert [line.split("  ")[0] for line in table] == ["policy", "as it was", "none", *POLICIES[1:]]
     assert len({len(line) for line in table}) == 1
-    assert lines[0] == "what these sessions took, as their records say"
-    assert "where caches were lost" in lines
+    assert len(table[0]) <= 100
+    heads = {column.head for column in POLICY_COLUMNS}
+    assert {line.partition(":")[0] for line in lines} >= {"USD", "cached", "in request", "refused"} <= heads
     assert "1 damaged, and skipped" in lines
 
 
 def test_columns_that_say_nothing_are_left_out() -> None:
     heads = [column.name for column in useful_columns(sum_outcomes([outcome(equivalents=5)]))]
-    assert heads == ["policy", "equivalents", "broken", "over", "invalid"]
+    assert heads == ["policy", "equivalents", "refused"]
 
 
 def test_what_is_not_known_is_said() -> None:
-    assert "what these sessions took is not known" in account_text(ReplayAccount(outcomes=(outcome(),)))
+    assert "what they cost is not known" in account_text(ReplayAccount(outcomes=(outcome(),)))
 
 
 def test_names_cannot_move_the_cursor() -> None:
     assert printable("a\x1b[2J\nb") == "a?[2J?b"
     hostile = UnreadableLine(place="x\x1b[2J", reason="r\x07")
-    reported = Reported(trace="t\x1b", source="s", model="m\x1b", calls=1, lost=((1, 2, "w\x1b"),))
+    reported = Reported(
+        trace="t\x1b",
+        source="s",
+        model="m\x1b",
+        calls=1,
+        dollars=1.0,
+        lost=(LostCache(call=1, tokens=2, why="w\x1b"),),
+    )
     written = account_text(ReplayAccount(damaged=(hostile,), reported=(reported,)))
     assert "\x1b" not in written
     assert "\x07" not in written

@@ -23,7 +23,8 @@ ROWS = """[...document.querySelectorAll("section[data-rules] [data-table=totals]
         Number(cell.dataset.value)])) }))"""
 CELLS = """(about, key) => [...document.querySelectorAll(`table[data-table=${about}] tbody tr`)].map(row =>
     Object.fromEntries([...row.cells].map(cell => [cell.dataset.name,
-        cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value)])))"""
+        cell.dataset.value === undefined ? cell.textContent : cell.dataset.value === "" ? null :
+        Number(cell.dataset.value)])))"""
 
 
 @pytest.fixture(scope="module")
@@ -78,17 +79,26 @@ def test_a_complaint_and_a_request_would_be_seen(browser: Browser, tmp_path: Pat
 
 
 def test_figures_of_policies_equal_the_json(shown: Page, told: dict[str, Any]) -> None:
-    found = shown.evaluate(ROWS)
-    assert len(found) == len(told["totals"]) == 8
-    for row, total in zip(found, told["totals"], strict=True):
+    rows_of_page = shown.evaluate(ROWS)
+    assert [row["policy"] for row in rows_of_page].count("as it was") == 2
+    setting = {"rules": "anthropic", "window": 32_000}
+    assert rows_of_page[0] == {name: told["recorded"][name] for name in rows_of_page[0]} | setting
+    simulated = [row for row in rows_of_page if row["policy"] != "as it was"]
+    assert len(simulated) == len(told["totals"]) == 8
+    for row, total in zip(simulated, told["totals"], strict=True):
         assert row == {name: total[name] for name in row}
-        assert {"policy", "equivalents", "recall", "over", "cached"} <= set(row)
+        assert {"policy", "price", "equivalents", "recall", "over", "cached"} <= set(row)
 
 
 def test_figures_of_the_records_equal_the_json(shown: Page, told: dict[str, Any]) -> None:
     for found, paid in zip(rows(shown, "paid"), told["paid"], strict=True):
         assert found == {name: paid[name] for name in found}
-    assert rows(shown, "losses") == told["losses"]
+    reasons = shown.evaluate("[...document.querySelectorAll('.reasons li')].map(li => li.dataset.key)")
+    assert reasons == [loss["why"] for loss in told["losses"]][:3]
+    money = (
+        "[...document.querySelectorAll('#answer dd')].map(dd => [dd.dataset.name, Number(dd.dataset.value)])"
+    )
+    assert shown.evaluate(money) == [[name, told["headline"][name]] for name in ("before", "own", "lost")]
 
 
 def test_points_of_the_drawing_equal_the_json(shown: Page, told: dict[str, Any]) -> None:
@@ -100,29 +110,33 @@ def test_points_of_the_drawing_equal_the_json(shown: Page, told: dict[str, Any])
 
 
 def test_sessions_and_courses_equal_the_json(shown: Page, told: dict[str, Any]) -> None:
-    found = {row["trace"]: row for row in rows(shown, "sessions")[:4]}
+    for row, session in zip(rows(shown, "sessions"), told["sessions"], strict=True):
+        assert row["session"] == session["trace"]
+        assert (row["recorded"], row["lamina"]) == (session["recorded"], session["own"])
+        assert row["dearer"] == session["dearer"]
     course = shown.evaluate("document.querySelector('article').dataset.trace")
     spent = shown.evaluate(
         "[...document.querySelector('article').querySelectorAll('[data-table=spent] [data-name=lamina]')]"
         ".map(cell => Number(cell.dataset.value))"
     )
-    for each in told["outcomes"]:
-        if each["window"] == 32_000:
-            assert found[each["trace"]][f"equivalents {each['policy']}"] == each["equivalents"]
-            if (each["trace"], each["policy"]) == (course, "lamina"):
-                assert spent == [point["spent"] for point in each["points"]]
+    [drawn] = [
+        outcome
+        for outcome in told["outcomes"]
+        if (outcome["trace"], outcome["policy"], outcome["window"]) == (course, "lamina", 32_000)
+    ]
+    assert spent == [point["spent"] for point in drawn["points"]]
 
 
 def test_a_table_is_sorted_by_its_heads(opened: Page) -> None:
     click = "document.querySelector('table[data-table=sessions] th:nth-child({}) button').click()"
-    opened.evaluate(click.format(3))
-    costs = [row["equivalents none"] for row in rows(opened, "sessions")[:4]]
+    opened.evaluate(click.format(7))
+    costs = [row["recorded"] for row in rows(opened, "sessions")]
     assert costs == sorted(costs, reverse=True)
-    opened.evaluate(click.format(3))
-    costs = [row["equivalents none"] for row in rows(opened, "sessions")[:4]]
+    opened.evaluate(click.format(7))
+    costs = [row["recorded"] for row in rows(opened, "sessions")]
     assert costs == sorted(costs)
     opened.evaluate(click.format(1))
-    names = [row["trace"] for row in rows(opened, "sessions")[:4]]
+    names = [row["session"] for row in rows(opened, "sessions")]
     assert names == [HOSTILE, "session-1", "session-2", "session-3"]
     assert (
         opened.evaluate("document.querySelectorAll('[data-table=sessions] [aria-sort=ascending]').length")
@@ -132,7 +146,7 @@ def test_a_table_is_sorted_by_its_heads(opened: Page) -> None:
 
 
 def test_a_session_with_markup_in_its_id_is_text(shown: Page) -> None:
-    assert HOSTILE in [row["trace"] for row in rows(shown, "sessions")]
+    assert HOSTILE in [row["session"] for row in rows(shown, "sessions")]
     assert shown.evaluate("[document.scripts.length, document.images.length]") == [1, 0]
 
 
@@ -168,5 +182,6 @@ def test_text_can_be_told_from_its_ground(browser: Browser, file: Path) -> None:
 
 
 def test_nothing_is_wider_than_a_narrow_screen(opened: Page) -> None:
-    opened.evaluate("document.body.style.width = '360px'")
-    assert opened.evaluate("document.body.scrollWidth") <= 400
+    for width in (360, 1_000):
+        opened.evaluate(f"document.body.style.width = '{width}px'")
+        assert opened.evaluate("document.body.scrollWidth") <= width + 40

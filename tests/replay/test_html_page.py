@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from markupsafe import Markup
 
 from lamina.replay.html import render_page
-from lamina.replay.html.markup import Safe, join, tag
+from lamina.replay.html.markup import join, tag
 from lamina.replay.html.plots import Series, draw_lines, draw_stack
 from lamina.replay.html.scale import PlotScale, round_step, round_up, short_figure, spread_apart
 from lamina.replay.values import ReplayAccount
@@ -18,7 +19,7 @@ from tests.replay.accounts import HOSTILE, POLICIES, account
 class Seen(HTMLParser):
     """Elements that are never closed or closed twice, names of all elements, and the text between them."""
 
-    VOID = frozenset({"meta"})
+    VOID = frozenset({"meta", "br"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ def test_without_calls_kept_there_are_no_courses() -> None:
 def test_the_page_forbids_everything_but_itself() -> None:
     found = re.search(r'Content-Security-Policy" content="([^"]+)"', render_page(account()))
     assert found
-    assert found[1].startswith("default-src &#x27;none&#x27;; ")
+    assert found[1].startswith("default-src &#39;none&#39;; ")
     assert "unsafe" not in found[1]
 
 
@@ -100,11 +101,32 @@ def test_the_same_account_gives_the_same_page() -> None:
 def test_text_is_escaped_unless_it_is_markup() -> None:
     inner = tag("b", "<i>")
     assert inner == "<b>&lt;i&gt;</b>"
-    assert tag("p", inner, "&", title='"', hidden=True, open=False, data_x=None) == (
-        '<p title="&quot;" hidden><b>&lt;i&gt;</b>&amp;</p>'
+    assert tag("p", inner, "&", title='"', open=False, data_x=None) == (
+        '<p title="&#34;"><b>&lt;i&gt;</b>&amp;</p>'
     )
-    assert isinstance(join([inner, "<"]), Safe)
-    assert not isinstance(inner + "<", Safe)
+    assert isinstance(join([inner, "<"]), Markup)
+    assert inner + "<" == "<b>&lt;i&gt;</b>&lt;"
+
+
+def test_the_money_comes_first_with_whose_prices_they_are() -> None:
+    text = " ".join(Seen(render_page(account())).text.split())
+    cost, lamina, lost = (
+        text.index(words) for words in ("they cost", "under lamina", "lost to cache misses")
+    )
+    assert cost < lamina < lost < text.index("What each policy would have cost")
+    assert "list prices in US dollars, as lamina's table of models had them on 2026-11-09" in text
+
+
+def test_a_layer_has_one_colour_in_every_drawing() -> None:
+    whole = account()
+    fewer = []
+    for outcome in whole.outcomes:
+        points = [msgspec.structs.replace(point, layers={"steps": 9}) for point in outcome.points]
+        fewer.append(msgspec.structs.replace(outcome, points=tuple(points)))
+    style = re.compile(r'<text [^>]*class="name ([a-z0-9]+)">steps</text>')
+    found = set(style.findall(render_page(whole)))
+    found |= set(style.findall(render_page(msgspec.structs.replace(whole, outcomes=tuple(fewer)))))
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(

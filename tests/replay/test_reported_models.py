@@ -76,9 +76,12 @@ def test_a_change_of_model_is_why_its_cache_is_empty() -> None:
         RecordedUsage(read=50_000),
         RecordedUsage(written=50_000, model=HAIKU),
     )
-    assert sum_recorded_usage(trace(*calls)).lost == (
-        (3, 50_000, f"the model changed from {OPUS} to {HAIKU}"),
-    )
+    [loss] = sum_recorded_usage(trace(*calls)).lost
+    assert (loss.call, loss.tokens, loss.why) == (3, 50_000, f"the model changed from {OPUS} to {HAIKU}")
+    facts = model(HAIKU).prices
+    assert facts.write
+    assert facts.read
+    assert loss.dollars == pytest.approx(50_000 * (facts.write - facts.read) / 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -89,5 +92,5 @@ def test_a_change_of_model_is_why_its_cache_is_empty() -> None:
     ],
 )
 def test_what_was_bought_for_an_hour_is_not_lost_by_half_an_hour(first: RecordedUsage, why: str) -> None:
-    [(_, _, told)] = sum_recorded_usage(trace(first, RecordedUsage(written=50_000, at=1_801))).lost
-    assert told == why
+    [loss] = sum_recorded_usage(trace(first, RecordedUsage(written=50_000, at=1_801))).lost
+    assert loss.why == why

@@ -11,6 +11,7 @@ from lamina.cli.recording import make_recording
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import encode
 from lamina.formats.markdown import MarkdownChat, write
+from lamina.replay.model_calls import read_conversation
 from lamina.replay.values import RecordedUsage, Trace
 from tests.replay import recorded
 from tests.replay.recorded import chat, found, the_trace, written
@@ -123,7 +124,9 @@ def test_responses_continue_by_their_id_or_by_their_items(tmp_path: Path, *, cha
 
 
 def test_the_same_question_again_and_again_is_no_conversation(tmp_path: Path) -> None:
-    rows = [recorded.chat_log(0)[0]] * 3
+    rows = [recorded.chat_log(0)[0] for _ in range(3)]
+    for number, row in enumerate(rows):
+        row["response"]["id"] = f"r{number}"
     traces, _ = found(written(tmp_path / "a.jsonl", rows))
     assert [trace.items for trace in traces] == [chat(0)] * 3
 
@@ -260,6 +263,7 @@ def test_claude_code_sessions_in_one_file_are_kept_apart(tmp_path: Path) -> None
                 "sessionId": f"S{n}",
                 "uuid": f"{n}-{row['uuid']}",
                 "parentUuid": f"{n}-{row['parentUuid']}",
+                "requestId": f"request-{n}",
             }
             for row in recorded.claude_code()[4:]
         ]
@@ -318,3 +322,54 @@ def test_shapes_may_stand_in_one_file(tmp_path: Path) -> None:
     assert [trace.source for trace in traces] == [
         "made/up", "requests", "claude-code", "claude-code", "codex",
     ]  # fmt: skip
+
+
+def test_a_resumed_session_counts_what_is_new_in_it(tmp_path: Path) -> None:
+    """A newer file of Claude Code begins with the lines of the session that it resumes."""
+    first = [
+        *recorded.claude_code()[4:10],
+        recorded.line("11", "6", "assistant", recorded.piece("D", MENDED)),
+    ]
+    resumed = [{**row, "sessionId": "S2", "uuid": f"2-{row['uuid']}"} for row in first]
+    resumed += [
+        {**recorded.line("12", "11", "user", recorded.said("Again.")), "sessionId": "S2"},
+        {**recorded.line("13", "12", "assistant", recorded.piece("F", MENDED)), "sessionId": "S2"},
+    ]
+    written(tmp_path / "a.jsonl", first)
+    written(tmp_path / "b.jsonl", resumed)
+    written(tmp_path / "c.jsonl", first)
+    traces, _ = found(tmp_path)
+    assert [trace.id for trace in traces] == ["S", "S2"]
+    once, twice = traces
+    assert len(once.used) == 2
+    assert len(twice.used) == 1
+    assert len(twice.copied) == 2
+    assert len(twice.items) == len(once.items) + 2
+    assert len(read_conversation(twice).calls) == 1
+
+
+MENDED = {"type": "text", "text": "Mended."}
+
+
+def test_a_session_has_its_project_its_date_and_its_first_words(tmp_path: Path) -> None:
+    rows = [
+        {**row, "cwd": "/home/ada/parser", "timestamp": recorded.MOMENT.format(2)}
+        for row in recorded.claude_code()[4:10]
+    ]
+    rows.insert(0, {**rows[0], "uuid": "0", "message": {"role": "user", "content": "<command-name>/x"}})
+    [trace], _ = found(written(tmp_path / "a.jsonl", rows))
+    assert (trace.project, trace.title) == ("parser", "Mend the parser.")
+    assert trace.began is not None
+
+
+def test_files_that_hold_no_session_are_not_damaged(tmp_path: Path) -> None:
+    """The index and the meta files that Claude Code keeps beside its sessions."""
+    index = {"version": 1, "entries": [{"sessionId": "S", "fullPath": "x.jsonl"}], "originalPath": "/p"}
+    (tmp_path / "sessions-index.json").write_text(json.dumps(index, indent=2))
+    (tmp_path / "agent-a1.meta.json").write_text(json.dumps({"agentType": "Explore", "description": "d"}))
+    (tmp_path / "MEMORY.md").write_text("# What to remember\n")
+    written(tmp_path / "a.jsonl", recorded.claude_code())
+    traces, unreadable = found(tmp_path)
+    assert [trace.id for trace in traces] == ["S", "S/s1"]
+    assert {line.foreign for line in unreadable} == {True}
+    assert len(unreadable) == 2

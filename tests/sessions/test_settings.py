@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from lamina.errors import BadInput
-from lamina.settings import STORE, Settings, data_folder, load_settings
+from lamina.settings import STORE, Settings, config_folder, data_folder, load_settings
 
 
 def file(folder: Path, text: str) -> Path:
@@ -23,11 +24,14 @@ def test_a_file_is_read_and_the_environment_stands_over_it(tmp_path: Path) -> No
     assert settings == Settings(model="gpt-5", window=50, store="a.db", workspace="w")
 
 
-def test_the_users_own_file_need_not_be_there_but_a_named_one_must(tmp_path: Path) -> None:
-    assert load_settings(environment={"XDG_CONFIG_HOME": str(tmp_path)}) == Settings()
+def test_the_users_own_file_need_not_be_there_but_a_named_one_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert load_settings(environment={}) == Settings()
     (tmp_path / "lamina").mkdir()
     file(tmp_path / "lamina", 'model = "m"')
-    assert load_settings(environment={"XDG_CONFIG_HOME": str(tmp_path)}).model == "m"
+    assert load_settings(environment={}).model == "m"
     with pytest.raises(BadInput, match=r"nowhere\.toml: there is no such file"):
         load_settings(tmp_path / "nowhere.toml", environment={})
 
@@ -53,14 +57,22 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         load_settings(tmp_path, environment={})
 
 
-def test_the_default_store_is_a_file_in_the_users_data_folder(tmp_path: Path) -> None:
-    environment = {"XDG_DATA_HOME": str(tmp_path)}
-    assert data_folder(environment) == tmp_path / "lamina"
-    assert Settings().store_address(environment) == str(tmp_path / "lamina" / STORE)
+def test_the_default_store_is_a_file_in_the_users_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert data_folder() == tmp_path / "lamina"
+    assert Settings().store_address() == str(tmp_path / "lamina" / STORE)
     for address in ("~/x.db", "sqlite+apsw:~/x.db", "postgresql://host/chats", "files:chats"):
-        assert Settings(store=address).store_address({}) == address
+        assert Settings(store=address).store_address() == address
 
 
-def test_a_relative_folder_is_no_folder_of_the_user() -> None:
-    home = {"HOME": "/home/ada"}
-    assert data_folder({"XDG_DATA_HOME": "here", **home}) == data_folder(home)
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other folders")
+@pytest.mark.parametrize("folder", ["", "here"])
+def test_the_users_folders_on_linux(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative folder counts as none, as the XDG specification says."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("XDG_DATA_HOME", folder)
+    monkeypatch.setenv("XDG_CONFIG_HOME", folder)
+    assert data_folder() == Path("/home/ada/.local/share/lamina")
+    assert config_folder() == Path("/home/ada/.config/lamina")

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from lamina.caches.loading import all_rules, load_rules, rules_for
 from lamina.caches.named import NamedCaches
-from lamina.caches.prices import Price, cost, rates, storage
+from lamina.caches.prices import Price, cost, storage
 from lamina.caches.simulate import Cache, TokenCache, simulator, token_simulator
-from lamina.caches.values import CacheRules, Level, MatchRule, Tally
+from lamina.caches.values import CacheRules, Level, MatchRule, Tally, rates
 
 __all__ = [
     "Cache",

@@ -47,8 +47,9 @@ class BreakpointCache:
         path = build_path(stream, self.rules)
         marks = find_entry_marks(stream, path, self.rules)
         hit = self._find_entry(path, marks, at)
-        if hit is not None:
-            self._refresh(path.links[hit], at)
+        if hit is not None and self.rules.refresh:
+            entry = self.entries[path.links[hit]]
+            entry.until = max(entry.until, at + entry.seconds)
         ready = at if begun is None else begun
         self._write(path, marks, at, ready)
         return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
@@ -65,11 +66,6 @@ class BreakpointCache:
                     return index
         return None
 
-    def _refresh(self, link: bytes, at: float) -> None:
-        if self.rules.refresh:
-            entry = self.entries[link]
-            entry.until = max(entry.until, at + entry.seconds)
-
     def _write(self, path: PrefixPath, marks: dict[int, str], at: float, ready: float) -> None:
         """Writes entries at the marks. If the cache refreshes, those that are there live longer."""
         for index, word in marks.items():
@@ -84,6 +80,7 @@ class BreakpointCache:
                 entry.until = max(entry.until, at + entry.seconds)
 
     def _explain(self, stream: Stream, path: PrefixPath, marks: dict[int, str], hit: int | None) -> str:
+        """Why a request read what it read, or nothing."""
         if hit is not None:
             return f"read up to {path.blocks[hit].place}"
         if marks:
@@ -99,7 +96,9 @@ def tally_entries(
 ) -> Tally:
     """What a request takes from a cache with entries: it reads up to `hit`, and writes up to the last entry.
 
-    `writes` has the lifetime of each entry. What stands before the last long one has the long price.
+    `writes` has the lifetime of each entry. What stands before the last long one has the long price. A
+    request of 100 tokens may read 40 of them and write an entry that ends at 70 for an hour, and one that
+    ends at 90 for five minutes: 30 tokens have the long price, 20 the short one, and 10 are not cached.
     """
     read = 0
     hit_blocks = 0
@@ -145,7 +144,10 @@ def find_entry_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dic
 
 
 def number_positions(blocks: Sequence[StreamBlock], *, runs: bool) -> Iterator[int]:
-    """The position of each block. If `runs`, calls in a row share one position, and so do results."""
+    """The position of each block. If `runs`, calls in a row share one position, and so do results.
+
+    The blocks text, call, call, result, result, text have the positions 0, 1, 1, 2, 2 and 3.
+    """
     position = -1
     previous_sort = ""
     for block in blocks:

@@ -7,7 +7,7 @@ means, and nothing is fetched.
 from __future__ import annotations
 
 import tomllib
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -15,20 +15,18 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches.values import CacheRules
+from lamina.caches.values import UNKNOWN, CacheRules
 from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
 from lamina.models.names import plain_name
 
-UNKNOWN = "unknown"
-"""The name of the rules for a cache that nobody described."""
 
-
+@lru_cache(maxsize=256)
 def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
     """The rules of this name, else those of a model's cache, else the rules named `unknown`.
 
     A dialect that only one kind of server speaks decides alone. Any other dialect decides only if no rules
-    name the model.
+    list the model.
     """
     rules_by_name = all_rules()
     if name_or_model in rules_by_name:
@@ -36,13 +34,28 @@ def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
     for rules in rules_by_name.values():
         if dialect in rules.dialects and not rules.models:
             return rules
-    best = max(rules_by_name.values(), key=lambda rules: _count_matching_characters(rules, name_or_model))
-    if _count_matching_characters(best, name_or_model):
-        return best
+    listing_rules = _find_by_model(name_or_model)
+    if listing_rules is not None:
+        return listing_rules
     for rules in rules_by_name.values():
         if dialect in rules.dialects:
             return rules
     return rules_by_name[UNKNOWN]
+
+
+def _find_by_model(model: str) -> CacheRules | None:
+    """The rules that list the longest beginning of a model's name, as it is written or as a plain name."""
+    spellings = (lower_ascii(model), plain_name(model))
+    best = None
+    most_characters = 0
+    for rules in all_rules().values():
+        for listed_model in rules.models:
+            for beginning in (listed_model, plain_name(listed_model)):
+                is_listed = any(spelling.startswith(beginning) for spelling in spellings)
+                if is_listed and len(beginning) > most_characters:
+                    most_characters = len(beginning)
+                    best = rules
+    return best
 
 
 @cache
@@ -75,14 +88,3 @@ def _parse_rules(text: str, place: str) -> CacheRules:
         ) from None
     except (ValueError, RecursionError) as error:  # not TOML, or nested too deeply
         raise BadInput(str(error), place=place, hint="it must be TOML") from None
-
-
-def _count_matching_characters(rules: CacheRules, model: str) -> int:
-    """How many characters of a model's name these rules list, as it is written or as a plain name."""
-    spellings = (lower_ascii(model), plain_name(model))
-    longest = 0
-    for listed_model in rules.models:
-        for beginning in (listed_model, plain_name(listed_model)):
-            if any(spelling.startswith(beginning) for spelling in spellings):
-                longest = max(longest, len(beginning))
-    return longest

@@ -70,28 +70,28 @@ def plan_markers(
     this one continues it; `kept` is the last block that the last cut left unchanged. `cut`: that cut was made
     for this very request. `key` is used if the cache routes by a key and the request has none.
     """
-    _check_lifetimes((stable, tail), rules)
-    if not stream.blocks or not rules.markers or rules.match not in ("breakpoints", "tail"):
-        return MarkerPlan()
-    past = EarlierRequests(last_block=last, uncut_block=kept, cut=cut)
-    reasons = _choose_blocks(stream, rules, past, least=rules.least(model or stream.model))
-    order = sorted(reasons)
-    lifetimes = [stable if reasons[index] in LASTING else tail for index in order]
-    places = [stream.blocks[index].place for index in order]
-    needs_key = rules.match == "tail" and rules.key and not stream.key
-    return MarkerPlan(
-        places=dict(zip(places, _make_falling(lifetimes, rules), strict=True)),
-        reasons=dict(zip(places, [reasons[index] for index in order], strict=True)),
-        key=_routing_key(stream, key) if needs_key else "",
-    )
-
-
-def _check_lifetimes(words: Sequence[str], rules: CacheRules) -> None:
-    for word in words:
+    for word in (stable, tail):
         if word and word not in rules.lifetimes:
             choices = ", ".join(rules.lifetimes) or "none"
             hint = f"the cache of {rules.name} has: {choices}"
             raise BadInput(f"lifetime {word!r}", place="plan", hint=hint)
+    if not stream.blocks or not rules.markers or rules.match not in ("breakpoints", "tail"):
+        return MarkerPlan()
+    past = EarlierRequests(last_block=last, uncut_block=kept, cut=cut)
+    reasons = _choose_blocks(stream, rules, past, least=rules.least(model or stream.model))
+    places = []
+    lifetimes = []
+    for index, reason in sorted(reasons.items()):
+        places.append(stream.blocks[index].place)
+        lifetimes.append(stable if reason in LASTING else tail)
+    routing_key = ""
+    if rules.match == "tail" and rules.key and not stream.key:
+        routing_key = key or _hash_head(stream)
+    return MarkerPlan(
+        places=dict(zip(places, _make_falling(lifetimes, rules), strict=True)),
+        reasons={stream.blocks[index].place: reasons[index] for index in sorted(reasons)},
+        key=routing_key,
+    )
 
 
 class EarlierRequests(NamedTuple):
@@ -127,9 +127,17 @@ would still be below the minimum."""
 
 
 def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, least: int) -> dict[int, str]:
-    """The blocks to mark, and why. Those that are surely too short to be cached come last."""
-    nearest_markable = _find_nearest_markable(stream.blocks)
+    """The blocks to mark, and why. Those that are surely too short to be cached come last.
+
+    A block that cannot carry a marker passes it to the nearest one before it that can.
+    """
     sums = list(accumulate(block.tokens for block in stream.blocks))
+    nearest_markable = []
+    last_markable = -1
+    for index, block in enumerate(stream.blocks):
+        if block.markable:
+            last_markable = index
+        nearest_markable.append(last_markable)
     long_enough = []
     too_short = []
     for place in _rank_places(stream, rules, past):
@@ -160,38 +168,23 @@ def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> It
     uncut = past.uncut_block
     if uncut is not None and not head <= uncut < end:
         uncut = None
-    if uncut is not None and (rules.match == "tail" or past.cut):
+    follows_cut = uncut is not None and past.cut
+    if uncut is not None and (rules.match == "tail" or follows_cut):
         # whatever a cut left in the cache ends there, or somewhere before it
         yield MarkerPlace(uncut, LAST_CUT_END)
     if rules.match == "tail":
         return
-    second = _end_of_message_before_last(blocks, head)
-    if uncut is None or not past.cut:
-        yield from _find_last_request(stream, rules, past, [end, *second])
+    openings = [index for index in range(head, len(blocks)) if blocks[index].opens]
+    second = [opening - 1 for opening in openings[1:][-1:]]  # nothing if there is only one message
+    if not follows_cut:
+        place = _end_of_last_request(stream, rules, past)
+        if 0 <= place.block < end and not _is_reached(blocks, rules, place.block, [end, *second]):
+            yield place
     for index in second:
         yield MarkerPlace(index, MESSAGE_BEFORE_LAST)
     yield from _take_turns(blocks, head, uncut)
     if past.last_block is None:
         yield from _space_by_look_back(blocks, head, rules)
-
-
-def _end_of_message_before_last(blocks: Sequence[StreamBlock], head: int) -> list[int]:
-    """The last block of the message before the last one; nothing if there is only one message."""
-    openings = [index for index in range(head, len(blocks)) if blocks[index].opens]
-    if len(openings) < 2:
-        return []
-    return [openings[-1] - 1]
-
-
-def _find_last_request(
-    stream: Stream, rules: CacheRules, past: EarlierRequests, marked: list[int]
-) -> Iterator[MarkerPlace]:
-    """The end of the last request, if no other marker reaches it."""
-    blocks = stream.blocks
-    place = _end_of_last_request(stream, rules, past)
-    is_inside = 0 <= place.block < len(blocks) - 1
-    if is_inside and not _is_reached(blocks, rules, place.block, marked):
-        yield place
 
 
 def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequests) -> MarkerPlace:
@@ -209,15 +202,10 @@ def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequest
                 return MarkerPlace(before, SPOKEN)
     if past.last_block is not None:
         return MarkerPlace(past.last_block, LAST_REQUEST_END)
-    return MarkerPlace(_block_before_last_answer(blocks), ANSWERED)
-
-
-def _block_before_last_answer(blocks: Sequence[StreamBlock]) -> int:
-    """The end of the request to which the last answer belongs, most likely; -1 if there is no answer."""
     for index in range(len(blocks) - 1, -1, -1):
         if blocks[index].opens and blocks[index].role == "assistant":
-            return index - 1
-    return -1
+            return MarkerPlace(index - 1, ANSWERED)
+    return MarkerPlace(-1, ANSWERED)
 
 
 def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, marked: list[int]) -> bool:
@@ -228,7 +216,10 @@ def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, ma
 
 
 def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> Iterator[MarkerPlace]:
-    """The end of the tools and the end of what the last cut left; each comes first at every other answer."""
+    """The end of the tools and the end of what the last cut left; each comes first at every other answer.
+
+    If there is room for one of them only, both are written and read in turns, and both stay alive.
+    """
     places = []
     tools = sum(block.sort == "tool" for block in blocks[:head])
     if 0 < tools < head:
@@ -242,7 +233,11 @@ def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> 
 
 
 def _space_by_look_back(blocks: Sequence[StreamBlock], head: int, rules: CacheRules) -> Iterator[MarkerPlace]:
-    """Places behind the head, from the end backwards, each where the search from the next one stops."""
+    """Places behind the head, from the end backwards, each where the search from the next one stops.
+
+    With a look-back of 20 these are the positions 19, 38, 57 and so on before the end. A block that cannot be
+    marked passes the marker on to the one before it.
+    """
     if rules.look_back < 2:
         return
     furthest = rules.look_back - 1
@@ -255,17 +250,6 @@ def _space_by_look_back(blocks: Sequence[StreamBlock], head: int, rules: CacheRu
         in_run = rules.runs and block.sort in RUNS and block.sort == blocks[index - 1].sort
         if not in_run:
             walked = min(walked + 1, furthest)
-
-
-def _find_nearest_markable(blocks: Sequence[StreamBlock]) -> list[int]:
-    """For each block the nearest block that may carry a marker, at it or before it; -1 if there is none."""
-    nearest = []
-    last_markable = -1
-    for index, block in enumerate(blocks):
-        if block.markable:
-            last_markable = index
-        nearest.append(last_markable)
-    return nearest
 
 
 def _count_head(blocks: Sequence[StreamBlock]) -> int:
@@ -282,7 +266,10 @@ def _marks_end_by_itself(stream: Stream, rules: CacheRules) -> bool:
 
 
 def _make_falling(words: Sequence[str], rules: CacheRules) -> list[str]:
-    """The lifetimes, each raised to the longest that follows it: an API refuses longer ones after shorter."""
+    """The lifetimes, each raised to the longest that follows it: an API refuses longer ones after shorter.
+
+    `["5m", "1h", "5m"]` becomes `["1h", "1h", "5m"]`.
+    """
     longest = ""
     raised: list[str] = []
     for word in reversed(words):
@@ -293,10 +280,8 @@ def _make_falling(words: Sequence[str], rules: CacheRules) -> list[str]:
     return raised
 
 
-def _routing_key(stream: Stream, key: str) -> str:
-    """The `key`, or a hash of the head, so that conversations with the same head share a cache."""
-    if key:
-        return key
+def _hash_head(stream: Stream) -> str:
+    """A routing key from the head, so that conversations with the same head share a cache."""
     head = stream.blocks[: _count_head(stream.blocks)] or stream.blocks[:1]
     links = msgspec.structs.replace(stream, blocks=head).chain(root=stream.model.encode())
     return f"lamina-{links[-1].hex()}"

@@ -38,15 +38,19 @@ class PrefixPath(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        return self.sums[-1] if self.sums else 0
+        return self.before(len(self.sums))
 
     def before(self, index: int) -> int:
         """The tokens before a block."""
-        return self.sums[index - 1] if index else 0
+        if not index:
+            return 0
+        return self.sums[index - 1]
 
     def link_before(self, index: int) -> bytes:
         """The hash of everything before a block."""
-        return self.links[index - 1] if index else self.root
+        if not index:
+            return self.root
+        return self.links[index - 1]
 
     def count_whole_blocks(self, tokens: int) -> int:
         """How many blocks end within the first `tokens` tokens."""

@@ -10,16 +10,11 @@ from datetime import datetime
 
 import msgspec
 
-from lamina.caches.loading import UNKNOWN, rules_for
+from lamina.caches.loading import rules_for
 from lamina.caches.values import CacheRules, Tally
-from lamina.core.cut_target import Rates
 from lamina.errors import BadInput
-from lamina.models.facts import model, price_of
+from lamina.models.facts import AS_OF, Model, model, price_of
 from lamina.models.prices import Prices
-from lamina.models.table import AS_OF, Model
-
-FOREVER = 10**9
-"""Seconds that no conversation is idle."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,14 +50,6 @@ def cost(
         uncached=_dollars(tally.uncached, prices.input),
         output=_dollars(output, prices.output),
     )
-
-
-def rates(rules: CacheRules, of: str) -> Rates:
-    """A cache's prices and lifetime as the planner of cuts reads them; its defaults for an unknown cache."""
-    if rules.name == UNKNOWN:
-        return Rates()
-    lifetime = min(rules.seconds(rules.word(of)), FOREVER)
-    return Rates(read=rules.read_share(of), write=rules.write, ttl=int(lifetime))
 
 
 def storage(rules: CacheRules, held: float) -> Price:

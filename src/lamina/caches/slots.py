@@ -149,7 +149,6 @@ class SlotCache:
 
     def _forget_oldest(self) -> None:
         """Removes the oldest saved sequences while the memory is full. The last one always stays."""
-        if not self.rules.memory:
-            return
-        while len(self.saved) > 1 and sum(saved.length for saved in self.saved) > self.rules.memory:
-            del self.saved[0]
+        tokens = sum(saved.length for saved in self.saved)
+        while self.rules.memory and tokens > self.rules.memory and len(self.saved) > 1:
+            tokens -= self.saved.pop(0).length

@@ -168,7 +168,10 @@ def _encode_application_json(value: Any) -> Any:
 
 
 def _encode_field(name: Any, value: Any) -> Any:
-    """The value of a field. JSON of the application is encoded as it was written."""
+    """The value of a field. JSON of the application is encoded as it was written.
+
+    A value that is not JSON stays as it is: `canonical_json` refuses it, and says why.
+    """
     if not isinstance(value, (Mapping, list, tuple)):
         return value
     if name not in OWN_JSON:
@@ -176,10 +179,11 @@ def _encode_field(name: Any, value: Any) -> Any:
     try:
         return msgspec.Raw(_AS_WRITTEN.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError):
-        return value  # `canonical` refuses it, and says why
+        return value
 
 
 def _sort_keys(data: bytes) -> bytes:
+    """A block with the keys of all its objects in order; anything but JSON stays as it is."""
     try:
         return canonical_json(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError, BadInput):

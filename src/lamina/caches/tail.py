@@ -69,6 +69,7 @@ class TurnEndCache:
                 entry.until = max(entry.until, at + entry.seconds)
 
     def _explain(self, stream: Stream, path: PrefixPath, boundaries: dict[int, str], hit: int | None) -> str:
+        """Why a request read what it read, or nothing."""
         if hit is not None:
             return f"read up to {path.blocks[hit].place}"
         if boundaries:
@@ -77,30 +78,32 @@ class TurnEndCache:
 
 
 def find_boundaries(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:
-    """The blocks that are boundaries, with the lifetime of a marker, or "" for the end of a turn."""
-    blocks = path.blocks
-    boundaries = {index: block.marker for index, block in enumerate(blocks) if block.marker}
-    if EXPLICIT not in stream.automatic:
-        for index in _find_turn_ends(blocks):
-            boundaries.setdefault(index, "")
+    """The blocks that are boundaries, with the lifetime of a marker, or "" for the end of a turn.
+
+    A turn of input ends with the last block of a message of the user or of a tool. What is shorter than the
+    minimum is no boundary.
+    """
     least = rules.least(stream.model)
-    return {index: boundaries[index] for index in sorted(boundaries) if path.sums[index] >= least}
-
-
-def _find_turn_ends(blocks: tuple[StreamBlock, ...]) -> list[int]:
-    """The last block of each message of the user or of a tool."""
-    ends = []
-    for index, block in enumerate(blocks):
-        is_last = index + 1 == len(blocks)
-        if (is_last or blocks[index + 1].opens) and block.role in INPUT_ROLES:
-            ends.append(index)
-    return ends
+    writes_turns = EXPLICIT not in stream.automatic
+    boundaries = {}
+    for index, block in enumerate(path.blocks):
+        if path.sums[index] < least:
+            continue
+        next_blocks = path.blocks[index + 1 : index + 2]
+        ends_message = all(next_block.opens for next_block in next_blocks)
+        ends_turn = ends_message and block.role in INPUT_ROLES
+        if block.marker or (ends_turn and writes_turns):
+            boundaries[index] = block.marker
+    return boundaries
 
 
 def choose_writes(
     stream: Stream, path: PrefixPath, rules: CacheRules, boundaries: dict[int, str]
 ) -> dict[int, str]:
-    """The boundaries where a request leaves an entry: the end of the last turn, and the latest markers."""
+    """The boundaries where a request leaves an entry: the end of the last turn, and the latest markers.
+
+    The end of the last turn takes one of the places that the cache has for markers.
+    """
     marked: list[int] = []
     last_turn_end = None
     for index in boundaries:

@@ -7,16 +7,16 @@ of a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import chain
 from typing import Literal, TypeVar
 
 import msgspec
 
 from lamina.caches.stream import SETTINGS
+from lamina.core.cut_target import Rates
 from lamina.errors import BadInput
-from lamina.models.facts import model_or_none
-from lamina.models.names import plain_name
-from lamina.models.table import Model, is_named
+from lamina.models.facts import Model, model_or_none
+from lamina.models.names import is_named, plain_name
 
 MatchRule = Literal["breakpoints", "tail", "prefix", "named", "units", "pages", "slots"]
 """How a cache finds what it has stored. Each word names the module that simulates it.
@@ -35,6 +35,15 @@ Level = Literal["all", "system", "messages", "none"]
 
 SHARE_DIGITS = 6
 """Shares are rounded to so many digits, since prices are decimals: 0.075 / 0.75 is not 0.1 in binary."""
+
+
+UNKNOWN = "unknown"
+"""The name of the rules for a cache that nobody described."""
+
+FOREVER = 10**9
+"""Seconds that no conversation is idle."""
+
+_NO_FACTS = Model(name="", window=0)
 
 
 class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,47 +116,52 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memory: int = 0
 
     def __post_init__(self) -> None:
-        first_problem = next(self._problems(), None)
-        if first_problem is not None:
-            problem, hint = first_problem
-            raise BadInput(problem, place=f"rules {self.name!r}", hint=hint)
-
-    def _problems(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with these rules, and what to write instead."""
-        unknown_settings = sorted(set(self.levels) - set(SETTINGS))
-        if unknown_settings:
-            yield f"levels has {', '.join(unknown_settings)}", f"settings are {', '.join(SETTINGS)}"
-        yield from self._lifetime_problems()
-        limits = (self.markers, self.look_back, self.minimum, self.memory, *self.minimums.values())
-        if min(limits) < 0:
-            yield "a number is negative", "limits are 0 or more"
-        smallest_step = min((self.granularity, *self.granularities.values()))
-        if smallest_step <= 0 or self.slots <= 0:
-            yield f"granularity {smallest_step}, slots {self.slots}", "both are 1 or more"
-
-    def _lifetime_problems(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with the lifetimes."""
+        """Raises BadInput for the first thing that is wrong, and says what to write instead."""
         words = ", ".join(self.lifetimes)
-        if self.lifetimes and self.lifetime not in self.lifetimes:
-            yield f"lifetime is {self.lifetime!r}", f"give one of lifetimes: {words}"
-        for seconds in self.lifetimes.values():
-            if seconds <= 0:
-                yield f"lifetimes are {self.lifetimes!r}", "give seconds above 0"
-        model_words: set[str] = set()
-        for lifetime_words in self.lives.values():
-            model_words.update(lifetime_words)
-        if not model_words <= set(self.lifetimes) or not all(self.lives.values()):
-            hint = f"give words of lifetimes, at least one for each model: {words}"
-            yield f"lives has {sorted(model_words)}", hint
+        unknown_settings = sorted(set(self.levels) - set(SETTINGS))
+        model_words = set(chain.from_iterable(self.lives.values()))
+        limits = (self.markers, self.look_back, self.minimum, self.memory, *self.minimums.values())
+        smallest_step = min((self.granularity, *self.granularities.values()))
+        problems = (
+            (
+                len(unknown_settings) > 0,
+                f"levels has {', '.join(unknown_settings)}",
+                f"settings are {', '.join(SETTINGS)}",
+            ),
+            (
+                len(self.lifetimes) > 0 and self.lifetime not in self.lifetimes,
+                f"lifetime is {self.lifetime!r}",
+                f"give one of lifetimes: {words}",
+            ),
+            (
+                min(self.lifetimes.values(), default=1.0) <= 0,
+                f"lifetimes are {self.lifetimes!r}",
+                "give seconds above 0",
+            ),
+            (
+                not model_words <= set(self.lifetimes) or not all(self.lives.values()),
+                f"lives has {sorted(model_words)}",
+                f"give words of lifetimes, at least one for each model: {words}",
+            ),
+            (min(limits) < 0, "a number is negative", "limits are 0 or more"),
+            (
+                min(smallest_step, self.slots) <= 0,
+                f"granularity {smallest_step}, slots {self.slots}",
+                "both are 1 or more",
+            ),
+        )
+        for is_broken, problem, hint in problems:
+            if is_broken:
+                raise BadInput(problem, place=f"rules {self.name!r}", hint=hint)
 
     def least(self, model: str) -> int:
         """The smallest prefix of `model` that is cached, in tokens."""
         own_minimum = _longest_beginning(self.minimums, model)
         if own_minimum is not None:
             return own_minimum
-        facts = self._facts(model)
-        if facts is not None and facts.minimum is not None:
-            return facts.minimum
+        minimum = self._facts(model).minimum
+        if minimum is not None:
+            return minimum
         return self.minimum
 
     def read_share(self, model: str) -> float:
@@ -155,16 +169,17 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         own_share = _longest_beginning(self.reads, model)
         if own_share is not None:
             return own_share
-        facts = self._facts(model)
-        if facts is not None and facts.prices.input and facts.prices.read is not None:
-            return round(facts.prices.read / facts.prices.input, SHARE_DIGITS)
+        prices = self._facts(model).prices
+        if prices.input and prices.read is not None:
+            return round(prices.read / prices.input, SHARE_DIGITS)
         return self.read
 
-    def _facts(self, model: str) -> Model | None:
-        """What the table of models says about `model`, if these rules rely on it."""
-        if not self.from_models:
-            return None
-        return model_or_none(model)
+    def _facts(self, model: str) -> Model:
+        """What the table of models says about `model`; nothing if these rules do not rely on it."""
+        facts = None
+        if self.from_models:
+            facts = model_or_none(model)
+        return facts or _NO_FACTS
 
     def step(self, model: str) -> int:
         """The number of tokens that a hit of `model` is rounded down to."""
@@ -175,7 +190,13 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def drops_thinking(self, model: str) -> bool:
         """Whether `model` drops earlier thinking when the user speaks."""
-        return any(_matches_name(model, name) for name in self.strips_thinking)
+        for name in self.strips_thinking:
+            beginning = plain_name(name.removesuffix("*"))
+            if name.endswith("*") and plain_name(model).startswith(beginning):
+                return True
+            if is_named(model, name):
+                return True
+        return False
 
     def word(self, model: str, requested: str = "") -> str:
         """The word of the lifetime that `model` gives if this one is `requested`; "" requests none."""
@@ -195,29 +216,25 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.seconds(word) > self.seconds("")
 
 
+def rates(rules: CacheRules, of: str) -> Rates:
+    """A cache's prices and lifetime as the planner of cuts reads them; its defaults for an unknown cache."""
+    if rules.name == UNKNOWN:
+        return Rates()
+    lifetime = min(rules.seconds(rules.word(of)), FOREVER)
+    return Rates(read=rules.read_share(of), write=rules.write, ttl=int(lifetime))
+
+
 _Number = TypeVar("_Number", int, float)
 
 
 def _longest_beginning(table: dict[str, _Number], model: str) -> _Number | None:
     """The value under the longest name that `model` begins with, None if it begins with none of them."""
-    if not table:
-        return None
     plain_model = plain_name(model)
-    longest_name = ""
-    value: _Number | None = None
-    for name, candidate in table.items():
-        plain = plain_name(name)
-        if plain_model.startswith(plain) and (value is None or len(plain) >= len(longest_name)):
-            longest_name = plain
-            value = candidate
-    return value
-
-
-def _matches_name(model: str, name: str) -> bool:
-    """Whether a model has this name, or begins with it if the name ends with `*`."""
-    if name.endswith("*"):
-        return plain_name(model).startswith(plain_name(name.removesuffix("*")))
-    return is_named(model, name)
+    names = [name for name in table if plain_model.startswith(plain_name(name))]
+    if not names:
+        return None
+    names.reverse()  # of two spellings of one name, the last in the table
+    return table[max(names, key=lambda name: len(plain_name(name)))]
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""`lamina demo`: one session of a coding agent, replayed: what is sent, what is lowered, what it costs.
+"""`lamina demo`: one session of a coding agent in a small window: the cuts, the costs, and what comes back.
 
 The session is made up, no model is asked and nothing leaves the machine. The figures are the lab's: those
 that `lamina replay` gives for sessions of one's own.
@@ -10,54 +10,94 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 import time
-from itertools import accumulate
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from lamina.caches import rules_for
-from lamina.cli.bar import SIGNS, draw_bar, draw_legend
+from lamina.cli.bar import SIGNS, draw_bar
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.recording import MODEL, make_recording, split_calls
-from lamina.cli.replay import write_file
+from lamina.cli.replay import page_writer, write_file
 from lamina.core.hashing import handle
-from lamina.core.values import Budget, Form, Ledger
+from lamina.core.values import Budget, Entry, Form, Ledger, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
-from lamina.replay.account_table import account_json, account_text, format_whole
-from lamina.replay.html import render_page
-from lamina.replay.runs import replay
+from lamina.replay.account_sums import Total, sum_outcomes
+from lamina.replay.account_table import account_json, format_percent
+from lamina.replay.runs import RESERVE, replay
 from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Trace
 
 SEED, TURNS, WINDOW = 7, 14, 32_000
 CHAT, OWN = "openai_chat", "lamina"
-POLICIES = ("none", "drop_oldest", "sliding", OWN)
-BAR = 32
+TITLES = {
+    "none": "untouched",
+    "drop_oldest": "dropping the oldest",
+    "sliding": "sliding window",
+    OWN: "lamina",
+}
+BAR = 40
 PAUSE = 0.04
 """Seconds between two calls on a terminal, so that one can follow."""
 
-COLUMNS = f"{'call':>4} {'turn':>4} {'tokens':>7}  {'layers, and what is free':<{BAR + 2}} {'cached':>7}"
+MOST_CUTS = 2
+"""Cuts that are printed one by one."""
 
-_NOTES = """\
-cost:   the input, in tokens at full price: what the cache gives counts for less
-recall: of the names, paths and numbers that answers took from earlier context, the share in the request
-reach:  the same share, counting what a recall brings back; "for recalls" is what that costs
-over:   requests that the provider would refuse, since they exceed the window\
-"""
+SHOWN = 3
+"""Lines of a recalled text that are printed."""
+
+SENT = 90
+"""Characters of a line of others' words."""
+
+NOUNS = {"assistant": "reply", "user": "question"}
 
 _EXAMPLES = """\
-On a terminal the account is updated in place; elsewhere, and with --once, it is one line a call. The page
-with drawings is written to a new folder for temporary files, or to --html FILE.
+On a terminal one bar is updated in place, and the cuts stay; elsewhere, and with --once, only the cuts are
+printed. The session is made up from its seed. Whether lamina is also the cheapest depends on the session:
+try several.
 
 examples:
   lamina demo
-  lamina demo --once --seed 8 --window 24000
+  lamina demo --once --seed 5 --window 24000
+  lamina demo --html report.html
   lamina demo --json | jq '.account.totals'
 
 exit status: 0 done, 3 the session cannot be made to fit the window
 """
+
+
+_NEXT = """\
+Sessions differ: with --seed 5, sliding is cheaper, and 34 of 273 names are gone.
+Next, what did your own sessions cost?  lamina replay ~/.claude/projects"""
+
+
+class CutLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One cut of the session: at which call, and what left."""
+
+    call: int
+    left: str
+    before: int
+    after: int
+
+
+class RecalledSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment that is not sent in full, and how it comes back.
+
+    `sent` is what stands for it, `key` the name that the request gives, `size` the bytes that come back by
+    that name, `text` the segment among them, and `equal` says whether it is what was left out.
+    """
+
+    what: str
+    why: str
+    sent: str
+    key: str
+    size: int
+    text: str
+    equal: bool
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
@@ -74,28 +114,116 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default=WINDOW,
         help=f"the context window in tokens (default: {WINDOW})",
     )
-    add("--html", metavar="FILE", help="where the page is written; by default, a new folder")
-    add_json(parser, "the account of every policy, and what was recalled")
+    add("--html", metavar="FILE", help="write a page with drawings (lamina[report])")
+    add_json(parser, "the account of every policy, the cuts, and what was recalled")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    write_page = page_writer() if arguments.html else None
     request = make_recording(arguments.seed, turns=max(arguments.turns, 1))
     with progress("replaying a made-up session"):
-        recalled = _recall_largest(_fit_last_call(request, arguments.window))
+        fitted, cuts = _fit_calls(request, arguments.window)
+        recalled = _recall_largest(fitted)
         account = _replay_policies(request, arguments)
-    report = arguments.html
-    if not report:
-        report = str(Path(tempfile.mkdtemp(prefix="lamina-demo-")) / "report.html")
-    write_file(
-        report, render_page(account, title=f"A made-up session in a window of {arguments.window:,} tokens")
-    )
+    if write_page is not None:
+        title = f"A made-up session in a window of {arguments.window:,} tokens"
+        write_file(arguments.html, write_page(account, title=title))
     if arguments.json:
-        emit(_demo_json(arguments, account, recalled))
+        emit(
+            {
+                "seed": arguments.seed,
+                "turns": arguments.turns,
+                "window": arguments.window,
+                "account": account_json(account),
+                "cuts": msgspec.to_builtins(cuts),
+                "recalled": msgspec.to_builtins(recalled),
+            }
+        )
     else:
-        _watch(_WatchedCalls(request, account), live=not arguments.once and _can_update())
-        print(f"\n{account_text(account, recorded=False)}\n\n{_NOTES}\n\n{_recalled_text(recalled)}")
-    tell(f"the page with drawings: {report}")
+        live = not arguments.once and _can_update()
+        _print_session(arguments, account, cuts, live=live)
+        _print_costs(account)
+        _print_recall(recalled)
+        print(f"\n{_NEXT}")
+    if arguments.html:
+        tell(f"wrote {arguments.html}")
     return 0
+
+
+def _fit_calls(request: dict[str, Any], window: int) -> tuple[Fitted, list[CutLine]]:
+    """The last call of the session, after all calls before it, and the cuts on the way."""
+    budget = Budget(window=window, reserve=window // RESERVE)
+    rules = rules_for(MODEL, dialect=CHAT)
+    memo = RequestMemo()
+    ledger = Ledger()
+    full: set[str] = set()
+    cuts = []
+    for number, call in enumerate(split_calls(request), start=1):
+        fitted = fit_request(call, dialect=CHAT, budget=budget, ledger=ledger, memo=memo, rules=rules)
+        ledger = fitted.ledger
+        entries = fitted.envelope.entries
+        cut = fitted.envelope.cut
+        if cut is not None and cut.lowered:
+            left = [entry for entry in entries if entry.form is not Form.FULL and entry.ref in full]
+            line = CutLine(call=number, left=_count_by_sort(left), before=cut.before, after=cut.after)
+            cuts.append(line)
+        full = {entry.ref for entry in entries if entry.form is Form.FULL}
+    return fitted, cuts
+
+
+def _count_by_sort(entries: Iterable[Entry]) -> str:
+    """What these are: `14 results, 3 files and 2 replies`."""
+    counts: Counter[str] = Counter()
+    for entry in entries:
+        first = entry.segment.parts[0]
+        if isinstance(first, ToolCall):  # its result is counted
+            continue
+        noun = "result" if isinstance(first, ToolResult) else entry.segment.kind
+        counts[NOUNS.get(noun, noun)] += 1
+    words = []
+    for noun, count in counts.most_common():
+        plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+        words.append(f"{count} {noun if count == 1 else plural}")
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _recall_largest(fitted: Fitted) -> RecalledSegment | None:
+    """The largest segment that is not sent in full; one that is sent as a stub, if there is any."""
+    lowered = [
+        entry
+        for entry in fitted.envelope.entries
+        if entry.form is not Form.FULL and entry.segment.origin != "lamina"
+    ]
+    if not lowered:
+        return None
+    largest = max(lowered, key=lambda entry: (entry.form is Form.STUB, len(text_of(entry.segment.parts))))
+    text = text_of(largest.segment.parts)
+    key = handle(largest.content)
+    sent = text_of(largest.parts)
+    for fold in fitted.ledger.folds:
+        if largest.ref in fold.covers:
+            key = fold.key
+            sent = _digest_text(fitted, key)
+    recalled_text = fitted.recall(key)
+    return RecalledSegment(
+        what=describe_segment(largest.segment),
+        why=largest.why,
+        sent=sent,
+        key=key,
+        size=len(recalled_text.encode()),
+        text=text,
+        equal=text in recalled_text,
+    )
+
+
+def _digest_text(fitted: Fitted, key: str) -> str:
+    """The words of the digest that has this key."""
+    for entry in fitted.envelope.entries:
+        if entry.segment.key == key:
+            return text_of(entry.parts)
+    return ""
 
 
 def _replay_policies(request: dict[str, Any], arguments: argparse.Namespace) -> ReplayAccount:
@@ -110,7 +238,7 @@ def _replay_policies(request: dict[str, Any], arguments: argparse.Namespace) -> 
     )
     return replay(
         [trace],
-        policies=POLICIES,
+        policies=tuple(TITLES),
         windows=[arguments.window],
         rules=[rules_for(MODEL, dialect=CHAT).name],
         jobs=1,
@@ -118,143 +246,88 @@ def _replay_policies(request: dict[str, Any], arguments: argparse.Namespace) -> 
     )
 
 
-class _WatchedCalls:
-    """The calls under lamina, with the turn that each belongs to, and what every policy cost so far."""
-
-    def __init__(self, request: dict[str, Any], account: ReplayAccount) -> None:
-        self.outcomes = account.outcomes
-        self.own: ReplayOutcome = next(outcome for outcome in self.outcomes if outcome.policy == OWN)
-        self.turns = [_count_user_messages(call) for call in split_calls(request)]
-        self.cuts = list(accumulate(bool(point.cut) for point in self.own.points))
-
-    def line(self, at: int) -> str:
-        """One call with its cut, if there was one."""
-        line = self._line_without_cut(at)
-        point = self.own.points[at]
-        if point.cut:
-            line += f"  cut {self.cuts[at]}, {point.cut}"
-        return line
-
-    def panel(self, at: int) -> list[str]:
-        """What is redrawn at every call; always as many lines."""
-        costs = []
-        for outcome in self.outcomes:
-            point = outcome.points[min(at, len(outcome.points) - 1)]
-            costs.append(f"{outcome.policy} {format_whole(point.spent)}")
-        lines = [
-            self._line_without_cut(at),
-            "",
-            draw_legend(self._amounts(self.own.points[at])),
-            f"cost so far: {', '.join(costs)}",
-        ]
-        columns = shutil.get_terminal_size().columns - 1  # a line that wraps would be two to go back over
-        return [line[:columns] for line in lines]
-
-    def _line_without_cut(self, at: int) -> str:
-        point = self.own.points[at]
-        bar = draw_bar(self._amounts(point), width=BAR)
-        share = f"{100 * point.read // point.tokens} %" if point.tokens else "-"
-        return f"{at + 1:>4} {self.turns[at]:>4} {point.tokens:>7,}  {bar} {share:>7}"
-
-    def _amounts(self, point: Point) -> dict[str, int]:
-        """Tokens by layer, with what stands around the messages, and what is free of the window."""
-        amounts = {name: point.layers[name] for name in SIGNS if point.layers.get(name)}
-        amounts["framing"] = max(point.tokens - sum(amounts.values()), 0)
-        amounts["free"] = max(self.own.window - point.tokens, 0)
-        return {name: tokens for name, tokens in amounts.items() if tokens}
-
-
-def _count_user_messages(request: dict[str, Any]) -> int:
-    return sum(message["role"] == "user" for message in request["messages"])
-
-
 def _can_update() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def _watch(calls: _WatchedCalls, *, live: bool) -> None:
-    """Prints every call as a line; if `live`, the newest in place, and the cuts above it."""
-    signs = ", ".join(f"{sign} {name}" for name, sign in SIGNS.items())
-    print(f"one session of a coding agent, made up, in a window of {calls.own.window:,} tokens")
-    print(f"{signs}\n\n{COLUMNS}")
-    for at, point in enumerate(calls.own.points):
-        if not live:
-            print(calls.line(at), flush=True)
+def _print_session(
+    arguments: argparse.Namespace, account: ReplayAccount, cuts: Sequence[CutLine], *, live: bool
+) -> None:
+    """Prints the cuts; if `live`, also the newest call in place."""
+    own = next(outcome for outcome in account.outcomes if outcome.policy == OWN)
+    print(
+        f"A coding agent's session, made up from seed {arguments.seed}: {arguments.turns} turns, {own.calls} "
+        f"calls, in a window of {arguments.window:,} tokens.\nEach bar is a request: {_legend(own)}\n"
+    )
+    cut_by_call = {cut.call: cut for cut in cuts[:MOST_CUTS]}
+    columns = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be drawn over
+    for number, point in enumerate(own.points, start=1):
+        line = _draw_call(number, point, own.window)
+        if live:
+            print(f"\r\x1b[K{line[:columns]}", end="", flush=True)
+            time.sleep(PAUSE)
+        cut = cut_by_call.get(number)
+        if cut is None and number < own.calls:
             continue
-        lines = calls.panel(at)
-        go_back = f"\x1b[{len(lines)}F\x1b[J" if at else ""
-        if point.cut:
-            lines.insert(0, calls.line(at))
-        print(go_back + "\n".join(lines), flush=True)
-        time.sleep(PAUSE)
+        if not live:
+            print(line, end="")
+        print()
+        if cut is not None:
+            print(f"      cut: {cut.left} left, {cut.before:,} to {cut.after:,} tokens; all can be recalled")
+    if len(cuts) > MOST_CUTS:
+        print(f"      (cuts so far: {len(cuts)})")
 
 
-class _Recalled(NamedTuple):
-    """One segment that is not sent in full, and how it comes back."""
-
-    what: str
-    why: str
-    sent: str
-    key: str
-    text: str
-    equal: bool
+def _legend(own: ReplayOutcome) -> str:
+    layers = {"framing", "free"}
+    for point in own.points:
+        layers.update(point.layers)
+    return ", ".join(f"{sign} {name}" for name, sign in SIGNS.items() if name in layers)
 
 
-def _fit_last_call(request: dict[str, Any], window: int) -> Fitted:
-    """The last call of the session, after all calls before it."""
-    budget = Budget(window=window)
-    memo = RequestMemo()
-    ledger = Ledger()
-    for call in split_calls(request):
-        fitted = fit_request(call, dialect=CHAT, budget=budget, ledger=ledger, memo=memo)
-        ledger = fitted.ledger
-    return fitted
+def _draw_call(number: int, point: Point, window: int) -> str:
+    """One call: its number, its layers as a bar, its tokens, and how much of it was cached."""
+    amounts = {name: point.layers[name] for name in SIGNS if point.layers.get(name)}
+    amounts["framing"] = max(point.tokens - sum(amounts.values()), 0)
+    amounts["free"] = max(window - point.tokens, 0)
+    bar = draw_bar({name: tokens for name, tokens in amounts.items() if tokens}, width=BAR)
+    cached = 100 * point.read // max(point.tokens, 1)
+    return f"{number:>4}  {bar} {point.tokens:>7,} tokens, {cached:>2} % cached"
 
 
-def _recall_largest(fitted: Fitted) -> _Recalled | None:
-    """The largest segment that is not sent in full; one that is sent as a stub, if there is any."""
-    lowered = [
-        entry
-        for entry in fitted.envelope.entries
-        if entry.form is not Form.FULL and entry.segment.origin != "lamina"
-    ]
-    if not lowered:
-        return None
-    largest = max(lowered, key=lambda entry: (entry.form is Form.STUB, len(text_of(entry.segment.parts))))
-    key = handle(largest.content)
-    text = fitted.recall(key)
-    return _Recalled(
-        what=describe_segment(largest.segment),
-        why=largest.why,
-        sent=text_of(largest.parts),
-        key=key,
-        text=text,
-        equal=text == text_of(largest.segment.parts),
-    )
+def _print_costs(account: ReplayAccount) -> None:
+    """One sentence with its price for each policy."""
+    print(f"\nWhat the input of the session costs, at the prices of {MODEL} as of {account.as_of}:")
+    for total in sum_outcomes(account.outcomes):
+        print(f"  {TITLES[total.policy]:<20} ${total.price or 0.0:.2f}  {_describe_total(total)}")
 
 
-def _recalled_text(recalled: _Recalled | None) -> str:
-    """One thing that was lowered, as it is sent now and as it comes back."""
+def _describe_total(total: Total) -> str:
+    if total.refused:
+        return f"{total.refused} of {total.calls} requests are too large: the provider refuses them"
+    if not total.cuts:
+        return "everything fits: nothing is left out"
+    facts = [f"{total.cuts} cuts", f"{format_percent(total.cached)} cached"]
+    missing = total.needed - total.visible
+    out_of_reach = total.needed - total.recallable
+    if not missing:
+        facts.append("all that answers need is there")
+    elif out_of_reach:
+        facts.append(f"{out_of_reach} of {total.needed:,} names that answers need are gone")
+    else:
+        facts.append(f"none of {total.needed:,} names is gone: {total.recalls} recalls, included")
+    return ", ".join(facts)
+
+
+def _print_recall(recalled: RecalledSegment | None) -> None:
+    """One thing that was left out, as it is sent now and as it comes back."""
     if recalled is None:
-        return "everything is sent in full: there is nothing to bring back"
-    sent = " ".join(recalled.sent.split())[:120] or "part of a digest"
-    lines = recalled.text.count("\n") + 1
-    equal = "yes" if recalled.equal else "no"
-    return (
-        f"lowered:  {recalled.what} ({recalled.why})\n"
-        f"sent as:  {sent}\n"
-        f"recalled: {len(recalled.text.encode()):,} bytes, {lines:,} lines by the key {recalled.key}\n"
-        f"equal to what was lowered: {equal}"
-    )
-
-
-def _demo_json(
-    arguments: argparse.Namespace, account: ReplayAccount, recalled: _Recalled | None
-) -> dict[str, Any]:
-    return {
-        "seed": arguments.seed,
-        "turns": arguments.turns,
-        "window": arguments.window,
-        "account": account_json(account),
-        "recalled": recalled._asdict() if recalled else None,
-    }
+        print("\nEverything is sent in full: there is nothing to recall.")
+        return
+    sent = " ".join(recalled.sent.split())
+    equal = "byte for byte" if recalled.equal else "but not as it was"
+    print(f"\nOne of the things that left is {recalled.what}. What is sent in its place:")
+    print(f"    {sent[:SENT]}…")
+    print(f'recall("{recalled.key}") brings back {recalled.size:,} bytes, and it among them, {equal}:')
+    for line in recalled.text.split("\n")[:SHOWN]:
+        print(f"    {line[:SENT]}")

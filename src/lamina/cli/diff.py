@@ -24,7 +24,7 @@ from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.request import find_dialect
 from lamina.models.counters import counter_for
-from lamina.models.table import AS_OF
+from lamina.models.facts import AS_OF
 
 AUTO = "auto"
 

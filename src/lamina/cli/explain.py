@@ -11,8 +11,7 @@ from lamina.cli.output import emit
 from lamina.cli.parser import add_file, add_json
 from lamina.core.explanation import explain, table
 from lamina.errors import BadInput
-from lamina.models.facts import model, price_of
-from lamina.models.table import AS_OF
+from lamina.models.facts import AS_OF, model, price_of
 
 WIDTH = 80
 

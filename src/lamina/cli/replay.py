@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -18,16 +18,17 @@ from lamina.caches import all_rules
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
 from lamina.errors import BadInput
+from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.account_table import account_json, account_text
-from lamina.replay.html import render_page
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import replay
 from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
-WINDOWS = "64000,200000"
+AUTO = "auto"
+"""The window, or the cache rules, of each session's own model."""
+
 DEFAULT_POLICIES = "none,drop_oldest,sliding,lamina"
-RULES = "anthropic"
 BAR_WIDTH = 30
 SECONDS_BETWEEN_DRAWINGS = 0.1
 
@@ -39,7 +40,7 @@ is, its content says. Nothing is sent anywhere: caches are simulated by their ru
 examples:
   lamina replay ~/.claude/projects
   lamina replay logs/ --window 32000,64000 --html report.html
-  lamina replay logs/ --policy sliding,lamina --rules anthropic,openai --json account.json
+  lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai --json account.json
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
 exit status: 0 done, 2 nothing that can be replayed
@@ -54,14 +55,24 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="+", help="files, folders or globs of recorded sessions")
-    add("--window", metavar="N,...", default=WINDOWS, help=f"context windows in tokens (default: {WINDOWS})")
+    add(
+        "--window",
+        metavar="N,...",
+        default=AUTO,
+        help="context windows in tokens; auto, the default, is that of each session's model",
+    )
     add(
         "--policy",
         metavar="P,...",
         default=DEFAULT_POLICIES,
         help=f"how requests are made to fit (default: {DEFAULT_POLICIES})",
     )
-    add("--rules", metavar="R,...", default=RULES, help=f"whose prefix cache (default: {RULES})")
+    add(
+        "--rules",
+        metavar="R,...",
+        default=AUTO,
+        help="whose prefix cache; auto, the default, is that of each session's model",
+    )
     add(
         "--model",
         metavar="M",
@@ -69,7 +80,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="price and count as this model; by default, each session's own",
     )
     add("--json", metavar="FILE", help="write every figure as JSON; - is standard output, without the tables")
-    add("--html", metavar="FILE", help="write a page with drawings that needs no network")
+    add("--html", metavar="FILE", help="write a page with drawings that needs no network (lamina[report])")
     add(
         "--jobs",
         metavar="N",
@@ -82,10 +93,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     policies = _chosen_policies(arguments.policy)
-    rules = _chosen("--rules", arguments.rules, sorted(all_rules()))
+    rules = _chosen("--rules", arguments.rules, [AUTO, *sorted(all_rules())])
     windows = _windows(arguments.window)
     for path in (arguments.json, arguments.html):
         _check_folder(path)
+    if arguments.html:
+        page_writer()  # a missing package is reported before the replay
     with _Bar() as bar:
         account = replay(
             bar.count(_limit_traces(read_traces(arguments.paths, progress=bar.read), arguments.limit)),
@@ -95,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
             model=arguments.model,
             jobs=arguments.jobs or _processors(),
             points=bool(arguments.html),
+            fill_head=True,
         )
     _refuse_empty(account, arguments.paths)
     print_account(account, json_file=arguments.json, html_file=arguments.html)
@@ -104,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
 def print_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:
     """Print an account, and write it to the files that are named."""
     if html_file:
-        write_file(html_file, render_page(account))
+        write_file(html_file, page_writer()(account))
     if json_file == "-":
         emit(account_json(account))
         return
@@ -113,6 +127,15 @@ def print_account(account: ReplayAccount, *, json_file: str | None, html_file: s
         write_file(json_file, json.dumps(account_json(account), allow_nan=False) + "\n")
     for path in filter(None, (json_file, html_file)):
         tell(f"wrote {path}")
+
+
+def page_writer() -> Callable[..., str]:
+    """The function that writes the page. It needs a package that the default install does not have."""
+    try:
+        from lamina.replay.html import render_page  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise BadInput(str(error), place="--html", hint="or leave --html out") from None
+    return render_page
 
 
 def _chosen_policies(names: str) -> list[str]:
@@ -142,14 +165,19 @@ def _listed(names: str) -> list[str]:
 
 
 def _windows(text: str) -> list[int]:
-    try:
-        windows = [int(number) for number in text.split(",")]
-    except ValueError:
-        windows = []
-    if not windows or min(windows) <= 0:
-        hint = "give whole numbers of tokens above 0, with commas: 64000,200000"
+    windows = []
+    for word in _listed(text):
+        if word == AUTO:
+            windows.append(OWN_WINDOW)
+        elif word.isdecimal() and int(word) > 0:
+            windows.append(int(word))
+        else:
+            windows.clear()
+            break
+    if not windows:
+        hint = f"give {AUTO}, or whole numbers of tokens above 0, with commas: {AUTO},64000"
         raise BadInput(repr(text), place="--window", hint=hint)
-    return list(dict.fromkeys(windows))
+    return windows
 
 
 def _check_folder(path: str | None) -> None:
@@ -175,6 +203,8 @@ def _refuse_empty(account: ReplayAccount, paths: Sequence[str]) -> None:
     if account.outcomes or account.reported:
         return
     contents = "no records"
+    if account.foreign:
+        contents = f"{len(account.foreign):,} files of other things"
     if account.damaged:
         first = account.damaged[0]
         contents = f"{len(account.damaged):,} damaged records; the first is {first.place}: {first.reason}"

@@ -6,20 +6,24 @@
     await session.record(reply.raw)
 
 A client is anything that has a `dialect` and can `send` a request of that dialect. The events are for whoever
-watches the answer. What the SDK returned is in `reply.raw`, for the log: the dialect absorbs it. This module
-knows no SDK and no wire format; each of the other modules in this package reads one.
+watches the answer. What the SDK returned is in `reply.raw`, for the log: the dialect absorbs it. The same
+reading gives the events of its calls, its usage and its end, so watchers and the log hear the same. Only text
+and thinking are read twice, since watchers want them at once. This module knows no SDK and no wire format.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
 import anyio
 import msgspec
 
 from lamina.clients.failures import map_error
+from lamina.core.values import ToolCall
+from lamina.dialects.port import Absorbed
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 
 Reason = Literal["end", "tool", "length", "refused", "error", "other"]
@@ -42,24 +46,19 @@ class ThinkingEvent(msgspec.Struct, frozen=True, tag="thinking"):
 
 
 class CallEvent(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
-    """A complete call of a tool. `arguments` is JSON text; `id` is "" if the API has none."""
+    """A complete call of a tool, with the id and the arguments (JSON text) that the log has."""
 
     id: str
     name: str
     arguments: str = "{}"
 
 
-class UsageEvent(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
+class UsageEvent(Usage, frozen=True, kw_only=True, tag="usage"):
     """The tokens of the call. `input` counts everything that was read, from the cache too."""
-
-    input: int = 0
-    cached: int = 0
-    written: int = 0
-    output: int = 0
 
 
 class StopEvent(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
-    """The end of the answer. `said` is the API's own word for it."""
+    """The end of the answer. `said` is the API's own word for it, "error" or "" if it broke off."""
 
     reason: Reason
     said: str = ""
@@ -68,12 +67,18 @@ class StopEvent(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
 Event = TextEvent | ThinkingEvent | CallEvent | UsageEvent | StopEvent
 
 
-class EventReader(Protocol):
-    """Turns the items of one SDK's stream into events. Each answer has a reader of its own."""
+class StreamFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """How the stream of one API is read.
 
-    def read(self, item: Any) -> Iterable[Event]: ...
+    - `read_pieces` yields the text and the thinking of one item. It raises `CallFailed` if the item reports
+      an error.
+    - `absorb` is the dialect's reading of all items, from which the other events come.
+    - `reasons` has the API's own words for why an answer stopped.
+    """
 
-    def end(self) -> Iterable[Event]: ...
+    read_pieces: Callable[[Any], Iterable[TextEvent | ThinkingEvent]]
+    absorb: Callable[[Sequence[Any]], Absorbed]
+    reasons: Mapping[str, Reason]
 
 
 class Client(Protocol):
@@ -88,10 +93,12 @@ class Client(Protocol):
 class Reply:
     """An answer on its way. It can be read once. Leaving its context closes the stream."""
 
-    def __init__(self, open_stream: Callable[[], Awaitable[AsyncIterator[Any]]], reader: EventReader) -> None:
+    def __init__(
+        self, open_stream: Callable[[], Awaitable[AsyncIterator[Any]]], stream_format: StreamFormat
+    ) -> None:
         self.raw: list[Any] = []
         self._open_stream = open_stream
-        self._reader = reader
+        self._format = stream_format
         self._events = self._read_events()
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -110,10 +117,10 @@ class Reply:
             stream = await self._open_stream()
             async for item in stream:
                 self.raw.append(item)
-                for event in self._reader.read(item):
+                for event in self._format.read_pieces(item):
                     yield event
-            for event in self._reader.end():
-                yield event
+            for last_event in read_end(self.raw, self._format):
+                yield last_event
         except Exception as error:
             failure = map_error(error)
             if failure is None or failure is error:
@@ -121,6 +128,29 @@ class Reply:
             raise failure from error
         finally:
             await _close_stream(stream)
+
+
+def read_end(items: Sequence[Any], stream_format: StreamFormat) -> list[Event]:
+    """Read the calls, the usage and the end of an answer from all items of its stream.
+
+    Some APIs have one word for an answer that is finished and for one that calls tools. Without a word, the
+    answer broke off.
+    """
+    absorbed = stream_format.absorb(items)
+    events: list[Event] = []
+    for segment in absorbed.segments:
+        part = segment.parts[0]
+        if isinstance(part, ToolCall):
+            events.append(CallEvent(id=part.id, name=part.name, arguments=part.arguments))
+    reason: Reason = "error"
+    if absorbed.stop:
+        reason = stream_format.reasons.get(absorbed.stop, "other")
+    if reason == "end" and events:
+        reason = "tool"
+    if absorbed.usage != Usage():
+        events.append(UsageEvent(**msgspec.structs.asdict(absorbed.usage)))
+    events.append(StopEvent(reason=reason, said=absorbed.stop))
+    return events
 
 
 async def _close_stream(stream: Any) -> None:
@@ -144,17 +174,17 @@ class SdkClient:
         client: Any,
         make: Callable[[], Any],
         begin: Callable[[Any, dict[str, Any]], Any],
-        reader: Callable[[], EventReader],
+        stream_format: StreamFormat,
     ) -> None:
         self.dialect = dialect
         self._client = client
         self._owns_client = client is None
         self._make = make
         self._begin = begin
-        self._reader = reader
+        self._format = stream_format
 
     def send(self, request: Mapping[str, Any]) -> Reply:
-        return Reply(lambda: self._open_stream(dict(request)), self._reader())
+        return Reply(lambda: self._open_stream(dict(request)), self._format)
 
     async def aclose(self) -> None:
         """Close the SDK's client, if it was made here."""
@@ -193,7 +223,8 @@ class SdkClient:
 def move_into_body(create: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments for an SDK's function. Fields that it has no argument for go to `extra_body`."""
     parameters = inspect.signature(create).parameters
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+    kinds = [parameter.kind for parameter in parameters.values()]
+    if inspect.Parameter.VAR_KEYWORD in kinds:
         return request
     arguments: dict[str, Any] = {}
     other_fields: dict[str, Any] = {}

@@ -12,6 +12,7 @@ caller, who can make it shorter: `status` and `said` are what the API answered.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lamina.errors import LaminaError
@@ -55,38 +56,50 @@ class Unreachable(CallFailed, ConnectionError):
     """No answer came, or it broke off."""
 
 
+_ERROR_OF_STATUS: dict[int, type[CallFailed]] = {
+    401: Denied,
+    403: Denied,
+    408: Busy,
+    409: Busy,
+    425: Busy,
+    429: Busy,
+    503: Busy,
+    529: Busy,
+}
+"""Every other status from 400 to 499 is the fault of the request."""
+
+_UNREACHABLE_WORDS = re.compile("Connect|Timeout|Network|Protocol|Read")
+"""Words in the name of an SDK's error if no server answered: "ConnectTimeout", "RemoteProtocolError"."""
+
+
 def failure(status: int | None, message: str, *, wait: float | None = None) -> CallFailed:
     """Return the error for an API's status and message."""
-    if status in (401, 403):
-        return Denied(message, status=status)
-    if status in (408, 409, 425, 429, 503, 529):
-        return Busy(message, status=status, wait=wait)
-    if status is not None and 400 <= status < 500:
-        return RequestRefused(message, status=status)
-    return CallFailed(message, status=status, wait=wait)
+    if status is None:
+        return CallFailed(message, wait=wait)
+    error_type = _ERROR_OF_STATUS.get(status, CallFailed)
+    if error_type is CallFailed and 400 <= status < 500:
+        error_type = RequestRefused
+    return error_type(message, status=status, wait=wait)
 
 
 def map_error(error: Exception) -> CallFailed | None:
-    """Return the error of this tree for an SDK's error; None if the error is not about a call."""
+    """Return the error of this tree for an SDK's error; None if the error is not about a call.
+
+    Without a status, the name of the error says whether the server was reached at all.
+    """
     if isinstance(error, CallFailed):
         return error
+    message = _read_message(error)
     if isinstance(error, TimeoutError | ConnectionError):
-        return Unreachable(_read_message(error))
+        return Unreachable(message)
     if type(error).__module__.partition(".")[0] not in SDKS:
         return None
-    return _map_sdk_error(error)
-
-
-def _map_sdk_error(error: Exception) -> CallFailed:
-    """Map by the status. Without one, the name of the error says whether the server was reached at all."""
     status = _read_status(error)
-    if status is not None:
-        return failure(status, _read_message(error), wait=_read_wait(error))
-    if any(word in type(error).__name__ for word in ("Connect", "Timeout", "Network", "Protocol", "Read")):
-        return Unreachable(_read_message(error))
-    if "api_key" in str(error):
-        return Denied(_read_message(error))
-    return CallFailed(_read_message(error))
+    if status is None and _UNREACHABLE_WORDS.search(type(error).__name__):
+        return Unreachable(message)
+    if status is None and "api_key" in str(error):
+        return Denied(message)
+    return failure(status, message, wait=_read_wait(error))
 
 
 def _read_message(error: Exception) -> str:

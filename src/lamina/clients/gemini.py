@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lamina.clients.events import (
-    CallEvent,
-    Event,
-    Reason,
-    SdkClient,
-    StopEvent,
-    TextEvent,
-    ThinkingEvent,
-    UsageEvent,
-)
-from lamina.clients.reading import make_usage, read_stop, text_at, value_at
+import msgspec
 
-_STOPS: dict[str, Reason] = {
-    "STOP": "end",
-    "MAX_TOKENS": "length",
-    "SAFETY": "refused",
-    "RECITATION": "refused",
-    "BLOCKLIST": "refused",
-    "PROHIBITED_CONTENT": "refused",
-    "SPII": "refused",
-    "MALFORMED_FUNCTION_CALL": "error",
-}
+from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent
+from lamina.clients.reading import first_at, text_at, value_at
+from lamina.dialects.gemini import DIALECT
+from lamina.dialects.port import Absorbed
 
 
 def gemini_content(client: Any = None, *, api_key: str | None = None) -> SdkClient:
@@ -38,61 +21,44 @@ def gemini_content(client: Any = None, *, api_key: str | None = None) -> SdkClie
 
         return genai.Client(api_key=api_key)
 
-    return SdkClient("gemini", client=client, make=make, begin=_begin, reader=GeminiReader)
+    def begin(sdk: Any, request: dict[str, Any]) -> Any:
+        return getattr(sdk, "aio", sdk).models.generate_content_stream(**request)
+
+    return SdkClient("gemini", client=client, make=make, begin=begin, stream_format=CONTENT_FORMAT)
 
 
-def _begin(sdk: Any, request: dict[str, Any]) -> Any:
-    return getattr(sdk, "aio", sdk).models.generate_content_stream(**request)
+def _read_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
+    """Read the parts of a chunk. Each part is complete."""
+    for part in value_at(first_at(item, "candidates"), "content", "parts") or ():
+        text = text_at(part, "text")
+        if text and value_at(part, "thought"):
+            yield ThinkingEvent(text)
+        elif text:
+            yield TextEvent(text)
 
 
-class GeminiReader:
-    """Reads chunks. Each has complete parts, and calls come complete."""
-
-    def __init__(self) -> None:
-        self._usage = UsageEvent()
-        self._stop = ""
-        self._has_calls = False
-
-    def read(self, item: Any) -> Iterable[Event]:
-        if usage := _read_either(item, "usage_metadata", "usageMetadata"):
-            self._usage = make_usage(usage)
-        candidate = value_at(item, "candidates", 0)
-        self._stop = _read_word(_read_either(candidate, "finish_reason", "finishReason")) or self._stop
-        feedback = _read_either(item, "prompt_feedback", "promptFeedback")
-        if _read_either(feedback, "block_reason", "blockReason"):
-            self._stop = "SAFETY"
-        for part in value_at(candidate, "content", "parts") or ():
-            yield from self._read_part(part)
-
-    def _read_part(self, part: Any) -> Iterable[Event]:
-        if text := text_at(part, "text"):
-            if value_at(part, "thought"):
-                yield ThinkingEvent(text)
-            else:
-                yield TextEvent(text)
-        if call := _read_either(part, "function_call", "functionCall"):
-            self._has_calls = True
-            arguments = json.dumps(value_at(call, "args") or {}, ensure_ascii=False)
-            yield CallEvent(id=text_at(call, "id"), name=text_at(call, "name"), arguments=arguments)
-
-    def end(self) -> Iterable[Event]:
-        if self._usage != UsageEvent():
-            yield self._usage
-        reason = read_stop(self._stop, _STOPS, has_calls=self._has_calls)
-        yield StopEvent(reason=reason, said=self._stop)
+def _absorb(items: Sequence[Any]) -> Absorbed:
+    """Read the whole answer. A prompt that was blocked has no candidate that says why it stopped."""
+    absorbed = DIALECT.absorb_stream(items)
+    for item in items:
+        # An object of the SDK has the first name, plain JSON the second.
+        feedback = value_at(item, "prompt_feedback") or value_at(item, "promptFeedback")
+        if value_at(feedback, "block_reason") or value_at(feedback, "blockReason"):
+            return msgspec.structs.replace(absorbed, stop="SAFETY")
+    return absorbed
 
 
-def _read_either(value: Any, snake_name: str, camel_name: str) -> Any:
-    """Read a field of an SDK's object (snake case) or of plain JSON (camel case)."""
-    field = value_at(value, snake_name)
-    if field is None:
-        return value_at(value, camel_name)
-    return field
-
-
-def _read_word(value: Any) -> str:
-    """Return the text of an enum of the SDK, or of plain JSON."""
-    word = getattr(value, "value", value)
-    if isinstance(word, str):
-        return word
-    return ""
+CONTENT_FORMAT = StreamFormat(
+    read_pieces=_read_pieces,
+    absorb=_absorb,
+    reasons={
+        "STOP": "end",
+        "MAX_TOKENS": "length",
+        "SAFETY": "refused",
+        "RECITATION": "refused",
+        "BLOCKLIST": "refused",
+        "PROHIBITED_CONTENT": "refused",
+        "SPII": "refused",
+        "MALFORMED_FUNCTION_CALL": "error",
+    },
+)

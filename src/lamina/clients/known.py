@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lamina.clients.anthropic import anthropic_messages
@@ -11,23 +12,24 @@ from lamina.clients.ollama import ollama_chat
 from lamina.clients.openai import openai_chat, openai_responses
 from lamina.errors import BadInput
 
-DIALECTS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
-
 
 def client_for(
     dialect: str, client: Any = None, *, base_url: str | None = None, api_key: str | None = None
 ) -> SdkClient:
     """Return a client for this dialect. `client` is one of its SDK; without it, one is made at first use."""
-    match dialect:
-        case "openai_chat":
-            return openai_chat(client, base_url=base_url, api_key=api_key)
-        case "openai_responses":
-            return openai_responses(client, base_url=base_url, api_key=api_key)
-        case "anthropic":
-            return anthropic_messages(client, base_url=base_url, api_key=api_key)
-        case "gemini":
-            return gemini_content(client, api_key=api_key)
-        case "ollama":
-            return ollama_chat(client, host=base_url)
-    hint = f"use one of {', '.join(DIALECTS)}"
-    raise BadInput(f"no client speaks {dialect!r}", place="dialect", hint=hint)
+    make_client = _CLIENTS.get(dialect)
+    if make_client is None:
+        hint = f"use one of {', '.join(DIALECTS)}"
+        raise BadInput(f"no client speaks {dialect!r}", place="dialect", hint=hint)
+    return make_client(client, base_url, api_key)
+
+
+_CLIENTS: dict[str, Callable[[Any, str | None, str | None], SdkClient]] = {
+    "openai_chat": lambda client, url, key: openai_chat(client, base_url=url, api_key=key),
+    "openai_responses": lambda client, url, key: openai_responses(client, base_url=url, api_key=key),
+    "anthropic": lambda client, url, key: anthropic_messages(client, base_url=url, api_key=key),
+    "gemini": lambda client, _, key: gemini_content(client, api_key=key),
+    "ollama": lambda client, url, _: ollama_chat(client, host=url),
+}
+
+DIALECTS = tuple(_CLIENTS)

@@ -6,24 +6,13 @@ messages, and the SDK has no argument against that. So `window` asks for one as 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
-from lamina.clients.events import (
-    CallEvent,
-    Event,
-    Reason,
-    SdkClient,
-    StopEvent,
-    TextEvent,
-    ThinkingEvent,
-    UsageEvent,
-)
+from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent
 from lamina.clients.failures import failure
-from lamina.clients.reading import make_usage, read_stop, text_at, value_at
-
-_STOPS: dict[str, Reason] = {"stop": "end", "length": "length", "load": "other", "unload": "other"}
+from lamina.clients.reading import text_at
+from lamina.dialects.ollama import DIALECT
 
 ARGUMENTS = frozenset("model messages tools think logprobs top_logprobs format options keep_alive".split())
 """What the SDK's `chat` takes. It cannot send any other field."""
@@ -47,39 +36,22 @@ def ollama_chat(client: Any = None, *, host: str | None = None, window: int | No
             arguments["options"] = options
         return sdk.chat(**arguments, stream=True)
 
-    return SdkClient("ollama", client=client, make=make, begin=begin, reader=OllamaReader)
+    return SdkClient("ollama", client=client, make=make, begin=begin, stream_format=CHAT_FORMAT)
 
 
-class OllamaReader:
-    """Reads the lines of a stream. A call comes complete."""
+def _read_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
+    """Read one line of a stream."""
+    error = text_at(item, "error")
+    if error:
+        raise failure(500, error)
+    if thought := text_at(item, "message", "thinking"):
+        yield ThinkingEvent(thought)
+    if text := text_at(item, "message", "content"):
+        yield TextEvent(text)
 
-    def __init__(self) -> None:
-        self._usage = UsageEvent()
-        self._stop = ""
-        self._has_calls = False
 
-    def read(self, item: Any) -> Iterable[Event]:
-        if error := text_at(item, "error"):
-            raise failure(500, error)
-        message = value_at(item, "message")
-        if text := text_at(message, "thinking"):
-            yield ThinkingEvent(text)
-        if text := text_at(message, "content"):
-            yield TextEvent(text)
-        for call in value_at(message, "tool_calls") or ():
-            self._has_calls = True
-            arguments = dict(value_at(call, "function", "arguments") or {})
-            yield CallEvent(
-                id="",
-                name=text_at(call, "function", "name"),
-                arguments=json.dumps(arguments, ensure_ascii=False),
-            )
-        if value_at(item, "done"):
-            self._stop = text_at(item, "done_reason") or "stop"
-            self._usage = make_usage(item)
-
-    def end(self) -> Iterable[Event]:
-        if self._usage != UsageEvent():
-            yield self._usage
-        reason = read_stop(self._stop, _STOPS, has_calls=self._has_calls)
-        yield StopEvent(reason=reason, said=self._stop)
+CHAT_FORMAT = StreamFormat(
+    read_pieces=_read_pieces,
+    absorb=DIALECT.absorb_stream,
+    reasons={"stop": "end", "length": "length", "load": "other", "unload": "other"},
+)

@@ -7,30 +7,16 @@ A field of the request that the SDK has no argument for goes into the body as it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from lamina.clients.events import (
-    Event,
-    Reason,
-    SdkClient,
-    StopEvent,
-    TextEvent,
-    ThinkingEvent,
-    UsageEvent,
-    move_into_body,
-)
-from lamina.clients.failures import failure
-from lamina.clients.reading import GrowingCalls, make_usage, read_stop, text_at, value_at
+from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent, move_into_body
+from lamina.clients.failures import CallFailed, failure
+from lamina.clients.reading import first_at, text_at, value_at
+from lamina.dialects.openai_chat import DIALECT as CHAT
+from lamina.dialects.openai_responses import DIALECT as RESPONSES
 
-_CHAT_STOPS: dict[str, Reason] = {
-    "stop": "end",
-    "tool_calls": "tool",
-    "function_call": "tool",
-    "length": "length",
-    "content_filter": "refused",
-    "error": "error",
-}
+_STATUS_OF_CODE = {"rate_limit_exceeded": 429, "context_length_exceeded": 400, "invalid_prompt": 400}
 
 
 def openai_chat(
@@ -44,7 +30,7 @@ def openai_chat(
         return _start_stream(sdk.chat.completions.create, request)
 
     make = _make_with(base_url, api_key)
-    return SdkClient("openai_chat", client=client, make=make, begin=begin, reader=ChatReader)
+    return SdkClient("openai_chat", client=client, make=make, begin=begin, stream_format=CHAT_FORMAT)
 
 
 def openai_responses(
@@ -56,7 +42,9 @@ def openai_responses(
         return _start_stream(sdk.responses.create, request)
 
     make = _make_with(base_url, api_key)
-    return SdkClient("openai_responses", client=client, make=make, begin=begin, reader=ResponsesReader)
+    return SdkClient(
+        "openai_responses", client=client, make=make, begin=begin, stream_format=RESPONSES_FORMAT
+    )
 
 
 def _make_with(base_url: str | None, api_key: str | None) -> Callable[[], Any]:
@@ -74,100 +62,57 @@ def _start_stream(create: Callable[..., Any], request: dict[str, Any]) -> Any:
     return create(**move_into_body(create, request | {"stream": True}))
 
 
-class ChatReader:
-    """Reads chunks of Chat Completions. Reasoning has no official field: servers use one of two names."""
-
-    def __init__(self) -> None:
-        self._calls = GrowingCalls()
-        self._usage = UsageEvent()
-        self._stop = ""
-
-    def read(self, item: Any) -> Iterable[Event]:
-        error = value_at(item, "error")
-        if error:  # some servers answer 200 and report the error in the stream
-            code = value_at(error, "code")
-            status = code if isinstance(code, int) else 500
-            raise failure(status, text_at(error, "message"))
-        if usage := value_at(item, "usage"):
-            self._usage = make_usage(usage)
-        choice = value_at(item, "choices", 0)
-        self._stop = text_at(choice, "finish_reason") or self._stop
-        delta = value_at(choice, "delta")
-        if text := text_at(delta, "reasoning_content") or text_at(delta, "reasoning"):
-            yield ThinkingEvent(text)
-        if text := text_at(delta, "content") or text_at(delta, "refusal"):
-            yield TextEvent(text)
-        for call in value_at(delta, "tool_calls") or ():
-            function = value_at(call, "function")
-            self._calls.add(
-                value_at(call, "index"),
-                text_at(call, "id"),
-                text_at(function, "name"),
-                text_at(function, "arguments"),
-            )
-
-    def end(self) -> Iterable[Event]:
-        yield from self._calls.events()
-        if self._usage != UsageEvent():
-            yield self._usage
-        reason = read_stop(self._stop, _CHAT_STOPS, has_calls=bool(self._calls))
-        yield StopEvent(reason=reason, said=self._stop)
+def _read_chat_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
+    """Read a chunk. Reasoning has no official field: servers use one of two names."""
+    error = value_at(item, "error")
+    if error:  # some servers answer 200 and report the error in the stream
+        status = value_at(error, "code")
+        if not isinstance(status, int):
+            status = 500
+        raise failure(status, text_at(error, "message"))
+    delta = value_at(first_at(item, "choices"), "delta")
+    if thought := text_at(delta, "reasoning_content") or text_at(delta, "reasoning"):
+        yield ThinkingEvent(thought)
+    if text := text_at(delta, "content") or text_at(delta, "refusal"):
+        yield TextEvent(text)
 
 
-_RESPONSES_STOPS: dict[str, Reason] = {
-    "completed": "end",
-    "max_output_tokens": "length",
-    "content_filter": "refused",
-}
-
-_STATUS_OF_CODE = {"rate_limit_exceeded": 429, "context_length_exceeded": 400, "invalid_prompt": 400}
-
-
-class ResponsesReader:
-    """Reads events of Responses."""
-
-    def __init__(self) -> None:
-        self._calls = GrowingCalls()
-        self._usage = UsageEvent()
-        self._stop = ""
-
-    def read(self, item: Any) -> Iterable[Event]:
-        match text_at(item, "type"):
-            case "response.output_text.delta" | "response.refusal.delta":
-                yield TextEvent(text_at(item, "delta"))
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                yield ThinkingEvent(text_at(item, "delta"))
-            case "response.output_item.done":
-                self._read_item(value_at(item, "item"))
-            case "response.completed" | "response.incomplete" | "response.failed":
-                self._read_response(value_at(item, "response"))
-            case "error":
-                raise _make_failure(item)
-
-    def _read_item(self, item: Any) -> None:
-        if text_at(item, "type") in ("function_call", "custom_tool_call"):
-            arguments = text_at(item, "arguments") or text_at(item, "input")
-            own_index = object()  # the item is complete, so no later piece belongs to it
-            self._calls.add(own_index, text_at(item, "call_id"), text_at(item, "name"), arguments)
-
-    def _read_response(self, response: Any) -> None:
-        """Read the end of an answer: why it stopped, and what it took."""
-        status = text_at(response, "status")
-        self._stop = text_at(response, "incomplete_details", "reason") or status
-        self._usage = make_usage(value_at(response, "usage"))
-        if status == "failed":
-            raise _make_failure(value_at(response, "error"))
-
-    def end(self) -> Iterable[Event]:
-        yield from self._calls.events()
-        if self._usage != UsageEvent():
-            yield self._usage
-        reason = read_stop(self._stop, _RESPONSES_STOPS, has_calls=bool(self._calls))
-        yield StopEvent(reason=reason, said=self._stop)
+CHAT_FORMAT = StreamFormat(
+    read_pieces=_read_chat_pieces,
+    absorb=CHAT.absorb_stream,
+    reasons={
+        "stop": "end",
+        "tool_calls": "tool",
+        "function_call": "tool",
+        "length": "length",
+        "content_filter": "refused",
+        "error": "error",
+    },
+)
 
 
-def _make_failure(error: Any) -> Exception:
+def _read_responses_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
+    """Read an event. An answer that failed says so in its last event."""
+    match text_at(item, "type"):
+        case "response.output_text.delta" | "response.refusal.delta":
+            yield TextEvent(text_at(item, "delta"))
+        case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+            yield ThinkingEvent(text_at(item, "delta"))
+        case "response.failed":
+            raise _make_failure(value_at(item, "response", "error"))
+        case "error":
+            raise _make_failure(item)
+
+
+def _make_failure(error: Any) -> CallFailed:
     """Return the error for one that the stream reports. It has a code, and no status of HTTP."""
     code = text_at(error, "code")
     words = [text_at(error, "message"), code]
     return failure(_STATUS_OF_CODE.get(code, 500), " ".join(filter(None, words)))
+
+
+RESPONSES_FORMAT = StreamFormat(
+    read_pieces=_read_responses_pieces,
+    absorb=RESPONSES.absorb_stream,
+    reasons={"completed": "end", "max_output_tokens": "length", "content_filter": "refused"},
+)

@@ -1,10 +1,10 @@
 """A client that answers from a script: for tests, examples and replays. It sends nothing.
 
-    call = Called(id="c1", name="read", arguments="{}")
-    client = Scripted([ScriptedAnswer(text="Reading.", calls=(call,)), "Done."])
+    call = CallEvent(id="c1", name="read", arguments="{}")
+    client = ScriptedClient([ScriptedAnswer(text="Reading.", calls=(call,)), "Done."])
 
 The script is a list of answers, or a function that sees each request and returns one. An answer is written as
-the dialect's stream and read by the same reader as a real one, so a test exercises what a real client does.
+the dialect's stream and read like a real one, so a test exercises what a real client does.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from lamina.clients.anthropic import AnthropicReader
-from lamina.clients.events import CallEvent, EventReader, Reply, UsageEvent
-from lamina.clients.gemini import GeminiReader
-from lamina.clients.ollama import OllamaReader
-from lamina.clients.openai import ChatReader, ResponsesReader
+from lamina.clients.anthropic import MESSAGES_FORMAT
+from lamina.clients.events import CallEvent, Reply, StreamFormat, UsageEvent
+from lamina.clients.gemini import CONTENT_FORMAT
+from lamina.clients.ollama import CHAT_FORMAT as OLLAMA_FORMAT
+from lamina.clients.openai import CHAT_FORMAT, RESPONSES_FORMAT
 from lamina.errors import BadInput
 
 
@@ -55,7 +55,7 @@ class ScriptedClient:
         self._next_answer = script if callable(script) else _read_in_turn(iter(script))
 
     def send(self, request: Mapping[str, Any]) -> Reply:
-        write_stream, reader = _STREAMS[self.dialect]
+        write_stream, stream_format = _STREAMS[self.dialect]
 
         async def open_stream() -> AsyncIterator[Any]:
             self.requests.append(msgspec.json.decode(msgspec.json.encode(dict(request))))
@@ -66,7 +66,7 @@ class ScriptedClient:
                 answer = ScriptedAnswer(text=answer)
             return self._yield_items(write_stream(answer, len(self.requests)), answer.fails)
 
-        return Reply(open_stream, reader())
+        return Reply(open_stream, stream_format)
 
     async def _yield_items(self, items: Iterable[Any], fails: Exception | None) -> AsyncIterator[Any]:
         """Yield the items. A failure comes before the last one, so the answer has no end then."""
@@ -228,10 +228,10 @@ def _write_ollama(answer: ScriptedAnswer, _: int) -> list[Any]:
     return [*items, last_item]
 
 
-_STREAMS: dict[str, tuple[Callable[[ScriptedAnswer, int], list[Any]], Callable[[], EventReader]]] = {
-    "openai_chat": (_write_chat, ChatReader),
-    "openai_responses": (_write_responses, ResponsesReader),
-    "anthropic": (_write_messages, AnthropicReader),
-    "gemini": (_write_gemini, GeminiReader),
-    "ollama": (_write_ollama, OllamaReader),
+_STREAMS: dict[str, tuple[Callable[[ScriptedAnswer, int], list[Any]], StreamFormat]] = {
+    "openai_chat": (_write_chat, CHAT_FORMAT),
+    "openai_responses": (_write_responses, RESPONSES_FORMAT),
+    "anthropic": (_write_messages, MESSAGES_FORMAT),
+    "gemini": (_write_gemini, CONTENT_FORMAT),
+    "ollama": (_write_ollama, OLLAMA_FORMAT),
 }

@@ -98,6 +98,7 @@ def make_file_segment(path: str, data: bytes, *, seconds: float = SECONDS) -> Se
 
 
 def _suffix_of(path: str) -> str:
+    """The ending of a file name in lower case: `.md` of `Notes/A.MD`."""
     return lower_ascii(PurePosixPath(path).suffix)
 
 
@@ -154,6 +155,7 @@ def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
 
 
 def _match_items(items: Iterable[FolderItem], glob: tuple[str, ...]) -> Iterator[FolderItem]:
+    """The items whose path fits a pattern."""
     for item in items:
         names = tuple(item.path.split("/"))
         if matches_glob(names, glob):
@@ -189,6 +191,7 @@ def tags_in(text: str) -> frozenset[str]:
 
 
 def _limit_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
+    """The first notes, and how many more there were."""
     if len(notes) <= NOTES:
         return notes
     return (*notes[:NOTES], f"{len(notes) - NOTES:,} more were left out")

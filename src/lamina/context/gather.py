@@ -61,4 +61,5 @@ def _check_answer(answer: Iterable[object], name: str) -> GatheredSegments:
 
 
 def _name_of(source: Source) -> str:
+    """What notes call a source: its own name, else that of its class."""
     return getattr(source, "__name__", "") or type(source).__name__

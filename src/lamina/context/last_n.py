@@ -37,5 +37,6 @@ def last_n(log: Log, n: int | Callable[[], int] = MESSAGES, *, source: str = "")
 
 
 def _write_message(message: Segment) -> str:
+    """A message as a line of a transcript: `User: Hello`."""
     speaker = "User" if message.role is Role.USER else "Assistant"
     return f"{speaker}: {text_of(message.parts)}"

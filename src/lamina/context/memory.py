@@ -12,7 +12,7 @@ or a page said never does: it is sent with the prompt, as data.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from lamina.errors import BadInput, Conflict
 from lamina.formats.codec import decode, encode
 from lamina.segments import memory as make_memory_segment
 from lamina.segments import segment as make_segment
+from lamina.stores.port import Store, Where
 from lamina.workspace.paths import is_plain
 
 MEMORY = "lamina:memory"
@@ -58,41 +59,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     at: str = ""
 
 
-class _Body(Protocol):
-    @property
-    def body(self) -> bytes: ...
-
-
-class _Count(Protocol):
-    @property
-    def count(self) -> int: ...
-
-
-class _Page(Protocol):
-    @property
-    def records(self) -> Sequence[_Body]: ...
-    @property
-    def head(self) -> _Count: ...
-
-
-W = TypeVar("W")
-_W_contra = TypeVar("_W_contra", contravariant=True)
-
-
-class RecordStore(Protocol[_W_contra]):
-    """What memory needs of a store."""
-
-    async def append(
-        self, where: _W_contra, records: Sequence[bytes], *, expect: int | None = None
-    ) -> _Count: ...
-
-    async def read(self, where: _W_contra, *, after: int = 0) -> _Page: ...
-
-
-class Memory(Generic[W]):
+class Memory:
     """The facts at one place of a store. `now` returns the time of what is added."""
 
-    def __init__(self, store: RecordStore[W], where: W, *, now: Callable[[], str] | None = None) -> None:
+    def __init__(self, store: Store, where: Where, *, now: Callable[[], str] | None = None) -> None:
         self._store = store
         self._where = where
         self._now = now
@@ -106,7 +76,13 @@ class Memory(Generic[W]):
         """Adds a fact, or replaces the one of this name. Returns the one that it replaced."""
         name = name.strip(WHITE_SPACE)
         text = text.strip(WHITE_SPACE)
-        _check(name, text)
+        place = name[:LONGEST_NAME] or "memory"
+        for what, value, longest in (("a name", name, LONGEST_NAME), ("a fact", text, LONGEST_FACT)):
+            if not 0 < len(value) <= longest:
+                hint = f"give 1 to {longest:,} characters"
+                raise BadInput(f"{what} of {len(value):,} characters", place=place, hint=hint)
+        if not is_plain(name):
+            raise BadInput("a name with control or invisible characters", place=ascii(name), hint="use words")
         at = self._now() if self._now else ""
         return await self._write(Fact(name=name, text=text, by=by, source=source, at=at))
 
@@ -121,11 +97,14 @@ class Memory(Generic[W]):
         """A source of all facts. With the log, only of what the log does not have already."""
 
         async def find(_: str, room: int | None) -> GatheredSegments:
-            facts = await self.facts()
-            sections = [
-                make_memory_segment(_list_facts([fact for fact in facts if fact.by == "user"])),
-                _make_data_segment([fact for fact in facts if fact.by != "user"]),
-            ]
+            by_user = []
+            by_others = []
+            for fact in await self.facts():
+                if fact.by == "user":
+                    by_user.append(fact)
+                else:
+                    by_others.append(fact)
+            sections = [make_memory_segment(_list_facts(by_user)), _make_data_segment(by_others)]
             segments = _drop_needless_sections(sections, log)
             return fit_into_room(GatheredSegments(drop_unchanged(segments, log)), room)
 
@@ -162,20 +141,6 @@ class Memory(Generic[W]):
         raise AssertionError("not reached")
 
 
-def _check(name: str, text: str) -> None:
-    place = name[:LONGEST_NAME] or "memory"
-    _check_length("a name", name, LONGEST_NAME, place)
-    _check_length("a fact", text, LONGEST_FACT, place)
-    if not is_plain(name):
-        raise BadInput("a name with control or invisible characters", place=ascii(name), hint="use words")
-
-
-def _check_length(what: str, value: str, longest: int, place: str) -> None:
-    if not 0 < len(value) <= longest:
-        hint = f"give 1 to {longest:,} characters"
-        raise BadInput(f"{what} of {len(value):,} characters", place=place, hint=hint)
-
-
 def _write_fact(fact: Fact) -> Segment:
     """The segment that is stored for a fact."""
     stored = {"name": fact.name, "by": fact.by, "source": fact.source}
@@ -183,6 +148,7 @@ def _write_fact(fact: Fact) -> Segment:
 
 
 def _read_fact(segment: Segment) -> Fact:
+    """The fact that is stored in a segment. Raises BadInput if somebody else wrote the segment."""
     stored = segment.meta.get("fact") or {}
     try:
         return msgspec.convert({**stored, "text": text_of(segment.parts), "at": segment.at}, Fact)
@@ -207,8 +173,9 @@ def _drop_needless_sections(sections: Sequence[Segment], log: Log | None) -> lis
     earlier = set()
     if log is not None:
         earlier = {(old.kind, old.key) for old in log()}
-    return [
-        section
-        for section in sections
-        if text_of(section.parts) != NOTHING or (section.kind, section.key) in earlier
-    ]
+    needed = []
+    for section in sections:
+        has_facts = text_of(section.parts) != NOTHING
+        if has_facts or (section.kind, section.key) in earlier:
+            needed.append(section)
+    return needed

@@ -33,4 +33,5 @@ def persona(
 
 
 def _read_persona(root: Workspace, path: str) -> str:
+    """The text of a file, whatever its format."""
     return text_in(path, root.read(path))

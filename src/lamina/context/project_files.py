@@ -121,17 +121,20 @@ def check_caller(items: Sequence[CallerItem]) -> None:
 
 
 def _check_size(size: int, limit: int, unit: str, *, place: str) -> None:
+    """Raises BadInput if there is more than the limit."""
     if size > limit:
         raise BadInput(f"{size:,} {unit}", place=place, hint=f"give at most {limit:,}")
 
 
 def _file_of_item(item: CallerItem) -> ProjectFile:
+    """What a caller passes, as a file. Only files of the project itself may be critical."""
     rank = Rank.HIGH if item.rank is Rank.CRITICAL else item.rank
     name = item.name.strip(WHITE_SPACE)
     return ProjectFile(name=name, path=f"caller://{name}", content=item.content, rank=rank)
 
 
 def _kind_of(file: ProjectFile) -> str:
+    """Files with a reserved name have a kind of their own; all others are plain context."""
     return _KIND_OF_FILE.get(lower_ascii(file.name), "context_file")
 
 
@@ -151,6 +154,7 @@ def _shorten_to_fit(file: ProjectFile, left: int, limits: ProjectFileLimits) -> 
 
 
 def _make_segment(file: ProjectFile, kind: str, content: str) -> Segment:
+    """A file as a segment. A file of a reserved kind says in its text where it came from."""
     body = content
     if kind != "context_file":
         body = f"# {file.name} (from {file.path})\n\n{content}"

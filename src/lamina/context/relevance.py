@@ -17,7 +17,7 @@ A relevance moves no attachment, raises no form, and does not know when a cut is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, overload
+from typing import Any, Literal, NamedTuple, Protocol
 
 import anyio
 import msgspec
@@ -48,9 +48,14 @@ class Suggested(Protocol):
     """Segments with the priorities that a model gave them, and notes."""
 
     @property
-    def segments(self) -> tuple[Segment, ...]: ...
+    def segments(self) -> tuple[Segment, ...]:
+        """The same segments, in the same order; only priorities may differ."""
+        ...
+
     @property
-    def notes(self) -> tuple[str, ...]: ...
+    def notes(self) -> tuple[str, ...]:
+        """What the caller should know."""
+        ...
 
 
 Suggest = Callable[[Sequence[Segment], str], Awaitable[Suggested]]
@@ -123,12 +128,17 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         If nothing matches the prompt, nothing is judged, except attachments that came again with it.
         """
         prompt = _find_last_prompt(entries)
-        adjustable = _find_adjustable(entries, kinds)
+        adjustable = []
+        content_of_turn = set()
+        for index, entry in enumerate(entries):
+            if entry.layer is Layer.TURN:
+                content_of_turn.add(entry.content)
+            if entry.form is not Form.OMITTED and _is_adjustable(entry.segment, kinds):
+                adjustable.append(index)
         if prompt is None or not adjustable:
             return {}
         matches = self._match(prompt, [entries[index].segment for index in adjustable])
-        something_matches = any(match.score > 0 for match in matches)
-        content_of_turn = {entry.content for entry in entries if entry.layer is Layer.TURN}
+        something_matches = max(match.score for match in matches) > 0
         judged: dict[int, Judged] = {}
         for index, match in zip(adjustable, matches, strict=True):
             entry = entries[index]
@@ -155,14 +165,18 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         return RankedTurn(self._set_priorities(segments, prompt, kinds), notes + score_notes)
 
     def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
-        """Sets the priorities of a turn. If nothing matches the prompt, all stay as they are."""
+        """Sets the priorities of a turn, and records why. If nothing matches, all stay as they are."""
         adjustable = [index for index, segment in enumerate(segments) if _is_adjustable(segment, kinds)]
         matches = self._match(prompt, [segments[index] for index in adjustable])
         if all(match.score <= 0 for match in matches):
             return segments
         for index, match in zip(adjustable, matches, strict=True):
             segment = segments[index]
-            segments[index] = _record_priority(segment, self._judge_match(segment, match, kinds), kinds)
+            judged = self._judge_match(segment, match, kinds)
+            if judged.priority == kind_of(kinds, segment).priority:
+                continue
+            meta: dict[str, Any] = segment.meta | {PRIORITY_KEY: {"by": "relevance", "why": judged.why}}
+            segments[index] = msgspec.structs.replace(segment, priority=judged.priority, meta=meta)
         return segments
 
     async def _apply_suggestions(
@@ -210,7 +224,9 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         if usual >= HIGH:
             moved = usual + round(self.reach * (1 - 2 * match.score))
             priority = max(min(moved, LOW), HIGH)
-        change = f", {priority - usual:+d}" if priority != usual else ""
+        change = ""
+        if priority != usual:
+            change = f", {priority - usual:+d}"
         why = f"priority {usual}{change}: {match.describe()}"
         return Judged(priority, why, unrelated=match.score <= 0)
 
@@ -250,15 +266,13 @@ class _AdjustedEntries(Sequence[Entry]):
         self._entries = entries
         self._judged = judged
 
-    @overload
-    def __getitem__(self, at: int) -> Entry: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Entry]: ...
-    def __getitem__(self, at: int | slice) -> Entry | Sequence[Entry]:
+    def __getitem__(self, at: Any) -> Any:
+        """The entry at a position, or the entries of a slice."""
         if isinstance(at, slice):
             return [self[index] for index in range(*at.indices(len(self)))]
         entry = self._entries[at]
-        judged = self._judged.get(at if at >= 0 else at + len(self))
+        index = range(len(self))[at]  # a negative position counts from the end
+        judged = self._judged.get(index)
         if judged is None:
             return entry
         segment = msgspec.structs.replace(entry.segment, priority=judged.priority)
@@ -279,19 +293,6 @@ def _explain_move(move: Move, judged: Mapping[int, Judged]) -> Move:
     return move._replace(why=f"attachment: {one.why}")
 
 
-def _record_priority(segment: Segment, judged: Judged, kinds: Kinds) -> Segment:
-    if judged.priority == kind_of(kinds, segment).priority:
-        return segment
-    meta: dict[str, Any] = segment.meta | {PRIORITY_KEY: {"by": "relevance", "why": judged.why}}
-    return msgspec.structs.replace(segment, priority=judged.priority, meta=meta)
-
-
-def _find_adjustable(entries: Sequence[Entry], kinds: Kinds) -> list[int]:
-    """The positions of attachments that are sent, and about which nobody decided."""
-    sent = (index for index, entry in enumerate(entries) if entry.form is not Form.OMITTED)
-    return [index for index in sent if _is_adjustable(entries[index].segment, kinds)]
-
-
 def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:
     """Whether nobody decided about an attachment: no pin, and no priority but one that relevance set."""
     if segment.pinned or not kind_of(kinds, segment).attachment:
@@ -308,6 +309,7 @@ def _identities(segments: Sequence[Segment]) -> list[tuple[object, ...]]:
 
 
 def _read_score(score: object) -> float:
+    """A stored score, from 0 to 1. Anything but a number is 0."""
     if isinstance(score, int | float):
         return min(max(float(score), 0.0), 1.0)
     return 0.0
@@ -323,4 +325,5 @@ def _find_last_prompt(entries: Sequence[Entry]) -> Segment | None:
 
 
 def _prompt_text(prompt: Segment) -> str:
+    """What the user typed, else what is sent."""
     return str(prompt.meta.get(TYPED_KEY) or text_of(prompt.parts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum, sqrt
 from typing import NamedTuple
 
@@ -79,21 +79,24 @@ def score_by_words(prompt: str, segments: Sequence[Segment]) -> list[WordMatch]:
     for word in reversed(find_terms(prompt)):  # so that the first word of a stem is the one that is named
         if word not in QUIET and word not in STOP:
             prompt_words[stem(word)] = word
-    counts = [_count_words(fold_text(_text_of(segment)), prompt_words) for segment in segments]
+    counts = [_count_words(segment, prompt_words, fold_text) for segment in segments]
     mean_size = sum(count.size for count in counts) / max(len(counts), 1)
     weights = _weigh_stems(counts)
     scores = []
     for count in counts:
-        shares = [
-            weights[word] * _saturate(count.times[word], count.size, mean_size)
-            for word in sorted(count.times)
-        ]
+        # BM25: repetition adds less and less, and a long text must repeat a word more often
+        length_share = count.size / max(mean_size, 1.0)
+        shares = []
+        for word, times in sorted(count.times.items()):
+            saturated = times * (_K + 1) / (times + _K * (1 - _B + _B * length_share))
+            shares.append(weights[word] * saturated)
         scores.append(fsum(shares))
-    best = max(scores, default=0.0)
+    best = max(scores, default=0.0) or 1.0
     matches = []
     for score, count in zip(scores, counts, strict=True):
-        words = _choose_words(count.times, weights, prompt_words)
-        matches.append(WordMatch(score / best if best else 0.0, words))
+        heaviest = sorted(count.times, key=lambda word: (-weights[word], prompt_words[word]))
+        words = tuple(prompt_words[word][:LONGEST_WORD] for word in heaviest[:MOST_WORDS])
+        matches.append(WordMatch(score / best, words))
     return matches
 
 
@@ -120,14 +123,16 @@ def _drop_plural(word: str) -> str:
     return word.removesuffix("s")
 
 
-def _text_of(segment: Segment) -> str:
-    return "\n".join((segment.key, *segment.attrs.values(), text_of(segment.parts)[:READ]))
-
-
-def _count_words(text: str, prompt_words: Mapping[str, str]) -> WordCounts:
-    words = _WORD.findall(fold_case(text))
-    stems = (stem(word) for word in words)
-    return WordCounts(Tally(one for one in stems if one in prompt_words), len(words))
+def _count_words(segment: Segment, prompt_words: Mapping[str, str], fold: Callable[[str], str]) -> WordCounts:
+    """The words of a prompt in the text, the key and the attributes of a segment."""
+    text = "\n".join((segment.key, *segment.attrs.values(), text_of(segment.parts)[:READ]))
+    words = _WORD.findall(fold_case(fold(text)))
+    times: Tally[str] = Tally()
+    for word in words:
+        word_stem = stem(word)
+        if word_stem in prompt_words:
+            times[word_stem] += 1
+    return WordCounts(times, len(words))
 
 
 def _weigh_stems(counts: Sequence[WordCounts]) -> dict[str, float]:
@@ -136,17 +141,3 @@ def _weigh_stems(counts: Sequence[WordCounts]) -> dict[str, float]:
     for count in counts:
         texts_with_stem.update(count.times.keys())
     return {word: sqrt((len(counts) + 1) / amount) for word, amount in texts_with_stem.items()}
-
-
-def _saturate(times: int, size: int, mean_size: float) -> float:
-    """What repetition adds: less and less. A long text must repeat a word more often."""
-    length_share = size / max(mean_size, 1.0)
-    return times * (_K + 1) / (times + _K * (1 - _B + _B * length_share))
-
-
-def _choose_words(
-    times: Tally[str], weights: Mapping[str, float], prompt_words: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The shared words that weigh most, as the prompt spells them."""
-    best = sorted(times, key=lambda word: (-weights[word], prompt_words[word]))[:MOST_WORDS]
-    return tuple(prompt_words[word][:LONGEST_WORD] for word in best)

@@ -158,7 +158,7 @@ def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
     )
 
 
-def memory_tools(memory: Memory[Any], *, source: str = "") -> tuple[Offer, ...]:
+def memory_tools(memory: Memory, *, source: str = "") -> tuple[Offer, ...]:
     """Tools to remember and forget. What a model remembers is stored as its own word, not as the user's."""
     name_schema = {"type": "string", "description": "A short name; a fact of the same name is replaced."}
     fact_schema = {"type": "string", "description": "One fact, in a sentence."}
@@ -190,7 +190,7 @@ def memory_tools(memory: Memory[Any], *, source: str = "") -> tuple[Offer, ...]:
     )
 
 
-async def _check_not_by_user(memory: Memory[Any], name: str) -> None:
+async def _check_not_by_user(memory: Memory, name: str) -> None:
     """A model may change what a model said. Only the user changes what the user said."""
     plain_name = name.strip(WHITE_SPACE)
     if any(fact.name == plain_name and fact.by == "user" for fact in await memory.facts()):
@@ -203,6 +203,7 @@ async def _check_not_by_user(memory: Memory[Any], name: str) -> None:
 
 
 def _ls(space: Workspace, path: str = ".") -> str:
+    """What is in a folder, one item on each line."""
     items = space.items(path)
     lines = [_describe_item(item) for item in items[:ITEMS]]
     if len(items) > ITEMS:
@@ -211,6 +212,7 @@ def _ls(space: Workspace, path: str = ".") -> str:
 
 
 def _describe_item(item: FolderItem) -> str:
+    """An item of a folder in words: `src/`, `a.py (120 bytes)`."""
     name = item.path.rpartition("/")[2]
     if item.why:
         return f"{name} ({item.why}: not available)"
@@ -220,6 +222,7 @@ def _describe_item(item: FolderItem) -> str:
 
 
 def _read(space: Workspace, path: str, start: int = 1, end: int | None = None) -> str:
+    """Lines of a file. Too much at once is refused: a model would take a part for the whole."""
     text = text_in(path, space.read(path))
     lines = text.removesuffix("\n").split("\n")
     if start > len(lines) or (end is not None and end < start):
@@ -234,6 +237,7 @@ def _read(space: Workspace, path: str, start: int = 1, end: int | None = None) -
 
 
 def _grep(space: Workspace, pattern: str, path: str = ".", *, ignore_case: bool = False) -> str:
+    """The lines that match a pattern, as `path:line: text`."""
     matches = grep(space, pattern, path, ignore_case=ignore_case, most=MATCHES)
     lines = [f"{match.path}:{match.line}: {match.text[:WIDEST]}" for match in matches.matches]
     if not lines:
@@ -246,6 +250,7 @@ def _grep(space: Workspace, pattern: str, path: str = ".", *, ignore_case: bool 
 
 
 def _edit(space: Workspace, path: str, old: str, new: str, *, all: bool = False) -> str:  # noqa: A002 - for models
+    """Replaces a text in a file, and says in how many places."""
     count = space.edit(path, old.encode(), new.encode(), every=all)
     if count == 1:
         return "replaced in 1 place"
@@ -253,22 +258,26 @@ def _edit(space: Workspace, path: str, old: str, new: str, *, all: bool = False)
 
 
 def _write(space: Workspace, path: str, content: str) -> str:
+    """Writes a file, and says whether it is new."""
     data = content.encode()
     is_new = space.write(path, data)
     return f"{'made' if is_new else 'replaced'}, {len(data):,} bytes"
 
 
 def _mv(space: Workspace, path: str, to: str) -> str:
+    """Moves a file or a folder."""
     space.move(path, to)
     return f"moved to {join_path(split_path(to))}"
 
 
 def _rm(space: Workspace, path: str) -> str:
+    """Removes a file, or a folder that is empty."""
     space.remove(path)
     return "removed"
 
 
 def _touch(space: Workspace, path: str) -> str:
+    """Creates an empty file, unless there is one."""
     is_new = space.touch(path)
     return "made" if is_new else "it was there already"
 
@@ -317,6 +326,7 @@ def _offer(
     *,
     changes: bool = False,
 ) -> Offer:
+    """A tool with the JSON Schema of its arguments."""
     schema = {
         "type": "object",
         "properties": schemas,
@@ -330,6 +340,7 @@ def _offer(
 
 
 def _find_tool(tools: Iterable[Offer], name: str) -> Offer:
+    """The tool of this name. Raises BadInput if there is none."""
     for tool in tools:
         if tool.name == name:
             return tool

@@ -68,6 +68,7 @@ def web(*addresses: str, limits: FetchLimits = DEFAULT) -> Source:
 
 
 async def _fetch_or_note(address: str, limits: FetchLimits) -> GatheredSegments:
+    """A page as a segment, or a note that says why it was left out."""
     try:
         return GatheredSegments((await run_in_thread(_fetch_segment, address, limits),))
     except BadInput as error:

@@ -1,24 +1,30 @@
 """The account of a request: every segment with its layer, form, tokens and reason, as rows or as a table.
 
-The table is for a terminal, and readable without colour.
+The table is for a terminal, and readable without colour: what a digest stands for is one line of it.
 """
 
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from lamina.core.envelope import Envelope
+from lamina.core.folds import is_digest
 from lamina.core.hashing import handle
 from lamina.core.tokens import Basis
-from lamina.core.values import Cut, Entry, Form, Layer
+from lamina.core.values import Cut, Form, Layer
 from lamina.core.wording import describe_segment
 
 
 class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the manifest."""
+    """One line of the manifest.
+
+    `turn` counts from 1, `age` is in steps, `cut` is the number of the cut that lowered it, 0 without one.
+    `fold` is the key of the digest that it is folded into, or a part of.
+    """
 
     key: str
     ref: str
@@ -28,6 +34,12 @@ class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     why: str
     recall: str = ""
+    kind: str = ""
+    turn: int = 0
+    age: int = 0
+    cut: int = 0
+    fold: str = ""
+    pinned: bool = False
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +70,36 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 def explain(envelope: Envelope) -> Manifest:
     """Everything that was decided about one request."""
     account = envelope.account
+    fold_keys: dict[str, str] = {}
+    cuts = {ref: line.cut for ref, line in envelope.ledger.lines.items()}
+    for fold in envelope.ledger.folds:
+        fold_keys |= dict.fromkeys(fold.covers, fold.key)
+        cuts |= dict.fromkeys(fold.covers, fold.cut)
+    last_step = max((entry.step for entry in envelope.entries), default=0)
+    rows = []
+    for entry in envelope.entries:
+        fold_key = fold_keys.get(entry.ref, "")
+        if is_digest(entry):
+            fold_key = entry.segment.key.partition("!")[0]
+        row = ManifestRow(
+            key=entry.segment.key or handle(entry.content),
+            ref=entry.ref,
+            what=describe_segment(entry.segment),
+            layer=entry.layer,
+            form=entry.form,
+            tokens=entry.tokens,
+            why=entry.why,
+            recall="" if entry.form is Form.FULL else handle(entry.content),
+            kind=entry.segment.kind,
+            turn=entry.turn + 1,
+            age=last_step - entry.step,
+            cut=cuts.get(entry.ref, 0),
+            fold=fold_key,
+            pinned=entry.segment.pinned,
+        )
+        rows.append(row)
     return Manifest(
-        rows=tuple(_make_row(entry) for entry in envelope.entries),
+        rows=tuple(rows),
         tokens=account.total,
         exact=account.exact,
         basis=account.basis,
@@ -74,20 +114,89 @@ def explain(envelope: Envelope) -> Manifest:
     )
 
 
-def _make_row(entry: Entry) -> ManifestRow:
-    recall_key = ""
-    if entry.form is not Form.FULL:
-        recall_key = handle(entry.content)
+def join_folds(rows: Sequence[ManifestRow]) -> list[ManifestRow]:
+    """The rows, with one for each digest: it has the tokens of all its parts, and says what it stands for."""
+    members: dict[str, list[ManifestRow]] = {}
+    for row in rows:
+        if row.fold:
+            members.setdefault(row.fold, []).append(row)
+    joined = []
+    for row in rows:
+        if not row.fold:
+            joined.append(row)
+        elif row.fold in members:
+            joined.append(_join_fold(row.fold, members.pop(row.fold)))
+    return joined
+
+
+def _join_fold(key: str, rows: Sequence[ManifestRow]) -> ManifestRow:
+    covered = [row for row in rows if row.form is Form.OMITTED]
+    sent = [row for row in rows if row.form is not Form.OMITTED]
+    turns = [row.turn for row in covered or rows]
+    first, last = min(turns), max(turns)
+    of_turns = f"turn {first}" if first == last else f"turns {first}–{last}"
     return ManifestRow(
-        key=entry.segment.key or handle(entry.content),
-        ref=entry.ref,
-        what=describe_segment(entry.segment),
-        layer=entry.layer,
-        form=entry.form,
-        tokens=entry.tokens,
-        why=entry.why,
-        recall=recall_key,
+        key=key,
+        ref=rows[0].ref,
+        what=f"digest {key}",
+        layer=(sent or rows)[0].layer,
+        form=Form.FULL,
+        tokens=sum(row.tokens for row in rows),
+        why=f"folded {len(covered):,} segments of {of_turns}",
+        kind="digest",
+        turn=first,
+        age=max(row.age for row in rows),
+        cut=max(row.cut for row in rows),
+        fold=key,
     )
+
+
+_ARRIVALS = {"user": "said", "assistant": "written", "tool_call": "called", "tool_result": "returned"}
+"""How a segment of a kind came into the conversation; all others were attached."""
+
+_FORM_WORDS = {
+    Form.FULL: "sent in full",
+    Form.COMPACT: "shortened",
+    Form.STUB: "replaced by one line",
+    Form.OMITTED: "left out",
+}
+_HINTS = {
+    Form.FULL: "; pin it to keep it",
+    Form.COMPACT: "; pin it to keep what is left",
+    Form.STUB: "; pin it to keep what is left",
+}
+_REASONS_OF_AGE = ("old result", "old reply", "attachment", "large arguments", "image or document", "folded")
+
+
+def describe_row(row: ManifestRow) -> str:
+    """Why a segment stands as it does, in a sentence.
+
+    `src/a.py: attached at turn 3, shortened at cut 2, since it is 41 steps old; pin it to keep what is left`
+    """
+    if row.kind == "system":
+        return f"{row.key}: system text, which is always sent in full"
+    if row.kind == "digest":
+        return f"{row.key}: {row.why}"
+    form = _FORM_WORDS[row.form]
+    if row.fold and row.form is Form.OMITTED:
+        form = f"folded into the digest {row.fold}"
+    at_cut = f" at cut {row.cut}" if row.cut else ""
+    hint = _HINTS.get(row.form, "")
+    if row.pinned:
+        hint = "; it is pinned, so no cut lowers it"
+    arrival = _ARRIVALS.get(row.kind, "attached")
+    return f"{row.key}: {arrival} at turn {row.turn}, {form}{at_cut}{_describe_reason(row)}{hint}"
+
+
+def _describe_reason(row: ManifestRow) -> str:
+    if row.form is Form.FULL:
+        return "" if row.why == "in full" else f", {row.why}"
+    if row.why.startswith("superseded by"):
+        return ", since a later result replaces it"
+    if row.why.startswith(_REASONS_OF_AGE):
+        steps = "1 step" if row.age == 1 else f"{row.age:,} steps"
+        return f", since it is {steps} old"
+    return f", since: {row.why}"
 
 
 class _TableLine(NamedTuple):
@@ -106,9 +215,9 @@ _NARROWEST = 20  # characters that the last two columns have at least
 
 
 def table(manifest: Manifest, *, width: int = 100) -> str:
-    """The manifest for a terminal: one line a segment, the sums below; readable without colour."""
+    """The manifest for a terminal: one line for each segment and each digest, and the sums below."""
     lines = [_TABLE_HEAD]
-    lines += [_print_cells(row) for row in manifest.rows]
+    lines += [_print_cells(row) for row in join_folds(manifest.rows)]
     layer_width = max(len(line.layer) for line in lines)
     form_width = max(len(line.form) for line in lines)
     tokens_width = max(len(line.tokens) for line in lines)
@@ -120,7 +229,7 @@ def table(manifest: Manifest, *, width: int = 100) -> str:
         first_cells = f"{line.layer:<{layer_width}}  {line.form:<{form_width}}  {line.tokens:>{tokens_width}}"
         text = f"{first_cells}  {_cut_cell(line.what, what_width):<{what_width}}  {line.why}"
         printed.append(text[: width_of_first + _GAPS + width_of_last].rstrip())
-    return "\n".join([*printed, "", _print_sums(manifest)])
+    return "\n".join([*printed, "", _print_sums(manifest, width)])
 
 
 def _print_cells(row: ManifestRow) -> _TableLine:
@@ -145,7 +254,7 @@ def _make_printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _print_sums(manifest: Manifest) -> str:
+def _print_sums(manifest: Manifest, width: int) -> str:
     """The total with its addends, the cut, and the notes, one a line."""
     addends = {layer.value: tokens for layer, tokens in manifest.layers.items()}
     addends |= {
@@ -155,15 +264,17 @@ def _print_sums(manifest: Manifest) -> str:
         "framing": manifest.request,
         "margin": manifest.margin,
     }
-    sums = " + ".join(f"{name} {tokens:,}" for name, tokens in addends.items() if tokens)
+    sums = [f"{name} {tokens:,}" for name, tokens in addends.items() if tokens]
     total = f"{manifest.tokens:,}"
     if manifest.room is not None:
         total += f" of {manifest.room:,}"
-    lines = [
-        f"{total} tokens ({manifest.basis}): {sums or 'nothing'}",
-        describe_cut(manifest.cut),
-        *manifest.notes,
-    ]
+    total_lines = [f"{total} tokens ({manifest.basis}): {sums[0] if sums else 'nothing'}"]
+    for addend in sums[1:]:
+        if len(total_lines[-1]) + len(addend) + 3 <= width:
+            total_lines[-1] += f" + {addend}"
+        else:
+            total_lines.append(f"  + {addend}")
+    lines = [*total_lines, describe_cut(manifest.cut), *manifest.notes]
     return "\n".join(line for line in lines if line)
 
 

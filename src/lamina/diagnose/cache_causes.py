@@ -97,6 +97,7 @@ def _count_held_tokens(before: Stream, rules: CacheRules) -> int:
 
 
 def _see_as_cache(stream: Stream, rules: CacheRules) -> CachedRequest:
+    """A request with the numbers of those blocks that the provider does not leave out."""
     path = build_path(stream, rules)
     in_path = {id(block) for block in path.blocks}
     numbers = [number for number, block in enumerate(stream.blocks) if id(block) in in_path]
@@ -214,6 +215,7 @@ def _find_entries(request: CachedRequest, rules: CacheRules) -> dict[int, str]:
 
 
 def _find_short_request(old: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
+    """A request that is too short to be cached at all."""
     model = old.stream.model
     least = max(rules.least(model), rules.step(model))
     if least > 1 and old.path.tokens < least:
@@ -258,6 +260,7 @@ def _find_invalid_markers(new: CachedRequest, rules: CacheRules) -> Iterator[Cau
 
 
 def _below_minimum(old: CachedRequest, last: int, rules: CacheRules) -> Cause:
+    """The cause if even the last place that could be cached is too early."""
     tokens = old.path.sums[last]
     detail = f"{tokens:,} of {rules.least(old.stream.model):,} tokens"
     return Cause("below the minimum", old.number_of(last), detail, old.name_of(last))

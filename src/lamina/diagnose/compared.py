@@ -19,6 +19,7 @@ from lamina.core.tokens import ESTIMATE, Counter, Framing, scale_tokens
 from lamina.core.values import Document, Entry, Image, Layer, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.dialects import DIALECTS, recognise
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.models.framing import framing_for
@@ -131,35 +132,32 @@ def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> Compare
 
 
 def _count_block(block: StreamBlock, counter: Counter) -> int:
-    """The tokens of a block with the framing around it."""
+    """The tokens of a block with the framing around it.
+
+    Images, and documents without text, have a fixed count.
+    """
     framing = counter.framing
     if block.sort == "tool":
         return framing.tool + counter.count(block.data.decode())
     message = framing.message if block.opens else 0
+    fixed_counts = {"image": framing.image, "document": framing.document}
     has_text = b'"text"' in block.data[:64]
-    if block.sort == "image" and not has_text:
-        return message + framing.image
-    if block.sort == "document" and not has_text:
-        return message + framing.document
+    if block.sort in fixed_counts and not has_text:
+        return message + fixed_counts[block.sort]
     return message + counter.count(_read_text(block))
 
 
 def _read_text(block: StreamBlock) -> str:
-    """The text of a block. If it is more than one text, its JSON."""
+    """The text of a block. If it is more than one text, its JSON; for a result, all its texts."""
     value = msgspec.json.decode(block.data)
-    if isinstance(value, dict):
-        text = value.get("text")
-        if isinstance(text, str):
-            return text
-        if block.sort == "result":
-            return _join_texts(value.get("content")) or block.data.decode()
-    return block.data.decode()
-
-
-def _join_texts(content: Any) -> str:
-    if not isinstance(content, list):
-        return ""
-    return "".join(str(piece.get("text", "")) for piece in content if isinstance(piece, dict))
+    text = mapping_or_empty(value).get("text")
+    if isinstance(text, str):
+        return text
+    content = None
+    if block.sort == "result":
+        content = mapping_or_empty(value).get("content")
+    pieces = [str(mapping_or_empty(piece).get("text", "")) for piece in list_or_empty(content)]
+    return "".join(pieces) or block.data.decode()
 
 
 def _estimate_rate(stream: Stream) -> int:
@@ -188,23 +186,27 @@ def _estimate_by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]
 
 def _read_envelope(envelope: Envelope, entries: Sequence[Entry]) -> ComparedRequest:
     """A block for each tool and each of these entries, which are the first that are sent."""
-    tools = [_tool_block(tool, index) for index, tool in enumerate(envelope.head.tools)]
-    blocks = (*tools, *(_entry_block(entry) for entry in entries))
-    model = envelope.head.parameters.get("model")
-    stream = Stream(dialect="", model=model if isinstance(model, str) else "", blocks=blocks)
+    blocks = [_tool_block(tool, index) for index, tool in enumerate(envelope.head.tools)]
+    blocks += map(_entry_block, entries)
+    model = text_or_empty(envelope.head.parameters.get("model"))
+    stream = Stream(dialect="", model=model, blocks=tuple(blocks))
     counts = [block.tokens for block in blocks]
     left_out = sum(entry.tokens for entry in envelope.sent[len(entries) :])
     return ComparedRequest(stream, counts, envelope.account.head, envelope.tokens - left_out, envelope)
 
 
 def _tool_block(tool: Mapping[str, Any], index: int) -> StreamBlock:
+    """The block of a tool definition. Some dialects put its name into a field `function`."""
+    named = tool.get("function")
+    if not isinstance(named, Mapping):
+        named = tool
     return StreamBlock(
         sort="tool",
         role="tool",
         data=encode_block(remove_markers(tool, _MARKERS)),
         place=f"tools[{index}]",
         opens=True,
-        name=_tool_name(tool),
+        name=text_or_empty(named.get("name")),
     )
 
 
@@ -223,11 +225,3 @@ def _entry_block(entry: Entry) -> StreamBlock:
         tokens=entry.tokens,
         form=entry.form,
     )
-
-
-def _tool_name(tool: Mapping[str, Any]) -> str:
-    """The name of a tool, which some dialects put into a field `function`."""
-    function = tool.get("function")
-    named = function if isinstance(function, Mapping) else tool
-    name = named.get("name")
-    return name if isinstance(name, str) else ""

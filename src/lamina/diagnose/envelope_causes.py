@@ -23,29 +23,23 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
         return ""
     old = before.lasting[index]
     new = after.sent[index]
-    if _is_covered_by_summary(after, old):
+    same_entries = [entry for entry in after.entries if entry.ref == old.ref]
+    if any(entry.why.startswith("covered by ") for entry in same_entries):
         return "summarised"
-    if _made_cut(after) and _is_lowered(after, old):
+    is_lowered = _is_lowered(old, same_entries)
+    if is_lowered and after.cut is not None and after.cut.lowered > 0:
         return "cut"
-    return _find_moved_or_lowered(after, old, new)
-
-
-def _find_moved_or_lowered(after: Envelope, old: Entry, new: Entry) -> str:
-    """The cause if neither a summary nor the cut of this request is one."""
-    if Layer.SYSTEM in (old.layer, new.layer):
+    layers = (old.layer, new.layer)
+    cause = ""
+    if Layer.LIBRARY in layers:
+        cause = "library changed"
+    elif is_lowered:
+        cause = "lowered"
+    elif _is_same_attachment(old, new):
+        cause = "attachment changed"
+    if Layer.SYSTEM in layers:
         return ""
-    if Layer.LIBRARY in (old.layer, new.layer):
-        return "library changed"
-    if _is_lowered(after, old):
-        return "lowered"
-    if _is_same_attachment(old, new):
-        return "attachment changed"
-    return ""
-
-
-def _made_cut(after: Envelope) -> bool:
-    """Whether a cut was made for this very request, and lowered something."""
-    return after.cut is not None and after.cut.lowered > 0
+    return cause
 
 
 def _is_same_attachment(old: Entry, new: Entry) -> bool:
@@ -57,21 +51,9 @@ def _is_same_attachment(old: Entry, new: Entry) -> bool:
     return new.segment.kind == kind and new.segment.key == key
 
 
-def _is_lowered(after: Envelope, old: Entry) -> bool:
+def _is_lowered(old: Entry, same_entries: list[Entry]) -> bool:
     """Whether the entry that stood here is sent in a lower form now, or is part of a digest of more."""
-    same_entries = _find_same_entries(after, old)
     if is_digest(old) and not same_entries:
         return True
     lower_entries = [entry for entry in same_entries if entry.form is not Form.FULL]
     return any(entry.form < old.form for entry in lower_entries)
-
-
-def _is_covered_by_summary(after: Envelope, old: Entry) -> bool:
-    """Whether a summary replaces the entry that stood here."""
-    same_entries = _find_same_entries(after, old)
-    return any(entry.why.startswith("covered by ") for entry in same_entries)
-
-
-def _find_same_entries(after: Envelope, old: Entry) -> list[Entry]:
-    """The entries of the later request with the ref of an entry of the earlier one."""
-    return [entry for entry in after.entries if entry.ref == old.ref]

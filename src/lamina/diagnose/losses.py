@@ -73,13 +73,17 @@ def price_loss(
 
 
 def _price_at(end: int, tally: Tally, prices: Prices) -> float:
-    """The price of a token that was not read, by where in the request it stands."""
+    """The price of a token that was not read, by where in the request it stands.
+
+    What is written for long stands first, then what is written for the usual time, then what is not cached.
+    """
     long_end = tally.read + tally.written_long
+    price = prices.input
     if end <= long_end:
-        return prices.write_1h or 0.0
-    if end <= long_end + tally.written:
-        return prices.write or 0.0
-    return prices.input or 0.0
+        price = prices.write_1h
+    elif end <= long_end + tally.written:
+        price = prices.write
+    return price or 0.0
 
 
 def _count_tokens_between(path: PrefixPath, index: int, start: int, end: int) -> int:
@@ -119,7 +123,10 @@ def _match_equal_blocks(old: Blocks, new: Blocks, start: int) -> Iterator[tuple[
 
 
 def _find_changed_runs(old: Blocks, new: Blocks, start: int, matched: dict[int, int]) -> Iterator[BlockPair]:
-    """Runs of blocks without a match that follow the same neighbour in both requests."""
+    """Runs of blocks without a match that follow the same neighbour in both requests.
+
+    If `S a b c` became `S x y c`, the run `a b` follows S, and so does `x y`.
+    """
     used_places = frozenset(matched.values())
     index = start
     while index < len(old):
@@ -160,4 +167,5 @@ def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[Blo
 
 
 def _join_run(blocks: Blocks, run: range) -> str:
+    """What the blocks of a run say together; "" if one of them is not text."""
     return join_texts([blocks[index].data for index in run])

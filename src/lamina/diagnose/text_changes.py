@@ -96,6 +96,7 @@ def quote_difference(one: bytes, other: bytes) -> str:
 
 
 def _quote(data: bytes, at: int) -> str:
+    """A few words around an offset."""
     start = max(at - 12, 0)
     return data[start : at + 28].decode("utf-8", "ignore")
 
@@ -120,7 +121,10 @@ def describe_volatile(one: bytes, other: bytes) -> str:
 
 
 def _window(data: bytes, at: int) -> tuple[str, int]:
-    """Some text around an offset, and where the offset is in it. Line breaks become spaces."""
+    """Some text around an offset, and where the offset is in it. Line breaks become spaces.
+
+    Both texts of a comparison are cut at the same offset, so patterns see the same words around it.
+    """
     start = max(at - BYTES_BEFORE, 0)
     before = _decode_json_text(data[start:at])
     after = _decode_json_text(data[at : at + BYTES_AFTER])
@@ -268,7 +272,9 @@ def read_text(data: bytes) -> str | None:
         value = value[-1]
     if isinstance(value, dict):
         value = value.get("text")
-    return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value
+    return None
 
 
 def name_section(data: bytes, at: int) -> str:

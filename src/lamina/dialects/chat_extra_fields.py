@@ -15,8 +15,9 @@ from lamina.dialects.extra_fields import (
     collect_extra_fields,
     join_parts,
     list_counted_fields,
-    to_mapping,
 )
+from lamina.dialects.json_values import list_or_empty, to_dict_or_empty
+from lamina.dialects.origins import read_origin
 
 _MESSAGE_FIELDS = list_counted_fields("content thinking images tool_calls function_call tool_call_id")
 _BLOCK_FIELDS = list_counted_fields("text refusal image_url input_audio file function custom name arguments")
@@ -30,39 +31,43 @@ def add_extra_fields(
 
     The fields of the message itself are counted with its last segment, which is the last to be left out.
     """
-    for position, segment in enumerate(segments):
-        block = segment.meta["wire"].get("block")
-        if block is not None:
-            extra = _collect_from_block(dialect, segment.parts[0], block)
-            if extra:
-                segments[position] = msgspec.structs.replace(segment, beside=extra)
-    last = segments[-1]
-    extra = _collect_from_message(dialect, message)
-    part = last.parts[0]
-    if isinstance(part, ToolResult):
-        extra += _collect_from_result(dialect, part, message)
-    elif not isinstance(part, Raw):
-        extra += collect_blank_texts(message.get("content"))
-    if extra:
-        segments[-1] = msgspec.structs.replace(last, beside=last.beside + extra)
+    extras: list[ExtraParts] = []
+    for segment in segments:
+        origin = read_origin(segment)
+        extra: ExtraParts = ()
+        if origin is not None and origin.block is not None:
+            extra = _collect_from_block(dialect, segment.parts[0], origin.block)
+        extras.append(extra)
+    extras[-1] += _collect_from_message(dialect, message, segments[-1].parts[0])
+    for position, extra in enumerate(extras):
+        if extra:
+            segments[position] = msgspec.structs.replace(segments[position], beside=extra)
     return tuple(segments)
 
 
-def _collect_from_message(dialect: str, message: Mapping[str, Any]) -> ExtraParts:
-    """The name of who speaks, and unknown fields. An assistant's other fields are segments of their own."""
-    if _MESSAGE_FIELDS.issuperset(message):
-        return ()
+def _collect_from_message(dialect: str, message: Mapping[str, Any], last_part: Part) -> ExtraParts:
+    """The name of who speaks, and unknown fields; then what is inside the content without a segment.
+
+    An assistant's other fields are segments of their own in Chat Completions. A short name of a tool in its
+    result is not counted: the estimate of the framing covers it.
+    """
+    fields = dict(message)
     role = message.get("role")
     if role == "assistant" and dialect == "openai_chat":
-        message = {"name": message.get("name")}
+        fields = {"name": message.get("name")}
     elif role in ("tool", "function"):
-        message = {field: value for field, value in message.items() if not _is_short_name(field, value)}
-    return collect_extra_fields(dialect, message, _MESSAGE_FIELDS)
-
-
-def _is_short_name(field: str, value: Any) -> bool:
-    """Whether a field is the name of a tool in its result, and the estimate of the framing covers it."""
-    return field in ("name", "tool_name") and isinstance(value, str) and len(value) <= COVERED_CHARACTERS
+        for field in ("name", "tool_name"):
+            name = message.get(field)
+            if isinstance(name, str) and len(name) <= COVERED_CHARACTERS:
+                del fields[field]
+    extra = collect_extra_fields(dialect, fields, _MESSAGE_FIELDS)
+    content = message.get("content")
+    if isinstance(last_part, ToolResult):
+        pairs = zip(last_part.content, list_or_empty(content), strict=False)
+        return extra + join_parts(_collect_from_block(dialect, part, block) for part, block in pairs)
+    if isinstance(last_part, Raw):
+        return extra
+    return extra + collect_blank_texts(content)
 
 
 def _collect_from_block(dialect: str, part: Part, block: Any) -> ExtraParts:
@@ -71,18 +76,9 @@ def _collect_from_block(dialect: str, part: Part, block: Any) -> ExtraParts:
         return ()
     if isinstance(part, Image) and type(block) is not dict:
         return ()  # dumping a picture of Ollama's SDK would read its file
-    mapping = to_mapping(block)
+    mapping = to_dict_or_empty(block)
     extra = collect_extra_fields(dialect, mapping, _BLOCK_FIELDS)
     call = mapping.get("function") or mapping.get("custom")
     if call is None:
         return extra
-    return extra + collect_extra_fields(dialect, to_mapping(call), _CALL_FIELDS)
-
-
-def _collect_from_result(dialect: str, result: ToolResult, message: Mapping[str, Any]) -> ExtraParts:
-    """Of the blocks inside a tool message."""
-    content = message.get("content")
-    if not isinstance(content, list | tuple):
-        return ()
-    pairs = zip(result.content, content, strict=False)
-    return join_parts(_collect_from_block(dialect, part, block) for part, block in pairs)
+    return extra + collect_extra_fields(dialect, to_dict_or_empty(call), _CALL_FIELDS)

@@ -10,11 +10,12 @@ This module has what the dialects share; each has a module of its own for its bl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from lamina.core.text.characters import is_blank, split_words
 from lamina.core.values import Part, Raw, Text
-from lamina.dialects.json_values import list_or_empty
+from lamina.dialects.json_values import list_or_empty, to_dict_or_empty
 
 ExtraParts = tuple[Part, ...]
 """Parts that are counted with a segment, and not sent for it: its message holds them already."""
@@ -69,8 +70,9 @@ def collect_extra_fields(
         return ()
     extra: dict[str, Any] = {}
     for name, value in holder.items():
-        says_something = bool(value) and not isinstance(value, bool | int | float)
-        if says_something and name not in counted_fields:
+        if name in counted_fields:
+            continue
+        if value and not isinstance(value, bool | int | float):
             extra[name] = value
     if not extra:
         return ()
@@ -81,7 +83,7 @@ def collect_blank_texts(content: Any) -> ExtraParts:
     """Blank texts among the blocks of a message that says something. They are sent, but have no segment."""
     blanks: list[Part] = []
     for block in list_or_empty(content):
-        text = to_mapping(block).get("text")
+        text = to_dict_or_empty(block).get("text")
         if isinstance(text, str) and is_blank(text):
             blanks.append(Text(text))
     return tuple(blanks)
@@ -89,17 +91,4 @@ def collect_blank_texts(content: Any) -> ExtraParts:
 
 def join_parts(parts_of_blocks: Iterable[ExtraParts]) -> ExtraParts:
     """The extra parts of several blocks as one tuple."""
-    return tuple(part for parts in parts_of_blocks for part in parts)
-
-
-def to_mapping(block: Any) -> Mapping[str, Any]:
-    """A block as a mapping, also if it is an object of an SDK; an empty one for anything else."""
-    if type(block) is dict:
-        return block
-    dumped = block
-    dump = getattr(block, "model_dump", None)
-    if callable(dump):
-        dumped = dump(mode="json", exclude_unset=True)
-    if isinstance(dumped, Mapping):
-        return dumped
-    return {}
+    return tuple(chain.from_iterable(parts_of_blocks))

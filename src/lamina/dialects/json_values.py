@@ -1,9 +1,123 @@
-"""Reads JSON values whose shape nobody has checked: the value if it has the right type, else an empty one."""
+"""Reads values of a request whose shape nobody has checked: JSON values, and objects of a provider's SDK.
+
+A function `…_or_empty` or `…_or_none` gives an empty value, or None, for a value of another type. The others
+raise BadInput. Its place is relative to the value, and a caller that knows where the value stands puts the
+outer place in front of it (`add_outer_place`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from lamina.errors import BadInput
+
+Json = dict[str, Any]
+
+LIST_TYPES = (list, tuple)
+"""Types that are accepted where JSON has a list. A tuple: `list | tuple` would be rebuilt on each use."""
+
+_QUOTED_CHARACTERS = 40
+"""Characters of a text that an error quotes."""
+
+# Example: "data:image/png;charset=utf-8;base64," and then the base64; group 1 is "image/png".
+_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
+
+
+def dump_model(value: Any) -> Any:
+    """What an object of an SDK holds, without the fields that nobody set; None for any other value."""
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump) or isinstance(value, type):
+        return None
+    return dump(mode="json", exclude_unset=True)
+
+
+def to_dict_or_none(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json | None:
+    """A dict, whether the value came as a dict, as another mapping, or as an object of an SDK.
+
+    `dump` is for a dialect whose SDK has to be read in another way.
+    """
+    if isinstance(value, dict):
+        return value
+    mapping = value
+    if not isinstance(value, Mapping):
+        mapping = dump(value)
+    if isinstance(mapping, Mapping):
+        return dict(mapping)
+    return None
+
+
+def to_dict_or_empty(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json:
+    """Like `to_dict_or_none`, with an empty dict for a value that is not an object."""
+    if isinstance(value, dict):  # nearly always: this saves a call for every block of a long request
+        return value
+    return to_dict_or_none(value, dump) or {}
+
+
+def to_dict(value: Any, place: str = "", dump: Callable[[Any], Any] = dump_model) -> Json:
+    """Like `to_dict_or_none`. Raises BadInput for a value that is not an object."""
+    mapping = to_dict_or_none(value, dump)
+    if mapping is None:
+        problem = f"expected an object, got {describe_value(value)}"
+        raise BadInput(problem, place=place, hint="give a JSON object")
+    return mapping
+
+
+def read_list(holder: Mapping[str, Any], field: str, hint: str = "give a list") -> Sequence[Any]:
+    """The list in a field; empty if the field is absent or null. Raises BadInput for any other value."""
+    value = holder.get(field)
+    if value is None:
+        return ()
+    if not isinstance(value, LIST_TYPES):
+        raise BadInput(f"{field} is {describe_value(value)}", place=field, hint=hint)
+    return value
+
+
+def read_optional_text(holder: Mapping[str, Any], field: str) -> str | None:
+    """The text in a field; None if the field is absent or null. Raises BadInput for any other value."""
+    value = holder.get(field)
+    if value is not None and not isinstance(value, str):
+        raise BadInput(f"{field} is {describe_value(value)}", place=field, hint="give a string")
+    return value
+
+
+def describe_value(value: Any, *, type_words: str = "of type") -> str:
+    """A value for an error that says "content is …": short, since the value may be huge.
+
+    A text is quoted, another value is described by its type: "of type int".
+    """
+    if value is None or isinstance(value, bool | float):
+        return repr(value)
+    if isinstance(value, str):
+        if len(value) <= _QUOTED_CHARACTERS:
+            return repr(value)
+        return f"{value[:_QUOTED_CHARACTERS]!r}…"
+    type_name = type(value).__name__
+    if isinstance(value, list | tuple | dict) and not value:
+        return f"an empty {type_name}"
+    return f"{type_words} {type_name}"
+
+
+def name_value(value: Any) -> str:
+    """Like `describe_value`, as the subject of a sentence: "a value of type int"."""
+    return describe_value(value, type_words="a value of type")
+
+
+def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
+    """The same error, with its place as seen from further out: `role` becomes `messages[3].role`."""
+    inner_place = error.place
+    if inner_place and inner_place[0] not in ".[":
+        inner_place = f".{inner_place}"
+    return BadInput(error.problem, place=f"{outer_place}{inner_place}", hint=error.hint)
+
+
+def split_data_url(url: str) -> tuple[str, str]:
+    """Media type and base64 of a data URL; two empty strings for any other address."""
+    beginning = _DATA_URL.match(url)
+    if beginning is None:
+        return "", ""
+    return beginning[1], url[beginning.end() :]
 
 
 def text_or_empty(value: Any) -> str:
@@ -22,7 +136,7 @@ def mapping_or_empty(value: Any) -> Mapping[str, Any]:
 
 def list_or_empty(value: Any) -> Sequence[Any]:
     """The value if it is a list or tuple, else an empty tuple."""
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, LIST_TYPES):
         return value
     return ()
 
@@ -37,6 +151,14 @@ def read_field(holder: Any, name: str) -> Any:
 def drop_nulls(holder: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are not null."""
     return {name: value for name, value in holder.items() if value is not None}
+
+
+def drop_empty(holder: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are neither null nor an empty text, list or object. Zero and False stay."""
+    return {name: value for name, value in holder.items() if value not in _EMPTY_VALUES}
+
+
+_EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 
 
 def drop_default(value: Any, default: Any) -> Any:

@@ -1,11 +1,29 @@
-"""What a parser and a checker remember of a request, so that a growing one is read only at its end."""
+"""What a parser and a checker remember of a request, so that a growing one is read only at its end.
+
+A parser remembers a copy of each message with its segments. A message counts as unchanged if it equals its
+copy, and the object that its segments came from does too: that object may have been changed in place.
+
+A checker remembers up to where the last request was clean. What came before that seam is unchanged, so no
+rule can find a fault there. A seam is where the model begins to speak: all earlier calls have their results,
+and what follows cannot change that. A few rules look at the whole conversation (ids that must be unique,
+markers that must be few). For them a dialect remembers what it needs in a `CheckedPast`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any, Protocol, TypeVar
 
 from lamina.core.values import Segment
+from lamina.dialects.origins import read_origin
+from lamina.errors import BadInput
+
+ParsedMessage = tuple[Any, tuple[Segment, ...]]
+"""A copy of a message, with the segments that the message was parsed into."""
+
+TAIL = 32
+"""Items at the end that are always checked again, since clients and planners move cache markers there."""
 
 
 class ParseMemo:
@@ -16,8 +34,64 @@ class ParseMemo:
     """
 
     def __init__(self) -> None:
-        self.known: list[tuple[Any, tuple[Segment, ...]]] = []
+        self.known: list[ParsedMessage] = []
         self.basis: Any = None
+
+
+def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMessage]) -> int:
+    """How many messages are as they were when they were parsed, from the first on."""
+    count = 0
+    try:
+        for message, (message_copy, segments) in zip(messages, parsed_messages, strict=False):
+            if message != message_copy:
+                break
+            origin = read_origin(segments[0])
+            if origin is None or (origin.message is not message and origin.message != message_copy):
+                break
+            count += 1
+    except RecursionError:
+        return count
+    return count
+
+
+def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage]) -> bool:
+    """Whether none of the messages that the memo held before has been changed in place since.
+
+    Messages that it still holds were compared when the request was parsed. The others are compared here.
+    """
+    same_count = 0
+    for old, new in zip(before, now, strict=False):
+        if old is not new:
+            break
+        same_count += 1
+    try:
+        for message_copy, segments in before[same_count:]:
+            origin = read_origin(segments[0])
+            if origin is None or origin.message != message_copy:
+                return False
+    except RecursionError:
+        return False
+    return True
+
+
+def copy_message(message: Any) -> Any:
+    """A copy to compare with later. It shares all text with the message."""
+    try:
+        return _copy_value(message)
+    except RecursionError:
+        raise BadInput("it is nested too deeply", place="request", hint="give plain JSON") from None
+
+
+def _copy_value(value: Any) -> Any:
+    """A copy of a value. Only plain dicts and lists are walked: an object of an SDK copies itself."""
+    match value:
+        case str() | bytes():
+            return value
+        case dict() if type(value) is dict:
+            return {name: _copy_value(inner) for name, inner in value.items()}
+        case list() if type(value) is list:
+            return [_copy_value(inner) for inner in value]
+    return deepcopy(value)
 
 
 class CheckMemo:
@@ -55,3 +129,65 @@ class CheckMemo:
         self._items = list(items)
         self._basis = basis
         self._past = past
+
+
+class CheckedPast(Protocol):
+    """What rules need to know of the items before those that they look at."""
+
+    def add(self, view: Any, /) -> None: ...
+
+
+class NoPast:
+    """For dialects whose rules look at neighbours only."""
+
+    def add(self, view: Any, /) -> None:
+        """Remembers nothing."""
+
+
+View = TypeVar("View")
+AnyPast = TypeVar("AnyPast", bound=CheckedPast)
+BrokenRule = TypeVar("BrokenRule")
+
+
+def recheck(
+    items: Sequence[Any],
+    memo: CheckMemo | None,
+    *,
+    basis: Any,
+    past: Callable[[], AnyPast],
+    view: Callable[[Any, int], View],
+    seam: Callable[[View, View], bool],
+    rules: Callable[[AnyPast, int, list[View]], list[BrokenRule]],
+) -> list[BrokenRule]:
+    """The violations in some items. Items that the memo remembers as clean are not read again.
+
+    `basis` is what the rules depend on besides the items. `past` makes an empty past. `view` reads the item
+    at a position. `seam` says whether the model begins to speak with the second of two items. `rules` get the
+    past, the number of items in it, and the views after it.
+    """
+    start = 0
+    checked_past: AnyPast | None = None
+    if memo is not None:
+        start, checked_past = memo.resume(items, basis)
+    if checked_past is None:
+        checked_past = past()
+    views = [view(items[position], position) for position in range(start, len(items))]
+    violations = rules(checked_past, start, views)
+    if memo is None:
+        return violations
+    if violations:
+        memo.forget()
+        return violations
+    clean_count = _find_last_seam(views, seam)
+    for clean_view in views[:clean_count]:
+        checked_past.add(clean_view)
+    memo.remember(items[: start + clean_count], basis, checked_past)
+    return violations
+
+
+def _find_last_seam(views: list[View], seam: Callable[[View, View], bool]) -> int:
+    """The position of the last seam before the tail, 0 if there is none."""
+    for position in range(len(views) - TAIL, 0, -1):
+        if seam(views[position - 1], views[position]):
+            return position
+    return 0

@@ -34,11 +34,8 @@ def find_path(arguments: str) -> str:
         decoded = _DECODER.decode(arguments)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ""
-    for path in msgspec.structs.astuple(decoded):
-        if path:
-            return path if _can_be_shown(path) else ""
-    return ""
-
-
-def _can_be_shown(path: str) -> bool:
-    return len(path) <= _PATH_LIMIT and is_printable(path)
+    paths = filter(None, msgspec.structs.astuple(decoded))
+    path: str = next(paths, "")
+    if len(path) > _PATH_LIMIT or not is_printable(path):
+        return ""
+    return path

@@ -1,4 +1,4 @@
-"""Where a segment came from: the note that parsing leaves on it, and what rendering reads from that note.
+"""Where a segment came from: what parsing notes on it, and what rendering reads from that.
 
 A parser notes on each segment the message, and the block, that it came from. So `render` can send the very
 same object for a message that was not lowered, and the same blocks for one that was lowered in part.
@@ -6,12 +6,17 @@ same object for a message that was not lowered, and the same blocks for one that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Entry, Form, Raw, Role, Segment, Thinking, ToolResult
+
+ORIGIN = "wire"
+"""The key in a segment's `meta` under which its origin stands."""
 
 ON_THE_WIRE = ":wire"
 """Ends the key of a line in `ledger.repairs` that a dialect wrote. Before it comes the ref of the entry."""
@@ -20,51 +25,107 @@ _ERROR_WORDS = 200
 """Characters at the beginning of a result in which the word "error" is looked for."""
 
 
-def record_origin(
-    segment: Segment, dialect: str, message: Any, *, first: bool, count: int, block: Any = None
-) -> dict[str, Any]:
-    """The `meta` of a segment with the note that parsing leaves.
+class WireOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """The message and the block that a segment was parsed from.
 
-    The first segment of a message notes the message itself and the number of its segments.
+    `message` is the object as it came; all segments of a message refer to the same one. `block` is the block,
+    or the list of blocks, that became this segment; None if the whole message did. `is_first` is true for the
+    first segment of a message, and only that one says the rest: `count` is the number of its segments, and
+    `is_mended` says that the message breaks a rule of the API, so that it is never sent as it came. `notes`
+    are what one dialect needs to know besides.
     """
-    note: dict[str, Any] = {"dialect": dialect, "of": message}
-    if first:
-        note |= {"message": message, "count": count}
-    if block is not None:
-        note["block"] = block
-    return {**segment.meta, "wire": note}
+
+    dialect: str
+    message: Any = None
+    block: Any = None
+    is_first: bool = False
+    count: int = 0
+    is_mended: bool = False
+    notes: dict[str, Any] = {}
 
 
-def read_note(entry: Entry, dialect: str) -> dict[str, Any]:
-    """The note of this dialect on an entry that is sent as it came, else an empty dict."""
-    note: dict[str, Any] = entry.segment.meta.get("wire", {})
-    if note.get("dialect") != dialect:
-        return {}
-    if entry.form is not Form.FULL or entry.role is not entry.segment.role:
-        return {}
-    if entry.parts != entry.segment.parts:
-        return {}
-    return note
+def read_origin(segment: Segment) -> WireOrigin | None:
+    """The origin of a segment; None if no dialect parsed it."""
+    origin = segment.meta.get(ORIGIN)
+    if isinstance(origin, WireOrigin):
+        return origin
+    if isinstance(origin, dict):
+        return load_origin(origin, origin.get("of"))
+    return None
+
+
+def read_origin_in(segment: Segment, dialect: str) -> WireOrigin | None:
+    """The origin of a segment; None if it was not this dialect that parsed it."""
+    origin = read_origin(segment)
+    if origin is None or origin.dialect != dialect:
+        return None
+    return origin
+
+
+def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin | None:
+    """The origin of an entry that is sent as this dialect parsed it, else None."""
+    segment = entry.segment
+    origin = read_origin(segment)
+    if origin is None or origin.dialect != dialect:
+        return None
+    if entry.form is not Form.FULL or entry.role is not segment.role or entry.parts != segment.parts:
+        return None
+    return origin
+
+
+def dump_origin(origin: WireOrigin) -> dict[str, Any]:
+    """An origin as it is stored.
+
+    The message stands with its first segment only. If it was mended, its count is stored as 0.
+    """
+    fields: dict[str, Any] = {"dialect": origin.dialect}
+    if origin.is_first:
+        fields["message"] = origin.message
+        fields["count"] = origin.count
+        if origin.is_mended:
+            fields["count"] = 0
+    if origin.block is not None:
+        fields["block"] = origin.block
+    return fields | origin.notes
+
+
+def load_origin(fields: Mapping[str, Any], message: Any) -> WireOrigin | None:
+    """An origin from its stored form; None if this is not one. `message` is for all but its first segment."""
+    dialect = fields.get("dialect")
+    if not isinstance(dialect, str):
+        return None
+    return WireOrigin(
+        dialect=dialect,
+        message=fields.get("message", message),
+        block=fields.get("block"),
+        is_first="message" in fields,
+        count=fields.get("count", 0),
+        is_mended=fields.get("count") == 0,
+        notes={name: value for name, value in fields.items() if name not in _STORED_FIELDS},
+    )
+
+
+_STORED_FIELDS = frozenset(("dialect", "of", "message", "count", "block"))
 
 
 def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:
     """The message that this group of entries was parsed from, if nothing of it changed; else None."""
-    first_note = read_note(group[0], dialect)
-    if first_note.get("count") != len(group):
+    first = read_sent_origin(group[0], dialect)
+    if first is None or first.is_mended or first.count != len(group):
         return None
     for entry in group[1:]:
-        note = read_note(entry, dialect)
-        if not note or note["of"] is not first_note["of"]:  # part of another message was joined to it
+        origin = read_sent_origin(entry, dialect)
+        if origin is None or origin.message is not first.message:  # part of another message was joined to it
             return None
-    return first_note.get("message")
+    return first.message
 
 
 def find_other_dialect(segment: Segment, dialect: str) -> str:
     """The other dialect that a segment was parsed from; "" for one of this dialect, or of none."""
-    origin: str = segment.meta.get("wire", {}).get("dialect", "")
-    if origin == dialect:
+    origin = read_origin(segment)
+    if origin is None or origin.dialect == dialect:
         return ""
-    return origin
+    return origin.dialect
 
 
 def explain_foreign_segment(segment: Segment, dialect: str) -> str:

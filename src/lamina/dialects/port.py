@@ -97,6 +97,14 @@ def _no_lasting_repairs(_: Envelope) -> Mapping[Ref, str]:
     return {}
 
 
+def _never_asks(_: Request) -> bool:
+    return False
+
+
+def _keep_request(request: Request) -> Request:
+    return request
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One wire format.
 
@@ -113,6 +121,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     - `absorb` reads a whole response, `absorb_stream` all events of a stream in order.
     - `repairs` says what the core has to repair in a log for this dialect.
     - `binding` says what a changed past does to thinking in a request.
+    - `asks_to_clear` says whether the caller asked the server to leave out old content by itself.
+      `ask_to_drop_thinking` asks it to drop thinking that no longer fits, if the API can do that; such a
+      request needs the `help_headers`.
     - `stream` is what a prefix cache sees of a request. `mark` puts exactly these cache markers on it, and
       takes off all others.
     - `carries` says why a segment of another dialect cannot be sent here, "" if it can.
@@ -138,6 +149,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     own_head: Callable[[PlainHead], OwnHead]
     recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
     lasting: Callable[[Envelope], Mapping[Ref, str]] = _no_lasting_repairs
+    asks_to_clear: Callable[[Request], bool] = _never_asks
+    ask_to_drop_thinking: Callable[[Request], Request] = _keep_request
+    help_headers: Mapping[str, str] = {}
     order: Callable[[Sequence[Entry], Head], list[int]] | None = None
     steady: bool = True
     opening: str = ""

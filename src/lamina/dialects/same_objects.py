@@ -13,7 +13,9 @@ def drop_field(holder: Any, name: str) -> Any:
     """An object without one field; the same object if it does not have it. Other values stay as they are."""
     if not isinstance(holder, Mapping) or name not in holder:
         return holder
-    return {field: value for field, value in holder.items() if field != name}
+    rest = dict(holder)
+    del rest[name]
+    return rest
 
 
 def change_items(holder: Mapping[str, Any], name: str, change: Callable[[Any], Any]) -> Mapping[str, Any]:

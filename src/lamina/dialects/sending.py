@@ -1,15 +1,17 @@
 """The last step before a request leaves lamina: it passes its dialect's `check`, or it is refused.
 
-    settled ──▶ the envelope, with the lasting mends of rendering written into its ledger
-    rendered ──▶ the request for an envelope, with every mend made, or InvalidRequest
-    broken_rules, refused, mended ──▶ the same in steps, for callers that have a request to compare with
+    settle_repairs ──▶ the envelope, with the lasting mends of rendering written into its ledger
+    render_request ──▶ the request for an envelope, with every mend made, or InvalidRequest
+    find_violations, make_refusal, describe_mends ──▶ the same in steps, for callers with a request to compare
 
 What a dialect mends while rendering may not depend on what comes later, or bytes would change that were sent
-before. If the wire format leaves no choice, `settled` records a cut. This module knows no rule of any API.
+before. If the wire format leaves no choice, `settle_repairs` records a cut. This module knows no rule of any
+API. An error names the place that breaks a rule: `messages[3].content[0]`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,9 +20,9 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
 from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, Role, SentMark
+from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.origins import ON_THE_WIRE
-from lamina.dialects.places import find_caller_place, quote_beginning
 from lamina.dialects.port import Dialect, Request, Violation
 from lamina.errors import InvalidRequest
 
@@ -29,6 +31,15 @@ MOVED = "a rule of the API moved what was sent before"
 
 NOTE_LIMIT = 5
 """Mends that the account of one request names; the rest are counted."""
+
+_QUOTE_LENGTH = 40
+"""Characters of a message that an error shows."""
+
+_FIELD_AND_INDEX = re.compile(r"([a-zA-Z_]{1,40})(?:\[([0-9]{1,9})\])?")
+"""The beginning of a place: ("messages", "3") in "messages[3].content[0]", ("system", None) in "system"."""
+
+_TEXT_FIELDS = ("content", "parts", "text", "name", "output")
+"""Fields of messages, parts and definitions that may hold text, or something that holds it."""
 
 _HINTS = {
     "has_limit": "give max_tokens",
@@ -57,79 +68,17 @@ def settle_repairs(envelope: Envelope, dialect: Dialect, *, before: SentMark | N
     new_repairs = {ref: repair for ref, repair in repairs.items() if ledger.repairs.get(ref) != repair}
     if new_repairs:
         ledger = msgspec.structs.replace(ledger, repairs=ledger.repairs | new_repairs)
-    if cut is None and before is not None and _changes_sent_bytes(envelope, dialect, new_repairs, before):
-        cut = Cut(number=len(ledger.cuts) + 1, reason=MOVED, after=envelope.tokens)
-        ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
+    if cut is None and before is not None:
+        rewrites = _rewrites_sent_entries(envelope, new_repairs, before)
+        if rewrites or _moves_sent_entries(envelope, dialect, before):
+            cut = Cut(number=len(ledger.cuts) + 1, reason=MOVED, after=envelope.tokens)
+            ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
     if ledger is envelope.ledger:
         return envelope
     checkpoint = memo.checkpoint
     if checkpoint is not None and checkpoint.ledger is envelope.ledger:
         memo.checkpoint = msgspec.structs.replace(checkpoint, ledger=ledger)
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
-
-
-def find_mended_refs(ledger: Ledger) -> frozenset[str]:
-    """Refs of entries that a dialect's `lasting` mended for good."""
-    return frozenset(ref.removesuffix(ON_THE_WIRE) for ref in ledger.repairs if ref.endswith(ON_THE_WIRE))
-
-
-def render_request(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | None = None) -> dict[str, Any]:
-    """The request for an envelope. Raises InvalidRequest if the API would refuse it all the same."""
-    request = dialect.render(envelope)
-    violations = find_violations(request, dialect, memo)
-    if violations:
-        raise make_refusal(request, violations)
-    return request
-
-
-def find_violations(request: Request, dialect: Dialect, memo: CheckMemo | None = None) -> list[Violation]:
-    """The rules that a request breaks that this dialect parsed or rendered."""
-    if dialect.recheck is None:
-        return dialect.check(request)
-    return dialect.recheck(request, memo)
-
-
-def make_refusal(
-    request: Request,
-    violations: Sequence[Violation],
-    *,
-    caller_request: Request | None = None,
-    mended_violations: Sequence[Violation] = (),
-) -> InvalidRequest:
-    """The error for a request that cannot be mended.
-
-    `caller_request` is the request as the caller sent it: the error names places in it. `mended_violations`
-    are what it broke besides. That may be the reason: if a blank question was left out, nothing is asked.
-    """
-    reported = list(violations)
-    if caller_request is not None:
-        reported = [find_caller_place(violation, request, caller_request) for violation in violations]
-    hint = _HINTS.get(reported[0].rule, "correct it in the request")
-    broken = {violation.rule for violation in violations}
-    mends = [f"{mend.place} ({mend.rule})" for mend in mended_violations if mend.rule not in broken]
-    if mends:
-        hint += f"; left out or mended before: {', '.join(mends[:NOTE_LIMIT])}"
-    quoted_request = request if caller_request is None else caller_request
-    words = quote_beginning(quoted_request, reported[0].place)
-    return InvalidRequest(reported, words=words, hint=hint)
-
-
-def describe_mends(violations: Sequence[Violation]) -> tuple[str, ...]:
-    """Notes for the account: which rules a request broke that was mended, and where."""
-    notes = [f"mended {violation.place}: {violation.rule}" for violation in violations]
-    unique_notes = tuple(dict.fromkeys(notes))
-    more = len(unique_notes) - NOTE_LIMIT
-    if more <= 0:
-        return unique_notes
-    return (*unique_notes[:NOTE_LIMIT], f"mended {more:,} more")
-
-
-def _changes_sent_bytes(
-    envelope: Envelope, dialect: Dialect, new_repairs: Mapping[Ref, str], before: SentMark
-) -> bool:
-    return _rewrites_sent_entries(envelope, new_repairs, before) or _moves_sent_entries(
-        envelope, dialect, before
-    )
 
 
 def _rewrites_sent_entries(envelope: Envelope, new_repairs: Mapping[Ref, str], before: SentMark) -> bool:
@@ -169,3 +118,114 @@ def _select_movable_tail(entries: Sequence[Entry], *, new_count: int) -> list[En
         tail.append(entry)
     tail.reverse()
     return tail
+
+
+def find_mended_refs(ledger: Ledger) -> frozenset[str]:
+    """Refs of entries that a dialect's `lasting` mended for good."""
+    return frozenset(ref.removesuffix(ON_THE_WIRE) for ref in ledger.repairs if ref.endswith(ON_THE_WIRE))
+
+
+def render_request(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | None = None) -> dict[str, Any]:
+    """The request for an envelope. Raises InvalidRequest if the API would refuse it all the same."""
+    request = dialect.render(envelope)
+    violations = find_violations(request, dialect, memo)
+    if violations:
+        raise make_refusal(request, violations)
+    return request
+
+
+def find_violations(request: Request, dialect: Dialect, memo: CheckMemo | None = None) -> list[Violation]:
+    """The rules that a request breaks that this dialect parsed or rendered."""
+    if dialect.recheck is None:
+        return dialect.check(request)
+    return dialect.recheck(request, memo)
+
+
+def make_refusal(
+    request: Request,
+    violations: Sequence[Violation],
+    *,
+    caller_request: Request | None = None,
+    mended_violations: Sequence[Violation] = (),
+) -> InvalidRequest:
+    """The error for a request that cannot be mended.
+
+    `caller_request` is the request as the caller sent it: the error names places in it. `mended_violations`
+    are what it broke besides. That may be the reason: if a blank question was left out, nothing is asked.
+    """
+    reported = list(violations)
+    if caller_request is not None:
+        reported = [_find_caller_place(violation, request, caller_request) for violation in violations]
+    hint = _HINTS.get(reported[0].rule, "correct it in the request")
+    broken = {violation.rule for violation in violations}
+    mends = [f"{mend.place} ({mend.rule})" for mend in mended_violations if mend.rule not in broken]
+    if mends:
+        hint += f"; left out or mended before: {', '.join(mends[:NOTE_LIMIT])}"
+    words = _quote_beginning(caller_request or request, reported[0].place)
+    return InvalidRequest(reported, words=words, hint=hint)
+
+
+def describe_mends(violations: Sequence[Violation]) -> tuple[str, ...]:
+    """Notes for the account: which rules a request broke that was mended, and where."""
+    notes = [f"mended {violation.place}: {violation.rule}" for violation in violations]
+    unique_notes = tuple(dict.fromkeys(notes))
+    more = len(unique_notes) - NOTE_LIMIT
+    if more <= 0:
+        return unique_notes
+    return (*unique_notes[:NOTE_LIMIT], f"mended {more:,} more")
+
+
+def _find_caller_place(violation: Violation, request: Request, caller_request: Request) -> Violation:
+    """A violation with its place in the request as the caller sent it, if the message was in that.
+
+    Of several equal messages it is the one that has as many equal ones before it. Messages are compared as
+    values: with a memo, the one that is sent may be an equal object of an earlier call.
+    """
+    match = _FIELD_AND_INDEX.match(violation.place)
+    if match is None or match[2] is None:
+        return violation
+    field = match[1]
+    index = int(match[2])
+    items = list_or_empty(request.get(field))
+    item = next(iter(items[index : index + 1]), None)
+    equal_before = sum(other == item for other in items[:index])
+    caller_items = list_or_empty(caller_request.get(field))
+    equal_indexes = [position for position, other in enumerate(caller_items) if other == item]
+    if equal_before >= len(equal_indexes):
+        message = f"{violation.message} (in the request as mended)"
+        return msgspec.structs.replace(violation, message=message)
+    rest = violation.place[match.end() :]
+    place = f"{field}[{equal_indexes[equal_before]}]{rest}"
+    return msgspec.structs.replace(violation, place=place)
+
+
+def _quote_beginning(request: Request, place: str) -> str:
+    """How the message begins in which a place lies: `messages[3].content[0]` is in the fourth message."""
+    match = _FIELD_AND_INDEX.match(place)
+    if match is None:
+        return ""
+    value = request.get(match[1])
+    if match[2] is not None:
+        index = int(match[2])
+        value = list_or_empty(value)[index : index + 1]
+    text = _find_text(value)
+    if len(text) > _QUOTE_LENGTH:
+        return f"{text[:_QUOTE_LENGTH]}…"
+    return text
+
+
+def _find_text(value: Any) -> str:
+    """The first text in a message, a part or a definition, "" if there is none."""
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        value = dump()
+    if isinstance(value, str):
+        return value
+    inner_values = list_or_empty(value)
+    if isinstance(value, Mapping):
+        inner_values = [value.get(field) for field in _TEXT_FIELDS]
+    for inner in inner_values:
+        text = _find_text(inner)
+        if text:
+            return text
+    return ""

@@ -21,11 +21,11 @@ def write_as_text(parts: Iterable[Part]) -> str:
 
 
 def _write_part(part: Part) -> str:
+    """The text of a part. A picture or a document that lamina does not have is named by its address."""
     match part:
         case Image(data="", url=url) if url:
             return f"[picture at {url}]"
-        case Document(data="", text="", name="", url=url) if url:
-            return f"[document at {url}]"
         case Document(data="", text="", name=name, url=url) if url:
-            return f"[document {name} at {url}]"
+            label = " ".join(filter(None, ("document", name)))
+            return f"[{label} at {url}]"
     return text_of((part,))

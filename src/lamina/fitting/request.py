@@ -34,8 +34,7 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
-from lamina.dialects.anthropic.server import asks_to_clear
-from lamina.dialects.memos import CheckMemo, ParseMemo
+from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
 from lamina.dialects.sending import (
     describe_mends,
@@ -44,7 +43,6 @@ from lamina.dialects.sending import (
     make_refusal,
     settle_repairs,
 )
-from lamina.dialects.snapshots import are_unchanged
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
@@ -241,7 +239,7 @@ def _budget_for(
     if budget is None:
         budget = facts_of(str(head.parameters.get("model", ""))).budget
     budget = _reserve_output(budget, head, target)
-    if asks_to_clear(request):
+    if target.asks_to_clear(request):
         budget = extend_budget(budget, head, reported.cleared.tokens)
     return budget
 

@@ -14,7 +14,6 @@ import msgspec
 from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import Counter, calibrate
 from lamina.core.values import Budget, Cut, Head, Ledger
-from lamina.dialects.anthropic.server import BETAS, BINDING_BETA, ask_to_drop_thinking
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import Cleared, Usage
 
@@ -38,10 +37,10 @@ def add_server_help(request: Mapping[str, Any], dialect: Dialect, server: Server
         return ServerRequest(request=request)
     if dialect.binding(request) != "strict":
         return ServerRequest(request=request)
-    helped_request = ask_to_drop_thinking(request)
+    helped_request = dialect.ask_to_drop_thinking(request)
     if helped_request is request:
         return ServerRequest(request=request)
-    return ServerRequest(request=helped_request, headers={BETAS: BINDING_BETA})
+    return ServerRequest(request=helped_request, headers=dict(dialect.help_headers))
 
 
 def usage_of(usage: Usage | int | None) -> Usage:

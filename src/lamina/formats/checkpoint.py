@@ -12,7 +12,6 @@ system builds them (`MIRROR`). An index beyond the last message belongs to anoth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -39,6 +38,8 @@ from lamina.core.values import (
     ToolCall,
 )
 from lamina.core.wording import Wording
+from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.origins import group_entries
 from lamina.errors import BadInput
 from lamina.formats.messages import read_messages, write_messages
 
@@ -51,25 +52,23 @@ REASON = "trimmed before it was imported"
 
 def oldest_first(view: OrderView) -> Iterator[Batch]:
     """The trimming RFC's order: old replies and results all at once, then the spared ones by message."""
-    entries = view.entries
-    untouchable = view.untouchable
-    first_spared = min(view.spared, default=len(entries))
-    old: list[int] = []
-    recent: list[int] = []
-    for index, entry in enumerate(entries):
-        if index in untouchable or not _can_be_trimmed(entry):
+    first_spared = min(view.spared, default=len(view.entries))
+    old: list[Move] = []
+    recent_messages: dict[int, list[Move]] = {}
+    message_start = 0
+    for index, entry in enumerate(view.entries):
+        if entry.opens:
+            message_start = index
+        if index in view.untouchable or not _can_be_trimmed(entry):
             continue
+        move = Move(index, Form.STUB, "old")
         if index < first_spared:
-            old.append(index)
+            old.append(move)
         else:
-            recent.append(index)
-    yield _trim_moves(old)
-    for _, message in groupby(recent, key=lambda index: _message_start(entries, index)):
-        yield _trim_moves(message)
-
-
-def _trim_moves(indexes: Iterable[int]) -> Batch:
-    return tuple(Move(index, Form.STUB, "old") for index in indexes)
+            recent_messages.setdefault(message_start, []).append(move)
+    yield tuple(old)
+    for moves in recent_messages.values():
+        yield tuple(moves)
 
 
 def _can_be_trimmed(entry: Entry) -> bool:
@@ -77,13 +76,6 @@ def _can_be_trimmed(entry: Entry) -> bool:
     if entry.role not in (Role.ASSISTANT, Role.TOOL) or entry.form is not Form.FULL:
         return False
     return bool(entry.parts) and not isinstance(entry.parts[0], ToolCall)
-
-
-def _message_start(entries: Sequence[Entry], index: int) -> int:
-    """The index of the entry that opens the message of this one."""
-    while not entries[index].opens and index > 0:
-        index -= 1
-    return index
 
 
 MIRROR = Options(
@@ -146,21 +138,25 @@ def signature(checkpoint: AgentCheckpoint) -> Digest:
 def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[str, Any] | None:
     """The metadata after a request. An index of 0 is written only over an index that is there."""
     index = trim_index(envelope)
+    if index or INDEX in (metadata or {}):
+        return {**(metadata or {}), INDEX: index}
     if metadata is None:
-        return {INDEX: index} if index else None
-    if index or INDEX in metadata:
-        return {**metadata, INDEX: index}
+        return None
     return dict(metadata)
 
 
 def trim_index(envelope: Envelope) -> int:
     """The number of the last message that a request sends trimmed, counted from 1; 0 if there is none."""
     index = 0
-    for number, message in enumerate(_group_messages(envelope.sent), 1):
+    for number, message in enumerate(group_entries(envelope.sent), 1):
         for entry in message:
-            if entry.form is not Form.FULL or entry.segment.kind == "digest":
-                _check_trimmed(entry)
-                index = number
+            if entry.form is Form.FULL and entry.segment.kind != "digest":
+                continue
+            if entry.form is not Form.STUB or not _is_reply_or_result(entry):
+                problem = f"{entry.ref} is sent {entry.form}"
+                hint = "build with options=MIRROR and a window that its replies and results can meet"
+                raise BadInput(problem, place=INDEX, hint=hint)
+            index = number
     return index
 
 
@@ -172,7 +168,7 @@ def trimmed_ledger(
     None if there are fewer messages. An entry that would not become smaller stays in full.
     """
     envelope = build(log, options=options, counter=counter)
-    messages = _group_messages(envelope.sent)
+    messages = group_entries(envelope.sent)
     if not 0 <= index <= len(messages):
         return None
     lines: dict[Ref, LedgerLine] = {}
@@ -207,29 +203,31 @@ def _checkpoint_fields(plain: Any) -> dict[str, Any]:
 
 
 def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options) -> AgentCheckpoint:
-    log = _read_log(fields.get("messages"))
-    if pin_users:
-        log = tuple(_pin_user(segment) for segment in log)
+    """A checkpoint from its fields. What cannot be used of its metadata is dropped, with a note."""
+    log = _read_log(fields.get("messages"), pin_users=pin_users)
     notes: list[str] = []
     metadata = fields.get("metadata")
     if not isinstance(metadata, dict | None):
         notes.append(f"metadata is {metadata!r:.40}: it was dropped")
         metadata = None
-    ledger = Ledger()
+    ledger: Ledger | None = Ledger()
     index = (metadata or {}).get(INDEX)
     if index is not None:
-        trimmed = _ledger_of_index(log, index, options)
-        if trimmed is None:
-            notes.append(f"{INDEX} is {index!r:.20}, not a place in this history: nothing is trimmed")
-        else:
-            ledger = trimmed
-    run = fields.get("run_id")
-    if not isinstance(run, str):
-        run = ""
-    return AgentCheckpoint(log=log, metadata=metadata, run=run, ledger=ledger, notes=tuple(notes))
+        is_number = isinstance(index, int) and not isinstance(index, bool)
+        ledger = trimmed_ledger(log, index, options=options) if is_number else None
+    if ledger is None:
+        notes.append(f"{INDEX} is {index!r:.20}, not a place in this history: nothing is trimmed")
+    return AgentCheckpoint(
+        log=log,
+        metadata=metadata,
+        run=text_or_empty(fields.get("run_id")),
+        ledger=ledger or Ledger(),
+        notes=tuple(notes),
+    )
 
 
-def _read_log(messages: Any) -> tuple[Segment, ...]:
+def _read_log(messages: Any, *, pin_users: bool) -> tuple[Segment, ...]:
+    """The log of the messages. `pin_users` pins what users said: that system never trims it."""
     if not isinstance(messages, list):
         raise _bad_checkpoint("messages are missing")
     try:
@@ -238,29 +236,13 @@ def _read_log(messages: Any) -> tuple[Segment, ...]:
         raise _bad_checkpoint(str(error)) from None
     if result.skipped:
         raise _bad_checkpoint(f"message {result.skipped[0]} has no role and content that are known")
-    return result.log
-
-
-def _ledger_of_index(log: Sequence[Segment], index: Any, options: Options) -> Ledger | None:
-    if isinstance(index, bool) or not isinstance(index, int):
-        return None
-    return trimmed_ledger(log, index, options=options)
-
-
-def _pin_user(segment: Segment) -> Segment:
-    if segment.role is Role.USER:
-        return msgspec.structs.replace(segment, pinned=True)
-    return segment
-
-
-def _group_messages(sent: Iterable[Entry]) -> list[list[Entry]]:
-    """The entries that are sent, one list for each message."""
-    messages: list[list[Entry]] = []
-    for entry in sent:
-        if entry.opens or not messages:
-            messages.append([])
-        messages[-1].append(entry)
-    return messages
+    if not pin_users:
+        return result.log
+    log = []
+    for segment in result.log:
+        is_user = segment.role is Role.USER
+        log.append(msgspec.structs.replace(segment, pinned=is_user or segment.pinned))
+    return tuple(log)
 
 
 def _is_reply_or_result(entry: Entry) -> bool:
@@ -268,15 +250,6 @@ def _is_reply_or_result(entry: Entry) -> bool:
     if entry.role not in (Role.ASSISTANT, Role.TOOL):
         return False
     return not isinstance(entry.parts[0], ToolCall | Image)
-
-
-def _check_trimmed(entry: Entry) -> None:
-    if entry.form is not Form.STUB or not _is_reply_or_result(entry):
-        raise BadInput(
-            f"{entry.ref} is sent {entry.form}",
-            place=INDEX,
-            hint="build with options=MIRROR and a window that its replies and results can meet",
-        )
 
 
 def _count_entry(entry: Entry, counter: Counter) -> int:

@@ -2,10 +2,10 @@
 
     record = encode(segment)          segments = decode([record, ...])
 
-What a dialect noted on a segment (`meta["wire"]`) is stored, so that a conversation read back renders to
-the same bytes. If several segments came from one message, the message is stored once, with the segment that
-opens it. Each record says which version wrote it; a record of a newer version raises `BadInput` instead of
-being read in part. Only JSON is read, and no value in it can name a type.
+Where a dialect found a segment (its `WireOrigin`, in `meta["wire"]`) is stored, so that a conversation read
+back renders to the same bytes. If several segments came from one message, the message is stored once, with
+the segment that opens it. Each record says which version wrote it; a record of a newer version raises
+`BadInput` instead of being read in part. Only JSON is read, and no value in it can name a type.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Segment
+from lamina.dialects.origins import ORIGIN, WireOrigin, dump_origin, load_origin
 from lamina.errors import BadInput
 
 VERSION = 1
@@ -42,13 +43,13 @@ def decode(records: Iterable[bytes]) -> list[Segment]:
     message: Any = None
     for index, record in enumerate(records):
         segment = _decode_record(record, index)
-        wire_note = segment.meta.get("wire")
-        if isinstance(wire_note, dict):
-            if "message" in wire_note:
-                message = wire_note["message"]
+        stored_origin = segment.meta.get(ORIGIN)
+        if isinstance(stored_origin, dict):
+            if "message" in stored_origin:
+                message = stored_origin["message"]
             elif not segment.joins:
                 message = None
-            wire_note["of"] = message
+            segment.meta[ORIGIN] = load_origin(stored_origin, message) or stored_origin
         segments.append(segment)
     return segments
 
@@ -57,6 +58,7 @@ _ENCODER = msgspec.json.Encoder()  # no sorting: a provider's message goes back 
 
 
 def _decode_record(record: bytes, index: int) -> Segment:
+    """A segment from its record. Raises BadInput for anything that `encode` did not write."""
     place = f"record {index}"
     try:
         fields = msgspec.json.decode(record)
@@ -67,6 +69,7 @@ def _decode_record(record: bytes, index: int) -> Segment:
 
 
 def _check_version(fields: Any, place: str) -> None:
+    """Raises BadInput for a record of another version: a newer release may mean other things by it."""
     version = None
     if isinstance(fields, dict):
         version = fields.get("v")
@@ -80,11 +83,13 @@ def _check_version(fields: Any, place: str) -> None:
 
 def _meta_to_json(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Meta as JSON values. Objects of an SDK become what they hold, and no message is stored twice."""
-    wire_note = meta.get("wire")
-    if isinstance(wire_note, dict):
-        own_fields = dict(wire_note)
+    origin = meta.get(ORIGIN)
+    if isinstance(origin, WireOrigin):
+        meta = {**meta, ORIGIN: dump_origin(origin)}
+    elif isinstance(origin, dict):
+        own_fields = dict(origin)
         own_fields.pop("of", None)
-        meta = {**meta, "wire": own_fields}
+        meta = {**meta, ORIGIN: own_fields}
     fields: dict[str, Any] = msgspec.to_builtins(meta, enc_hook=_dump_model, str_keys=True)
     return fields
 

@@ -129,6 +129,7 @@ def _read_files(folder: Path, key: str, last: int | None) -> ElaraMessages:
 
 
 def _list_names(folder: Path) -> list[str]:
+    """The names of the files that may be messages."""
     try:
         return [path.name for path in folder.iterdir() if path.name.endswith(".json")]
     except OSError as error:
@@ -172,6 +173,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def _read_plain_file(descriptor: int) -> bytes:
+    """All of an open file, unless it is no plain file, or too large for a message."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise _UnreadableFile("it is not a plain file")
@@ -198,6 +200,7 @@ def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segmen
 
 
 def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> bytes:
+    """The content of an encrypted file."""
     nonce = _decode_base64(envelope.get("iv"))
     tag = _decode_base64(envelope.get("tag"))
     ciphertext = _decode_base64(envelope.get("ciphertext", envelope.get("content")))
@@ -209,6 +212,7 @@ def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> byte
 
 
 def _make_decrypt(key: str) -> Decrypt | None:
+    """The function that decrypts with this key; None without a key."""
     if is_blank(key):  # that system, too, treats a blank key as none
         return None
     try:
@@ -228,6 +232,7 @@ def _make_decrypt(key: str) -> Decrypt | None:
 
 
 def _segment_of(message: Mapping[str, Any], name: str) -> Segment:
+    """A message as a segment. Anything that is not a whole message is refused."""
     role = role_of(message.get("role"))
     text = message.get("content")
     at = message.get("timestamputc")
@@ -242,15 +247,14 @@ def _segment_of(message: Mapping[str, Any], name: str) -> Segment:
 
 def role_of(value: object) -> Role | None:
     """A role as that system writes it: a name in any case, or its number; None for anything else."""
-    if isinstance(value, str):
-        lowered = lower_ascii(value)
-        for role in _ROLES:
-            if role == lowered:
-                return role
+    if isinstance(value, bool) or not isinstance(value, int | str):
         return None
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(_ROLES):
-        return _ROLES[value]
-    return None
+    if isinstance(value, str):
+        value = lower_ascii(value)
+    return _ROLES_AS_WRITTEN.get(value)
+
+
+_ROLES_AS_WRITTEN: dict[int | str, Role] = {role.value: role for role in _ROLES} | dict(enumerate(_ROLES))
 
 
 def _is_time(value: str) -> bool:
@@ -262,6 +266,7 @@ def _is_time(value: str) -> bool:
 
 
 def _parse_json(content: bytes) -> dict[str, Any]:
+    """An object with its names in lower case: that system writes them in any case."""
     try:
         return _lower_names(msgspec.json.decode(content))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -276,6 +281,7 @@ def _lower_names(value: Any) -> dict[str, Any]:
 
 
 def _decode_base64(value: object) -> bytes:
+    """The bytes of a base64 text; none for a value that is no text."""
     if not isinstance(value, str):
         return b""
     try:

@@ -48,15 +48,15 @@ def read_messages(messages: Iterable[Any], *, roles: Iterable[Role] = tuple(Role
     log: list[Segment] = []
     skipped: list[int] = []
     for position, message in enumerate(messages):
-        role = _read_role(message)
-        if role is None or role not in accepted_roles:
+        role = None
+        content = None
+        if isinstance(message, dict):
+            role = _read_role(message)
+            content = next((message[field] for field in _CONTENT_FIELDS if field in message), None)
+        if role in accepted_roles and isinstance(content, str | list):
+            log += _read_segments(role, content, message)
+        else:
             skipped.append(position)
-            continue
-        content = _read_content(message)
-        if not isinstance(content, str | list):
-            skipped.append(position)
-            continue
-        log += _read_segments(role, content, message)
     return ReadMessages(log=tuple(log), skipped=tuple(skipped))
 
 
@@ -94,10 +94,8 @@ def plain_text(content: Any) -> str:
     return ""
 
 
-def _read_role(message: Any) -> Role | None:
-    """The role that the first field with a familiar role name gives."""
-    if not isinstance(message, dict):
-        return None
+def _read_role(message: Mapping[str, Any]) -> Role | None:
+    """The role that the first field with a familiar role name gives: `{"sender": "ai"}` is the assistant."""
     for field in _ROLE_FIELDS:
         name = message.get(field)
         if isinstance(name, str) and name in _ROLES:
@@ -105,53 +103,39 @@ def _read_role(message: Any) -> Role | None:
     return None
 
 
-def _read_content(message: Mapping[str, Any]) -> Any:
-    for field in _CONTENT_FIELDS:
-        if field in message:
-            return message[field]
-    return None
-
-
 def _read_segments(role: Role, content: str | list[Any], message: Mapping[str, Any]) -> list[Segment]:
-    parts = _parts_of(content)
+    """A message as segments, one for each part. Empty content is one empty text.
+
+    The first segment stores the fields of the message that lamina does not read.
+    """
+    parts = content
+    if isinstance(content, str) or not content:
+        parts = [{"type": "text", "text": content or ""}]
     segments = [_read_segment(role, part, joins=index > 0) for index, part in enumerate(parts)]
+    first = segments[0]
     own_fields = {name: value for name, value in message.items() if name not in ("role", "content")}
-    if isinstance(content, list) and _would_be_written_as_text(segments):
+    is_one_text = len(segments) == 1 and isinstance(first.parts[0], Text)
+    if isinstance(content, list) and is_one_text:
         # `write_messages` would write a string. The number of parts says that it has to be a list.
         own_fields["content"] = len(content)
     if own_fields:
-        first = segments[0]
         segments[0] = msgspec.structs.replace(first, meta=first.meta | {"message": own_fields})
     return segments
 
 
-def _parts_of(content: str | list[Any]) -> list[Any]:
-    """Content as a list of parts. Empty content is one empty text: a message has at least one segment."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    if not content:
-        return [{"type": "text", "text": ""}]
-    return content
-
-
-def _would_be_written_as_text(segments: list[Segment]) -> bool:
-    return len(segments) == 1 and isinstance(segments[0].parts[0], Text)
+_KINDS_OF_PARTS: Mapping[type, str] = {ToolCall: "tool_call", ToolResult: "tool_result"}
 
 
 def _read_segment(role: Role, part: Any, *, joins: bool) -> Segment:
+    """A part as a segment. The fields that lamina does not read are stored in its meta."""
     content, fields_read = _read_part(part)
-    match content:
-        case ToolCall():
-            kind = "tool_call"
-        case ToolResult():
-            kind = "tool_result"
-        case _:
-            kind = _KINDS[role]
+    kind = _KINDS_OF_PARTS.get(type(content), _KINDS[role])
     meta: dict[str, Any] = {}
     own_fields = {name: value for name, value in part.items() if name not in fields_read}
     if own_fields:
         meta[FIELDS] = own_fields
-    if isinstance(content, ToolResult) and not isinstance(part.get("content"), str):
+    is_result = isinstance(content, ToolResult)
+    if is_result and not isinstance(part.get("content"), str):
         meta["json"] = True
     return Segment(role=role, kind=kind, parts=(content,), joins=joins, meta=meta)
 
@@ -171,7 +155,9 @@ def _read_part(part: Any) -> tuple[Part, tuple[str, ...]]:
             call = ToolCall(id=call_id, name=name, arguments=arguments)
             return call, ("type", "id", "name", "arguments")
         case {"type": "tool_result", "tool_call_id": str(call_id)}:
-            text = _result_text(part.get("content", ""))
+            text = part.get("content", "")
+            if not isinstance(text, str):
+                text = _dump_json(text)
             result = ToolResult(id=call_id, content=(Text(text),))
             return result, ("type", "tool_call_id", "content")
     raise ValueError(f"a part that is not a text, image, tool_call or tool_result: {part!r:.80}")
@@ -185,32 +171,23 @@ def _read_image(url: str, detail: str) -> Image:
     return Image(url=url, detail=detail)
 
 
-def _result_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return _dump_json(content)
-
-
 def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _write_message(group: list[Segment]) -> dict[str, Any]:
+    """Segments as one message, with the fields of the message and of its parts that lamina did not read."""
     own_fields = dict(group[0].meta.get("message", {}))
     part_count = own_fields.pop("content", None)
-    parts = [_write_part(segment) for segment in group][:part_count]
-    content: Any = parts
+    parts = [_write_content(segment) | dict(segment.meta.get(FIELDS, {})) for segment in group]
+    content: Any = parts[:part_count]
     if part_count is None and len(parts) == 1 and set(parts[0]) == {"type", "text"}:
         content = parts[0]["text"]
     return {"role": group[0].role.value, "content": content} | own_fields
 
 
-def _write_part(segment: Segment) -> dict[str, Any]:
-    """A segment as a part, with the fields that lamina did not read."""
-    return _write_content(segment) | dict(segment.meta.get(FIELDS, {}))
-
-
 def _write_content(segment: Segment) -> dict[str, Any]:
+    """What a segment says, as a part of a message."""
     match segment.parts:
         case (ToolCall() as call,):
             arguments = _load_json(call.arguments)
@@ -223,18 +200,13 @@ def _write_content(segment: Segment) -> dict[str, Any]:
         case (Raw(data=dict(data)),):
             return data
         case (Image() as image,):
-            return _write_image(image)
+            part = {"type": "image", "url": image.url}
+            if image.data:
+                part["url"] = f"data:{image.media_type};base64,{image.data}"
+            if image.detail:
+                part["detail"] = image.detail
+            return part
     return {"type": "text", "text": text_of(segment.parts)}
-
-
-def _write_image(image: Image) -> dict[str, Any]:
-    url = image.url
-    if image.data:
-        url = f"data:{image.media_type};base64,{image.data}"
-    part = {"type": "image", "url": url}
-    if image.detail:
-        part["detail"] = image.detail
-    return part
 
 
 def _load_json(text: str) -> Any:

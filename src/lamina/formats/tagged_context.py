@@ -158,6 +158,7 @@ def _find_failures(
 
 
 def _segment_of(block: TaggedBlock, tag: Tag, counts: Counter[str]) -> Segment:
+    """A block as a segment of the kind that its tag stands for."""
     name = block.attrs.get(tag.named_by, "")
     kind = tag.kind
     attrs = block.attrs
@@ -185,6 +186,7 @@ def _numbered_tag(tag: str, counts: Counter[str]) -> str:
 
 
 def _unparsed_segment(text: str, failures: Sequence[TagFailure]) -> Segment:
+    """Text outside of any block, with the tags in it that could not be read."""
     meta: dict[str, Any] = {"tag": ""}
     if failures:
         meta[FAILURES] = [failure.tag for failure in failures]

@@ -1,19 +1,80 @@
 """Facts per model: how much it reads and writes, what that costs, its tokenizer, if its thinking is bound.
 
-Facts come from the table (`table`) and from the user's own file (`own_models`). This file knows no request
-and no clock.
+Facts come from two tables. `models.json` in this folder is generated from litellm's by `tools/models.py` with
+corrections of our own, and is of the day `AS_OF`. If a provider limits the input below the window that it
+advertises, `window` is that limit; if it names no limit for the output, `output` is 0. Hosts of open models
+differ: the table has what a common one gives, and no prices.
+
+The user's own file, in TOML, adds to that table, or corrects it:
+
+    [models.acme-large]
+    like = "gpt-5"
+    window = 64000
+
+This file knows no request and no clock.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
 
+import msgspec
+
+from lamina.core.bound_thinking import Binding
+from lamina.core.text.estimate import FAMILIES
+from lamina.core.values import Budget
 from lamina.errors import BadInput
-from lamina.models.own_models import load_models
-from lamina.models.prices import Prices
-from lamina.models.table import VARIABLE, Model, Models, find_model, table
+from lamina.models.names import TUNED, beginnings, is_boundary, key_of, read_tuned_base, tail_of
+from lamina.models.prices import OffPeak, Prices, Tier, WholeNumber
+
+AS_OF = "2026-11-09"
+"""The day of the table: prices and limits are those of then."""
+
+VARIABLE = "LAMINA_MODELS"
+"""Names the user's own file of models, in the environment."""
+
+MILLION = 1_000_000
+"""The window that `[1m]` after a name asks for."""
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One model. `family` names the tokenizer that the estimate for it is fitted to.
+
+    `window` is what the input may take. `total` is what input and output may take together, if that is
+    more: then the output does not make the input shorter. 0 means that both share the window. `minimum` is
+    the shortest prefix in tokens that its provider caches, None if that is unknown. `tiers` are the
+    prices of longer requests, in rising order. `listed` is the host's own name for the model if this is
+    what that host gives and asks for, else empty.
+    """
+
+    name: str
+    window: int
+    total: int = 0
+    output: int = 0
+    family: str = "o200k"
+    binding: Binding = "none"
+    minimum: int | None = None
+    prices: Prices = Prices()
+    tiers: tuple[Tier, ...] = ()
+    off_peak: OffPeak | None = None
+    listed: str = ""
+
+    @property
+    def budget(self) -> Budget:
+        """What a request to it may take. How much of it the answer needs is for the request to say."""
+        if self.total > self.window:
+            return Budget(window=self.total, input=self.window)
+        return Budget(window=self.window)
+
+
+Models = Mapping[str, Model]
+"""Models by the names that they are found by."""
 
 
 def model(name: str, *, own: Models | None = None) -> Model:
@@ -38,7 +99,9 @@ def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Pr
     Without a moment they are those of the busy hours, which are the higher ones.
     """
     if at is not None:
-        moment = _to_utc(at)
+        if at.tzinfo is None:
+            raise BadInput(f"{at!r} has no time zone", place="at", hint="pass datetime(..., tzinfo=UTC)")
+        moment = at.astimezone(UTC)
         off_peak = model.off_peak
         if off_peak is not None and any(hours.contain(moment) for hours in off_peak.hours):
             return off_peak.prices
@@ -47,12 +110,6 @@ def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Pr
         if tokens > tier.above:
             prices = tier.prices
     return prices
-
-
-def _to_utc(at: datetime) -> datetime:
-    if at.tzinfo is None:
-        raise BadInput(f"{at!r} has no time zone", place="at", hint="pass datetime(..., tzinfo=UTC)")
-    return at.astimezone(UTC)
 
 
 @lru_cache(maxsize=256)
@@ -74,3 +131,161 @@ def _find_with_file_or_none(name: str, path: str) -> Model | None:
 @lru_cache(maxsize=8)
 def _load_once(path: str) -> Models:
     return load_models(path)
+
+
+class _TableFile(msgspec.Struct, frozen=True):
+    as_of: str
+    models: tuple[Model, ...]
+
+
+@cache
+def table() -> Models:
+    """The generated table, read when it is first needed."""
+    data = Path(__file__).with_name("models.json").read_bytes()
+    rows = msgspec.json.decode(data, type=_TableFile).models
+    return MappingProxyType({key_of(row.listed or row.name): row for row in rows})
+
+
+def find_model(name: str, *among: Models) -> Model:
+    """The model of this name in these tables; raises `BadInput` if there is none.
+
+    Of all rows that the name begins with, the one that says most of it decides; then the one with most of a
+    vendor's or region's prefix; then the one of the first table. If what follows makes another model of the
+    name, the name is unknown.
+    """
+    tuned_base = read_tuned_base(name)
+    if tuned_base:
+        return _find_tuned(name, tuned_base, among)
+    longest = _find_longest(key_of(name), among)
+    if longest is None:
+        raise _unknown_model(name)
+    row, rest = longest
+    return _apply_tail(name, row, rest)
+
+
+def _find_longest(key: str, among: Sequence[Models]) -> tuple[Model, str] | None:
+    """The row that says most of a key, and what follows it in the key."""
+    starts = beginnings(key)
+    for end in range(len(key), 0, -1):
+        if not is_boundary(key, end):
+            continue
+        for start in starts:
+            for models in among:
+                row = models.get(key[start:end])
+                if row is not None:
+                    return row, key[end:]
+    return None
+
+
+def _apply_tail(name: str, row: Model, rest: str) -> Model:
+    """A row for a name that goes on after it."""
+    tail = tail_of(rest, open_weights=row.prices == Prices())
+    if tail == "other":
+        raise _unknown_model(name)
+    if tail == "unpriced":
+        return _remove_prices(row)
+    if tail == "wide" and row.window < MILLION:
+        wide_tier = Tier(above=row.window, prices=Prices())  # no source says what the wider window costs
+        return msgspec.structs.replace(row, window=MILLION, tiers=(*row.tiers, wide_tier))
+    return row
+
+
+def _find_tuned(name: str, tuned_base: str, among: Sequence[Models]) -> Model:
+    """A fine-tuned model: the row that has its own prices, else the limits of the model it began as."""
+    longest = _find_longest(tuned_base, among)
+    if longest is not None:
+        row, rest = longest
+        return _apply_tail(name, row, rest)
+    try:
+        base_row = find_model(tuned_base.removeprefix(TUNED), *among)
+    except BadInput:
+        raise _unknown_model(name) from None
+    return msgspec.structs.replace(_remove_prices(base_row), name=TUNED + base_row.name, listed="")
+
+
+def _remove_prices(row: Model) -> Model:
+    return msgspec.structs.replace(row, prices=Prices(), tiers=(), off_peak=None)
+
+
+def _unknown_model(name: str) -> BadInput:
+    return BadInput(
+        f"unknown model {name[:80]!r}",
+        place="model",
+        hint=f"give its context window in tokens: Budget(window=...), or a file of models in {VARIABLE}",
+    )
+
+
+class _OwnModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a user may say of a model. `like` names one of the table that has the rest."""
+
+    like: str | None = None
+    window: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    total: WholeNumber | None = None
+    output: WholeNumber | None = None
+    family: str | None = None
+    binding: Binding | None = None
+    minimum: WholeNumber | None = None
+    prices: Prices | None = None
+    tiers: tuple[Tier, ...] | None = None
+    off_peak: OffPeak | None = None
+
+
+class _ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: dict[str, _OwnModel]
+
+
+def load_models(path: str | Path) -> Models:
+    """The models of a TOML file: one table `[models.NAME]` each, with the fields of `Model`.
+
+    A model that is in the table, or `like` one of it, needs only the fields that differ. New `prices` replace
+    all prices, tiers and quiet hours.
+    """
+    place = str(path)
+    try:
+        own_models = msgspec.toml.decode(Path(path).read_bytes(), type=_ModelsFile).models
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", place=place, hint="check the path") from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # no TOML, or not of this shape
+        raise BadInput(str(error), place=place, hint="see Model in docs/models.md for the fields") from None
+    models: dict[str, Model] = {}
+    for name, own_model in own_models.items():
+        models[key_of(name)] = _complete_model(name, own_model, place=f"{place}: models.{name}")
+    return MappingProxyType(models)
+
+
+def _complete_model(name: str, own_model: _OwnModel, *, place: str) -> Model:
+    """The model with everything that the user does not say."""
+    family = own_model.family
+    if family is not None and family not in FAMILIES:
+        raise BadInput(f"family is {family!r}", place=place, hint=f"use one of {', '.join(FAMILIES)}")
+    model = _find_base(name, own_model, place=place)
+    if own_model.prices is not None:
+        model = msgspec.structs.replace(model, tiers=(), off_peak=None)
+    if own_model.window is not None:
+        model = msgspec.structs.replace(model, total=0)
+    model = msgspec.structs.replace(model, **_own_fields(own_model))
+    rising_tiers = sorted(model.tiers, key=lambda tier: tier.above)
+    return msgspec.structs.replace(model, tiers=tuple(rising_tiers))
+
+
+def _find_base(name: str, own_model: _OwnModel, *, place: str) -> Model:
+    """What the user's model begins as: the one that it is like, else the one of its name, else a new one."""
+    if own_model.like is not None:
+        return msgspec.structs.replace(find_model(own_model.like, table()), name=name, listed="")
+    row = table().get(key_of(name))
+    if row is not None:
+        return row
+    if own_model.window is None:
+        hint = "give its window, or a model that it is like"
+        raise BadInput("the table has no such model", place=place, hint=hint)
+    return Model(name=name, window=0)
+
+
+def _own_fields(own_model: _OwnModel) -> dict[str, Any]:
+    """The fields of a `Model` that the user gives."""
+    fields: dict[str, Any] = {}
+    for field in own_model.__struct_fields__:
+        value = getattr(own_model, field)
+        if field != "like" and value is not None:
+            fields[field] = value
+    return fields

@@ -12,6 +12,7 @@ model of a name: `o1-pro` is not `o1`.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 from lamina.core.text.characters import lower_ascii
@@ -32,6 +33,7 @@ def key_of(name: str) -> str:
     return _normalise_spelling(_without_path(name))
 
 
+@lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
     """A model's own name in one spelling: `us.anthropic.claude-opus-4.5` is `claude-opus-4-5`."""
     return _normalise_spelling(own_name(name))
@@ -79,6 +81,16 @@ def tail_of(rest: str, *, open_weights: bool) -> Tail:
     if _WIDE.fullmatch(rest):
         return "wide"
     return "other"
+
+
+@lru_cache(maxsize=1024)
+def is_named(name: str, base: str) -> bool:
+    """Whether `name` is a name of the model `base`: with a date, a host, a variant, and no other model."""
+    plain = plain_name(name)
+    plain_base = plain_name(base)
+    if not plain.startswith(plain_base) or not is_boundary(plain, len(plain_base)):
+        return False
+    return tail_of(plain[len(plain_base) :], open_weights=False) != "other"
 
 
 def read_tuned_base(name: str) -> str:

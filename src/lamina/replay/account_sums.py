@@ -6,20 +6,36 @@ The terminal's tables, the page and the JSON file all show these sums. Nothing h
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from lamina.replay.values import ReplayOutcome, Reported
+
+AS_IT_WAS = "as it was"
+"""The name of the row that has what the records say."""
+
+OWN_RULES, OWN_WINDOW = "auto", 0
+"""Stand for the rules and the window of each session's own model."""
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 # "idle for 7 minutes, " in "idle for 7 minutes, past the lifetime of 5 minutes": sums leave the span out.
 _IDLE_SPAN = re.compile(r"^idle for [^,]+, ")
 
 _SUMMED_FIELDS = (
     "calls cuts broken over invalid failed sent read written uncached output equivalents needed visible "
-    "recallable recalls recall_equivalents lowered lost seconds"
+    "recallable recalls recall_equivalents recall_dollars lowered lost seconds"
 ).split()
+
+
+class ReplaySetting(NamedTuple):
+    """The cache and the window that were asked for; each may be the session's own."""
+
+    rules: str
+    window: int
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +64,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     recallable: int = 0
     recalls: int = 0
     recall_equivalents: float = 0.0
+    recall_dollars: float = 0.0
     lowered: int = 0
     lost: int = 0
     seconds: float = 0.0
@@ -69,10 +86,17 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def price(self) -> float | None:
-        """What the sessions that have a price come to."""
+        """What the sessions that have a price come to, with recalls."""
         if not self.priced:
             return None
-        return self.dollars
+        return self.dollars + self.recall_dollars
+
+    @property
+    def price_of_recalls(self) -> float | None:
+        """The part of the price that is for recalls."""
+        if not self.priced or not self.recalls:
+            return None
+        return self.recall_dollars
 
     @property
     def pace(self) -> float | None:
@@ -110,37 +134,84 @@ class CacheLoss(msgspec.Struct, frozen=True, kw_only=True):
     call: int
     tokens: int
     why: str
+    dollars: float | None = None
+
+
+class LossSum(NamedTuple):
+    """One reason for which caches were lost: how often, the tokens that were paid again, and for how much."""
+
+    why: str
+    times: int
+    tokens: int
+    dollars: float | None = None
+
+
+def setting_of(outcome: ReplayOutcome) -> ReplaySetting:
+    rules = OWN_RULES if outcome.own_rules else outcome.rules
+    window = OWN_WINDOW if outcome.own_window else outcome.window
+    return ReplaySetting(rules, window)
 
 
 def sum_outcomes(outcomes: Iterable[ReplayOutcome]) -> tuple[Total, ...]:
     """Sums by cache, window and policy, in the order in which they were first seen."""
-    groups: dict[tuple[str, int, str], list[ReplayOutcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault((outcome.rules, outcome.window, outcome.policy), []).append(outcome)
-    return tuple(_sum_group(group) for group in groups.values())
+    groups = group_by(outcomes, lambda outcome: (setting_of(outcome), outcome.policy))
+    totals = []
+    for (setting, policy), group in groups.items():
+        priced = [outcome for outcome in group if outcome.dollars is not None]
+        total = Total(
+            policy=policy,
+            window=setting.window,
+            rules=setting.rules,
+            sessions=len(group),
+            priced=len(priced),
+            **_sum_fields(priced, ["dollars"]),
+            **_sum_fields(group, _SUMMED_FIELDS),
+        )
+        totals.append(total)
+    return tuple(totals)
 
 
-def _sum_group(outcomes: Sequence[ReplayOutcome]) -> Total:
-    first = outcomes[0]
-    dollars = [outcome.dollars for outcome in outcomes if outcome.dollars is not None]
-    sums = {name: sum(getattr(outcome, name) for outcome in outcomes) for name in _SUMMED_FIELDS}
-    return Total(
-        policy=first.policy,
-        window=first.window,
-        rules=first.rules,
-        sessions=len(outcomes),
-        priced=len(dollars),
-        dollars=sum(dollars),
-        **sums,
-    )
-
-
-def group_by_setting(totals: Iterable[Total]) -> dict[tuple[str, int], list[Total]]:
-    """The totals of each cache and window."""
-    groups: dict[tuple[str, int], list[Total]] = {}
-    for total in totals:
-        groups.setdefault((total.rules, total.window), []).append(total)
+def group_by(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The rows of each key, in the order in which they were first seen."""
+    groups: dict[K, list[T]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
     return groups
+
+
+def _sum_fields(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: sum(getattr(row, name) for row in rows) for name in names}
+
+
+def sum_known(amounts: Iterable[float | None]) -> float | None:
+    """The sum of the amounts that are known; None if none is."""
+    known_amounts = [amount for amount in amounts if amount is not None]
+    if not known_amounts:
+        return None
+    return sum(known_amounts)
+
+
+def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]]:
+    """The totals of each cache and window."""
+    return group_by(totals, lambda total: ReplaySetting(total.rules, total.window))
+
+
+def sum_recorded(reported: Iterable[Reported]) -> Total | None:
+    """What the records say of all sessions that have usage, as a row beside the policies; None of none."""
+    reports = [report for report in reported if report.calls]
+    if not reports:
+        return None
+    priced = [report for report in reports if report.dollars is not None]
+    return Total(
+        policy=AS_IT_WAS,
+        window=OWN_WINDOW,
+        rules=OWN_RULES,
+        sessions=len(reports),
+        priced=len(priced),
+        cuts=sum(report.compactions for report in reports),
+        **_sum_fields(priced, ["dollars"]),
+        **_sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"]),
+    )
 
 
 def find_frontier(totals: Sequence[Total]) -> list[Total]:
@@ -162,56 +233,46 @@ def find_frontier(totals: Sequence[Total]) -> list[Total]:
 
 def sum_paid(reported: Iterable[Reported]) -> tuple[PaidTotal, ...]:
     """What the records say, by model, of sessions that have usage; the most calls first."""
-    groups: dict[str, list[Reported]] = {}
-    for report in reported:
-        if report.calls:
-            groups.setdefault(report.model, []).append(report)
-    totals = [_sum_paid_group(model, group) for model, group in groups.items()]
+    groups = group_by(reported, lambda report: report.model)
+    totals = []
+    for model, group in groups.items():
+        reports = [report for report in group if report.calls]
+        if not reports:
+            continue
+        losses = list_losses(reports)
+        total = PaidTotal(
+            model=model,
+            sessions=len(reports),
+            dollars=sum_known(report.dollars for report in reports),
+            losses=len(losses),
+            paid_again=sum(loss.tokens for loss in losses),
+            **_sum_fields(reports, ["calls", "sent", "read", "output"]),
+        )
+        totals.append(total)
     totals.sort(key=lambda total: (-total.calls, total.model))
     return tuple(totals)
-
-
-def _sum_paid_group(model: str, reports: Sequence[Reported]) -> PaidTotal:
-    prices = [report.dollars for report in reports if report.dollars is not None]
-    tokens_paid_again = 0
-    for report in reports:
-        tokens_paid_again += sum(tokens for _, tokens, _ in report.lost)
-    return PaidTotal(
-        model=model,
-        sessions=len(reports),
-        calls=sum(report.calls for report in reports),
-        sent=sum(report.read + report.written + report.uncached for report in reports),
-        read=sum(report.read for report in reports),
-        output=sum(report.output for report in reports),
-        dollars=sum(prices) if prices else None,
-        losses=sum(len(report.lost) for report in reports),
-        paid_again=tokens_paid_again,
-    )
 
 
 def list_losses(reported: Iterable[Reported]) -> list[CacheLoss]:
     """Every lost cache of the records, the dearest first."""
     losses = []
     for report in reported:
-        losses += [
-            CacheLoss(trace=report.trace, call=call, tokens=tokens, why=why)
-            for call, tokens, why in report.lost
-        ]
-    losses.sort(key=lambda loss: (-loss.tokens, loss.trace, loss.call))
+        for lost in report.lost:
+            loss = CacheLoss(
+                trace=report.trace, call=lost.call, tokens=lost.tokens, why=lost.why, dollars=lost.dollars
+            )
+            losses.append(loss)
+    losses.sort(key=lambda loss: (-(loss.dollars or 0.0), -loss.tokens, loss.trace, loss.call))
     return losses
 
 
-def sum_losses(losses: Iterable[CacheLoss]) -> list[tuple[str, int, int]]:
-    """Why caches were lost, how often, and the tokens paid again for it; the dearest first."""
-    times: Counter[str] = Counter()
-    tokens: Counter[str] = Counter()
-    for loss in losses:
-        why = _IDLE_SPAN.sub("idle, ", loss.why)
-        times[why] += 1
-        tokens[why] += loss.tokens
-    sums = [(why, times[why], tokens[why]) for why in times]
-    sums.sort(key=lambda row: (-row[2], row[0]))
-    return sums
+def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
+    """Why caches were lost, the dearest reason first."""
+    sums = []
+    for why, group in group_by(losses, lambda loss: _IDLE_SPAN.sub("idle, ", loss.why)).items():
+        tokens = sum(loss.tokens for loss in group)
+        sums.append(LossSum(why, len(group), tokens, sum_known(loss.dollars for loss in group)))
+    return sorted(sums, key=lambda row: (-(row.dollars or 0.0), -row.tokens, row.why))
 
 
 def _share(part: float, whole: float) -> float | None:

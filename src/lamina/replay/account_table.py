@@ -1,25 +1,41 @@
-"""An account as text for a terminal, and as JSON. `account_sums` has the sums that both show."""
+"""An account as text for a terminal, and as JSON: first the answer, then one table, then what is left to say.
+
+`headline` and `account_sums` have the figures.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.replay.account_sums import (
+    OWN_RULES,
+    OWN_WINDOW,
     PaidTotal,
+    ReplaySetting,
     Total,
     group_by_setting,
     list_losses,
     sum_losses,
     sum_outcomes,
     sum_paid,
+    sum_recorded,
 )
-from lamina.replay.values import ReplayAccount
+from lamina.replay.headline import (
+    Headline,
+    LossReason,
+    SessionCost,
+    compare_sessions,
+    count_noun,
+    summarise,
+)
+from lamina.replay.values import ReplayAccount, UnreadableLine
 
 MOST_LISTED = 8
-"""Reasons, and damaged lines, that the terminal shows; the JSON file has all."""
+"""Dearer sessions and damaged lines that the terminal shows; the JSON file has all."""
 
 
 class Column(NamedTuple):
@@ -32,24 +48,33 @@ class Column(NamedTuple):
 
 
 def format_whole(number: float | None) -> str:
-    return "-" if number is None else f"{number:,.0f}"
+    return _format(number, "{:,.0f}")
 
 
 def format_percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return _format(share, "{:.1f} %", scale=100)
+
+
+def format_milliseconds(seconds: float | None) -> str:
+    return _format(seconds, "{:.1f}", scale=1000)
 
 
 def format_money(dollars: float | None) -> str:
     """Two digits after the point; four for less than a dollar."""
-    if dollars is None:
+    return _format(dollars, "{:,.2f}" if abs(dollars or 0) >= 1 else "{:.4f}")
+
+
+def format_date(moment: float | None) -> str:
+    """The day, in UTC."""
+    if moment is None:
         return "-"
-    if dollars >= 1:
-        return f"{dollars:,.2f}"
-    return f"{dollars:.4f}"
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
 
 
-def format_milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1000 * seconds:.1f}"
+def _format(number: float | None, pattern: str, *, scale: int = 1) -> str:
+    if number is None:
+        return "-"
+    return pattern.format(scale * number)
 
 
 def format_model(name: str) -> str:
@@ -58,28 +83,40 @@ def format_model(name: str) -> str:
 
 POLICY_COLUMNS = (
     Column("policy", "policy", "how the requests were made to fit", str),
+    Column("price", "USD", "input, output and recalls, for sessions whose model has prices", format_money),
     Column(
-        "equivalents", "cost", "input, in tokens at full price, as the cache's rules price it", format_whole
+        "price_of_recalls", "of it recalls", "what it takes to recall all that answers needed", format_money
     ),
-    Column("price", "USD", "input and output, where the models have prices", format_money),
-    Column("cached", "cached", "of the tokens sent, those that the cache gave", format_percent),
-    Column("recall", "recall", "of what the answers needed, what stood in the request", format_percent),
     Column(
-        "within_reach",
-        "reach",
-        "of what the answers needed, what stood there or could be recalled",
+        "equivalents",
+        "input",
+        "input in tokens at full price, without recalls: a cached token counts for less",
+        format_whole,
+    ),
+    Column("cached", "cached", "of the tokens sent, those that the cache gave", format_percent),
+    Column(
+        "recall",
+        "in request",
+        "of the names and numbers that answers took from before, those that the request had",
         format_percent,
     ),
-    Column("recall_equivalents", "for recalls", "what those recalls would add to the cost", format_whole),
-    Column("cuts", "cuts", "times that something was lowered or dropped", format_whole),
+    Column("within_reach", "in reach", "the same, with what could be recalled", format_percent),
+    Column("recall_equivalents", "for recalls", "what those recalls would add to the input", format_whole),
+    Column("cuts", "cuts", "times that something was left out; in the records, compactions", format_whole),
     Column("broken", "broken", "requests that did not continue the one before byte for byte", format_whole),
+    Column(
+        "refused", "refused", "calls without an answer: over the window, invalid, or given up", format_whole
+    ),
     Column("over", "over", "requests over the window", format_whole),
     Column("invalid", "invalid", "requests that the provider would refuse", format_whole),
     Column("failed", "failed", "calls that the policy gave up", format_whole),
     Column("pace", "ms a call", "time that the policy took for each call", format_milliseconds),
 )
 
-_ALWAYS_SHOWN = frozenset(("policy", "equivalents", "over", "invalid", "broken"))
+_IN_TERMINAL = frozenset(
+    "policy price price_of_recalls equivalents cached recall within_reach cuts refused".split()
+)
+_ALWAYS_SHOWN = frozenset(("policy", "equivalents", "refused"))
 
 PAID_COLUMNS = (
     Column("model", "model", "as the records name it", format_model),
@@ -88,35 +125,29 @@ PAID_COLUMNS = (
     Column("sent", "tokens sent", "", format_whole),
     Column("cached", "cached", "of the tokens sent, those that the cache gave", format_percent),
     Column("output", "output", "tokens that the model wrote", format_whole),
-    Column("dollars", "USD", "at the prices of this day, where they are known", format_money),
+    Column("dollars", "USD", "at list prices, where they are known", format_money),
     Column(
-        "losses",
-        "caches lost",
-        "calls that read less than half of what the call before had sent",
-        format_whole,
+        "losses", "misses", "calls that read less than half of what the call before had sent", format_whole
     ),
     Column("paid_again", "paid again", "tokens that those calls had to pay again", format_whole),
 )
 
 
 def account_json(account: ReplayAccount) -> dict[str, Any]:
-    """Everything as plain JSON: the sums that are shown, and what they are sums of."""
-    totals = [
-        _row_as_json(POLICY_COLUMNS, total) | {"refused": total.refused}
-        for total in sum_outcomes(account.outcomes)
-    ]
-    losses = [
-        {"why": why, "times": times, "tokens": tokens}
-        for why, times, tokens in sum_losses(list_losses(account.reported))
-    ]
+    """Everything as plain JSON: the figures that are shown, and what they are sums of."""
+    recorded = sum_recorded(account.reported)
     return {
         "as_of": account.as_of,
-        "totals": totals,
+        "headline": msgspec.to_builtins(summarise(account)),
+        "totals": [_row_as_json(POLICY_COLUMNS, total) for total in sum_outcomes(account.outcomes)],
+        "recorded": _row_as_json(POLICY_COLUMNS, recorded) if recorded else None,
         "paid": [_row_as_json(PAID_COLUMNS, total) for total in sum_paid(account.reported)],
-        "losses": losses,
+        "losses": [loss._asdict() for loss in sum_losses(list_losses(account.reported))],
+        "sessions": msgspec.to_builtins(compare_sessions(account)),
         "reported": msgspec.to_builtins(account.reported),
         "outcomes": msgspec.to_builtins(account.outcomes),
         "damaged": msgspec.to_builtins(account.damaged),
+        "foreign": msgspec.to_builtins(account.foreign),
     }
 
 
@@ -130,37 +161,99 @@ def account_text(account: ReplayAccount, *, recorded: bool = True) -> str:
     """The account for a terminal; without what was `recorded`, only what each policy would cost."""
     lines: list[str] = []
     if recorded:
-        lines += _paid_lines(account)
-    lines += _policy_lines(account)
-    lines += _damaged_lines(account)
+        lines += [*headline_lines(summarise(account), as_of=account.as_of), ""]
+    lines += _policy_lines(account, recorded=recorded)
+    if recorded:
+        lines += _dearer_lines(compare_sessions(account))
+        lines += _model_lines(account)
+    lines += _damaged_lines(account.damaged)
+    if account.foreign:
+        lines.append(f"passed over, since they hold no session: {count_noun(len(account.foreign), 'file')}")
     return "\n".join(lines).rstrip("\n")
 
 
-def _paid_lines(account: ReplayAccount) -> list[str]:
-    rows = sum_paid(account.reported)
-    if not rows:
-        return ["the records hold no usage: what these sessions took is not known", ""]
-    lines = ["what these sessions took, as their records say", *align_columns(PAID_COLUMNS, rows), ""]
-    sums = sum_losses(list_losses(account.reported))
-    if not sums:
-        return lines
-    lines.append("where caches were lost")
-    for why, times, tokens in sums[:MOST_LISTED]:
-        lines.append(f"{times:>6,} times {tokens:>12,} tokens  {printable(why)}")
-    lines += _lines_about_more(len(sums) - MOST_LISTED, "reasons")
-    lines.append("")
+def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
+    """The answer: what was paid, what it would have been, and what was lost to cache misses."""
+    lines = [describe_sessions(headline)]
+    if not headline.compared:
+        return [*lines, "what they cost is not known: no model of them has a price"]
+    first = "they cost" if headline.is_recorded else "untouched"
+    source = "as their records say" if headline.is_recorded else "by simulation: their records hold no usage"
+    of_how_many = ""
+    if headline.compared < headline.sessions:
+        of_how_many = f"; {headline.compared:,} of the {headline.sessions:,} sessions have prices"
+    prices = f", list prices of {as_of}" if as_of else ""
+    lines.append(f"{first:<22}${format_money(headline.before):>10}  {source}{prices}{of_how_many}")
+    if headline.own is not None:
+        lines.append(
+            f"{'under lamina':<22}${format_money(headline.own):>10}  {describe_difference(headline)}"
+        )
+    lines += _lost_lines(headline)
     return lines
 
 
-def _policy_lines(account: ReplayAccount) -> list[str]:
+def describe_sessions(headline: Headline) -> str:
+    words = f"{count_noun(headline.sessions, 'session')}, {count_noun(headline.calls, 'call')}"
+    if headline.began is None:
+        return words
+    days = dict.fromkeys([format_date(headline.began), format_date(headline.ended)])
+    return f"{words}, {' to '.join(days)}"
+
+
+def describe_difference(headline: Headline) -> str:
+    """How lamina compares, in a sentence. Without a cut the difference is not lamina's."""
+    difference = ((headline.own or 0.0) - headline.before) / (headline.before or 1.0)
+    words = f"recalls included: {100 * difference:+.1f} %"
+    if headline.own == headline.before:
+        return f"{words}; no window was full, so lamina would have changed nothing"
+    if not headline.own_cuts:
+        return f"{words}; the clients compacted, where lamina had no need to cut"
+    if headline.dearer:
+        return f"{words}; dearer in {count_noun(headline.dearer, 'session')}"
+    return words
+
+
+def _lost_lines(headline: Headline) -> list[str]:
+    if not headline.lost_calls:
+        return [f"{'lost to cache misses':<22}$         0  no call read less than half of what it could"]
+    dollars = f"${format_money(headline.lost):>10}"
+    lines = [f"{'lost to cache misses':<22}{dollars}  in {count_noun(headline.lost_calls, 'call')}, mostly:"]
+    for reason in headline.reasons:
+        lines += [f"  {describe_reason(reason)}", f"      {reason.advice}"]
+    return lines
+
+
+def describe_reason(reason: LossReason) -> str:
+    cost = f"{reason.tokens:,} tokens" if reason.dollars is None else f"${format_money(reason.dollars)}"
+    times = "once" if reason.times == 1 else f"{reason.times:,} times"
+    return f"{cost}, {times}: {printable(reason.why)}"
+
+
+def describe_setting(setting: ReplaySetting) -> str:
+    window = f"window {setting.window:,}"
+    if setting.window == OWN_WINDOW:
+        window = "the window of each session's model"
+    rules = f"cache rules {setting.rules}"
+    if setting.rules == OWN_RULES:
+        rules = "the cache rules of its provider"
+    return f"{window}, {rules}"
+
+
+def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
     lines: list[str] = []
-    for (rules, window), rows in group_by_setting(sum_outcomes(account.outcomes)).items():
-        noun = "session" if rows[0].sessions == 1 else "sessions"
-        counts = f"{rows[0].sessions:,} {noun}, {rows[0].calls:,} calls"
-        lines.append(f"window {window:,}, cache rules {rules}: {counts}")
-        lines += align_columns(useful_columns(rows), rows)
-        lines.append("")
-    return lines
+    row_of_records = sum_recorded(account.reported) if recorded else None
+    columns: list[Column] = []
+    for setting, totals in group_by_setting(sum_outcomes(account.outcomes)).items():
+        rows = [row_of_records, *totals] if row_of_records else totals
+        columns = [column for column in useful_columns(rows) if column.name in _IN_TERMINAL]
+        counts = f"{count_noun(totals[0].sessions, 'session')}, {count_noun(totals[0].calls, 'call')}"
+        lines.append(f"{describe_setting(setting)}: {counts}")
+        lines += [*align_columns(columns, rows), ""]
+    if not columns:
+        return []
+    if row_of_records:
+        lines.append(f"{row_of_records.policy}: what the records say; all other rows are simulated")
+    return [*lines, *(f"{column.head}: {column.meaning}" for column in columns[1:]), ""]
 
 
 def useful_columns(rows: Sequence[Total]) -> list[Column]:
@@ -173,16 +266,37 @@ def useful_columns(rows: Sequence[Total]) -> list[Column]:
     return columns
 
 
-def _damaged_lines(account: ReplayAccount) -> list[str]:
-    if not account.damaged:
+def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:
+    dearer = [session for session in sessions if session.dearer]
+    if not dearer:
         return []
-    lines = [f"{len(account.damaged):,} damaged, and skipped"]
-    lines += [
-        f"  {printable(damage.place)}: {printable(damage.reason)}" for damage in account.damaged[:MOST_LISTED]
-    ]
-    lines += _lines_about_more(len(account.damaged) - MOST_LISTED, "places")
-    lines.append("")
-    return lines
+    lines = ["dearer under lamina"]
+    for session in dearer[:MOST_LISTED]:
+        lines += [f"  {printable(describe_session(session))}", f"      {session.dearer}"]
+    return [*lines, *_lines_about_more(len(dearer) - MOST_LISTED, "sessions"), ""]
+
+
+def describe_session(session: SessionCost) -> str:
+    """A session as a reader knows it: its date, its project, its first words, and its calls."""
+    words = [format_date(session.began), session.project, session.title or session.trace]
+    named = "  ".join(word for word in words if word not in ("", "-"))
+    return f"{named} ({count_noun(session.calls, 'call')})"
+
+
+def _model_lines(account: ReplayAccount) -> list[str]:
+    """What the records say by model, if there are several."""
+    rows = sum_paid(account.reported)
+    if len(rows) < 2:
+        return []
+    return ["by model, as the records say", *align_columns(PAID_COLUMNS, rows), ""]
+
+
+def _damaged_lines(damaged: Sequence[UnreadableLine]) -> list[str]:
+    if not damaged:
+        return []
+    lines = [f"{len(damaged):,} damaged, and skipped"]
+    lines += [f"  {printable(damage.place)}: {printable(damage.reason)}" for damage in damaged[:MOST_LISTED]]
+    return [*lines, *_lines_about_more(len(damaged) - MOST_LISTED, "places"), ""]
 
 
 def _lines_about_more(count: int, noun: str) -> list[str]:
@@ -194,20 +308,15 @@ def _lines_about_more(count: int, noun: str) -> list[str]:
 def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
     """Rows in columns: the first to the left, figures to the right."""
     table = [[column.head for column in columns]]
-    table += [_written_cells(columns, row) for row in rows]
+    for row in rows:
+        cells = [printable(column.write(getattr(row, column.name))) for column in columns]
+        table.append(cells)
     widths = [max(len(cells[at]) for cells in table) for at in range(len(columns))]
-    return [_align_cells(cells, widths) for cells in table]
-
-
-def _written_cells(columns: Sequence[Column], row: Any) -> list[str]:
-    return [printable(column.write(getattr(row, column.name))) for column in columns]
-
-
-def _align_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cells[0].ljust(widths[0])]
-    for cell, width in zip(cells[1:], widths[1:], strict=True):
-        padded.append(cell.rjust(width))
-    return "  ".join(padded)
+    lines = []
+    for cells in table:
+        figures = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+        lines.append("  ".join([cells[0].ljust(widths[0]), *figures]))
+    return lines
 
 
 def printable(text: str) -> str:

@@ -36,15 +36,22 @@ class MessageSize(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MessageSizes:
-    """Measures the messages of one conversation, and remembers what it measured."""
+    """Measures the messages of one conversation, and remembers what it measured.
 
-    def __init__(self, counter: Counter, tools: list[dict[str, Any]]) -> None:
+    `unrecorded` are tokens at the beginning of every request that the records do not hold.
+    """
+
+    def __init__(self, counter: Counter, tools: list[dict[str, Any]], *, unrecorded: int = 0) -> None:
         self.counter = counter
         self._by_shape: dict[bytes, MessageSize] = {}
         # By id. The message is held too, so that no other object can get its id.
         self._by_id: dict[int, tuple[Message, MessageSize]] = {}
         self._refusals: dict[tuple[int, ...], bool] = {}
+        self.unrecorded = unrecorded
         self.tools = self._measure_tools(tools)
+        if unrecorded:
+            head = StreamBlock(sort="tool", role="", data=b"not recorded", place="tools", tokens=unrecorded)
+            self.tools = (head, *self.tools)
         self.tool_tokens = sum(block.tokens for block in self.tools)
 
     def measure(self, message: Message) -> MessageSize:

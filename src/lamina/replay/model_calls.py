@@ -24,12 +24,14 @@ CHAT = "openai_chat"
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     """One model call: the messages before `end` were sent, `answer` is what the model then wrote.
 
-    `at` is the time in seconds where the records have one, `output` the answer's tokens as reported.
+    `at` is the time in seconds where the records have one, `sent` and `output` are the tokens of the request
+    and of the answer as reported.
     """
 
     end: int
     answer: str
     at: float | None = None
+    sent: int = 0
     output: int = 0
 
 
@@ -53,24 +55,23 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_conversation(trace: Trace) -> RecordedConversation:
-    """The model calls of a trace. A trace without an answer has no calls."""
+    """The model calls of a trace, without those of answers that another trace has already."""
     if trace.dialect == CHAT:
         messages = trace.items
         tools = trace.head.get("tools") or []
     else:
         messages, tools = _convert_to_chat(trace)
     ends = list(_answer_starts(messages))
-    usages = _usages_of_answers(trace, len(ends))
-    calls = [_read_call(messages, end, usage) for end, usage in zip(ends, usages, strict=True)]
+    places: list[int] | list[None] = list(_answer_starts(trace.items))
+    if len(places) != len(ends):  # the conversion joined or parted answers, so nothing is known of each
+        places = [None] * len(ends)
+    calls = []
+    for end, place in zip(ends, places, strict=True):
+        if place is None:
+            calls.append(_read_call(messages, end, None))
+        elif place not in trace.copied:
+            calls.append(_read_call(messages, end, trace.used.get(place)))
     return RecordedConversation(trace=trace, messages=messages, tools=list(tools), calls=tuple(calls))
-
-
-def _usages_of_answers(trace: Trace, answers: int) -> list[RecordedUsage | None]:
-    """What was reported of each answer; nothing where the conversion joined or parted answers."""
-    usages = [trace.used.get(start) for start in _answer_starts(trace.items)]
-    if len(usages) != answers:
-        return [None] * answers
-    return usages
 
 
 def _read_call(messages: list[dict[str, Any]], end: int, usage: RecordedUsage | None) -> ModelCall:
@@ -82,7 +83,7 @@ def _read_call(messages: list[dict[str, Any]], end: int, usage: RecordedUsage | 
     answer = "\n".join(texts)
     if usage is None:
         return ModelCall(end=end, answer=answer)
-    return ModelCall(end=end, answer=answer, at=usage.at, output=usage.output)
+    return ModelCall(end=end, answer=answer, at=usage.at, sent=usage.total, output=usage.output)
 
 
 def answer_text(message: dict[str, Any]) -> str:

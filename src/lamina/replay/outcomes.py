@@ -40,12 +40,15 @@ def evaluate_walk(
     if policy.recalls:
         recalls, recall_cost = price_recalls(steps, rules, read_share)
         recallable = sum(step.needed for step in sent_steps)
+    recall_dollars = sum_dollars([Tally(uncached=round(recall_cost))], [0], setting.model, rules)
     return ReplayOutcome(
         trace=trace.id,
         source=trace.source,
         policy=policy.name,
         window=setting.window,
         rules=rules.name,
+        own_window=setting.own_window,
+        own_rules=setting.own_rules,
         model=setting.model,
         calls=len(steps),
         failed=len(steps) - len(sent_steps),
@@ -59,12 +62,13 @@ def evaluate_walk(
         uncached=sum(tally.uncached for tally in tallies),
         output=sum(step.call.output for step in steps),
         equivalents=sum(costs),
-        dollars=_sum_dollars(tallies, sent_steps, setting.model, rules),
+        dollars=sum_dollars(tallies, [step.call.output for step in sent_steps], setting.model, rules),
         needed=sum(step.needed for step in steps),
         visible=visible,
         recallable=recallable,
         recalls=recalls,
         recall_equivalents=recall_cost,
+        recall_dollars=recall_dollars or 0.0,
         lowered=max((request.lowered for request in requests), default=0),
         lost=sum(request.lost for request in requests),
         seconds=sum(step.seconds for step in steps),
@@ -177,14 +181,15 @@ def price_recalls(steps: Sequence[WalkStep], rules: CacheRules, read_share: floa
     return count, cost_so_far
 
 
-def _sum_dollars(
-    tallies: Sequence[Tally], sent_steps: Sequence[WalkStep], model: str, rules: CacheRules
+def sum_dollars(
+    tallies: Sequence[Tally], outputs: Sequence[int], model: str, rules: CacheRules
 ) -> float | None:
+    """The price of these calls, each with so many tokens of output; None if the model has no price."""
     try:
         model_facts = facts_of(model)
         return sum(
-            cost(tally, model_facts, rules=rules, output=step.call.output).total
-            for tally, step in zip(tallies, sent_steps, strict=True)
+            cost(tally, model_facts, rules=rules, output=output).total
+            for tally, output in zip(tallies, outputs, strict=True)
         )
     except LaminaError:
         return None

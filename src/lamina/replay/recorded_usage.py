@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from lamina.caches import CacheRules, Tally, cost, rules_for
 from lamina.errors import BadInput
-from lamina.models.facts import model
-from lamina.models.table import Model
-from lamina.replay.values import RecordedUsage, Reported, Trace
+from lamina.models.facts import Model, model
+from lamina.replay.outcomes import input_equivalents
+from lamina.replay.values import LostCache, RecordedUsage, Reported, Trace
 
 LOST_SHARE = 0.5
 """A call that reads less than this share of what it could have read lost the cache."""
@@ -48,8 +48,16 @@ def sum_recorded_usage(trace: Trace) -> Reported:
         written=sum(usage.written + usage.written_long for usage in usages),
         uncached=sum(usage.uncached for usage in usages),
         output=sum(usage.output for usage in usages),
+        equivalents=sum(
+            input_equivalents(_tally(call.usage), call.rules, call.rules.read_share(call.model))
+            for call in calls
+        ),
         dollars=_sum_dollars(calls),
         lost=tuple(_find_losses(trace, calls)),
+        compactions=len(trace.compacted),
+        project=trace.project,
+        began=trace.began,
+        title=trace.title,
     )
 
 
@@ -71,29 +79,55 @@ def _sum_dollars(calls: Sequence[_ReportedCall]) -> float | None:
         return None
     try:
         models = {name: model(name) for name in {call.model for call in calls}}
-        return sum(_price(call, models[call.model]) for call in calls)
+        return sum(
+            _price(_tally(call.usage), call, models[call.model], output=call.usage.output) for call in calls
+        )
     except BadInput:
         return None
 
 
-def _price(call: _ReportedCall, model_facts: Model) -> float:
-    usage = call.usage
-    tally = Tally(
+def _tally(usage: RecordedUsage) -> Tally:
+    return Tally(
         read=usage.read, written=usage.written, written_long=usage.written_long, uncached=usage.uncached
     )
+
+
+def _price(tally: Tally, call: _ReportedCall, model_facts: Model, *, output: int = 0) -> float:
+    """The price of a tally at the moment of a call."""
     moment = None
-    if usage.at is not None:
-        moment = datetime.fromtimestamp(usage.at, UTC)
-    return cost(tally, model_facts, rules=call.rules, output=usage.output, at=moment).total
+    if call.usage.at is not None:
+        moment = datetime.fromtimestamp(call.usage.at, UTC)
+    return cost(tally, model_facts, rules=call.rules, output=output, at=moment).total
 
 
-def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[tuple[int, int, str]]:
+def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostCache]:
     """Each call that read less than half of what it shares, at most, with the call before it."""
     for last, call in pairwise(calls):
         shared = min(last.usage.total, call.usage.total)
         smallest_cached = max(call.rules.least(call.model), 1)
         if shared >= smallest_cached and call.usage.read < LOST_SHARE * shared:
-            yield call.number, shared - call.usage.read, _explain_loss(trace, calls, last, call)
+            tokens = shared - call.usage.read
+            yield LostCache(
+                call=call.number,
+                tokens=tokens,
+                why=_explain_loss(trace, calls, last, call),
+                dollars=_price_of_loss(call, tokens),
+            )
+
+
+def _price_of_loss(call: _ReportedCall, tokens: int) -> float | None:
+    """What these tokens cost more than reading them would have. They were written if the call wrote any."""
+    if call.usage.written_long:
+        paid = Tally(written_long=tokens)
+    elif call.usage.written:
+        paid = Tally(written=tokens)
+    else:
+        paid = Tally(uncached=tokens)
+    try:
+        facts = model(call.model)
+        return _price(paid, call, facts) - _price(Tally(read=tokens), call, facts)
+    except BadInput:
+        return None
 
 
 def _explain_loss(  # noqa: PLR0911 - one return for each reason

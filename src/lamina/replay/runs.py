@@ -15,10 +15,12 @@ from multiprocessing import get_context
 import msgspec
 
 from lamina.caches import all_rules, rules_for
-from lamina.errors import LaminaError
+from lamina.errors import BadInput, LaminaError
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
-from lamina.models.table import AS_OF
+from lamina.models.facts import AS_OF
+from lamina.models.facts import model as facts_of
+from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
@@ -32,8 +34,8 @@ from lamina.replay.walk import WalkStep, walk
 RESERVE, TARGET = 8, 0.5
 """One part in so many of the window is reserved for the answer; of the room, what a cut leaves."""
 
-OWN = "own"
-"""The rules of each session's own model."""
+UNKNOWN_WINDOW = 200_000
+"""The window of a model that is not in the table of models."""
 
 MODELS = {
     "anthropic": "claude-opus-4-6",
@@ -47,16 +49,20 @@ MODELS = {
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How each trace is replayed.
 
-    `model` is the one whose prices hold, `count_as` the one whose tokens are counted; "" is the session's.
+    `model` is the one whose prices hold, `count_as` the one whose tokens are counted; "" is the session's. A
+    window of `OWN_WINDOW` and the rules `OWN_RULES` are those of each session's model.
+    `fill_head`: if the first request was larger than what is recorded of it, every request is sent with so
+    many tokens more. Clients such as Claude Code record neither their system text nor their tools.
     `pressed`: only sessions and windows in which a policy has something to do.
     """
 
     policies: tuple[str, ...]
     windows: tuple[int, ...]
-    rules: tuple[str, ...] = (OWN,)
+    rules: tuple[str, ...] = (OWN_RULES,)
     model: str = ""
     count_as: str = ""
     points: bool = False
+    fill_head: bool = False
     pressed: bool = False
 
 
@@ -69,8 +75,9 @@ class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """The sizes of one window, in tokens."""
+    """The sizes of one window, in tokens. `own`: the window is that of the session's model."""
 
+    own: bool
     window: int
     room: int
     trigger: int
@@ -82,11 +89,12 @@ def replay(
     *,
     policies: Sequence[str],
     windows: Sequence[int],
-    rules: Sequence[str] = (OWN,),
+    rules: Sequence[str] = (OWN_RULES,),
     model: str = "",
     count_as: str = "",
     jobs: int = 1,
     points: bool = False,
+    fill_head: bool = False,
     pressed: bool = False,
     progress: Callable[[TraceReplay], None] | None = None,
 ) -> ReplayAccount:
@@ -98,21 +106,26 @@ def replay(
         model=model,
         count_as=count_as,
         points=points,
+        fill_head=fill_head,
         pressed=pressed,
     )
     outcomes: list[ReplayOutcome] = []
     reported: list[Reported] = []
-    damaged: list[UnreadableLine] = []
+    skipped: list[UnreadableLine] = []
     for trace_replay in _replay_all(traces, options, jobs):
         outcomes += trace_replay.outcomes
         if trace_replay.reported is not None:
             reported.append(trace_replay.reported)
         if trace_replay.damaged is not None:
-            damaged.append(trace_replay.damaged)
+            skipped.append(trace_replay.damaged)
         if progress is not None:
             progress(trace_replay)
     return ReplayAccount(
-        outcomes=tuple(outcomes), reported=tuple(reported), damaged=tuple(damaged), as_of=AS_OF
+        outcomes=tuple(outcomes),
+        reported=tuple(reported),
+        damaged=tuple(line for line in skipped if not line.foreign),
+        foreign=tuple(line for line in skipped if line.foreign),
+        as_of=AS_OF,
     )
 
 
@@ -133,7 +146,7 @@ def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -
     needs = NeededTerms(conversation, message_sizes)
     largest_request = message_sizes.count_tokens(conversation.messages[: conversation.calls[-1].end])
     for window in options.windows:
-        sizes = _sizes_of_window(window)
+        sizes = _sizes_of_window(window, options.model or conversation.trace.model)
         if options.pressed and largest_request <= sizes.trigger:
             continue
         settings = [
@@ -148,12 +161,23 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
     """Counts in the tokens of the model that is named, or of the session's; of neither, in OpenAI's."""
     model = options.count_as or options.model or conversation.trace.model
     counter = counter_for(model) if model else o200k()
-    return MessageSizes(counter, conversation.tools)
+    message_sizes = MessageSizes(counter, conversation.tools)
+    first = conversation.calls[0]
+    if not options.fill_head or not first.sent:
+        return message_sizes
+    unrecorded = first.sent - message_sizes.count_tokens(conversation.messages[: first.end])
+    return MessageSizes(counter, conversation.tools, unrecorded=max(unrecorded, 0))
 
 
-def _sizes_of_window(window: int) -> _Sizes:
+def _sizes_of_window(window: int, model: str) -> _Sizes:
+    own = window == OWN_WINDOW
+    if own:
+        try:
+            window = facts_of(model).window or UNKNOWN_WINDOW
+        except BadInput:
+            window = UNKNOWN_WINDOW
     room = window - window // RESERVE
-    return _Sizes(window=window, room=room, trigger=int(room * TRIGGER), target=int(room * TARGET))
+    return _Sizes(own=own, window=window, room=room, trigger=int(room * TRIGGER), target=int(room * TARGET))
 
 
 def _outcomes_of_policy(
@@ -178,13 +202,15 @@ def _setting(
     """The rules of this name, with the model whose prices go with them."""
     rules = rules_for(model or trace.model, dialect=trace.dialect)
     priced_model = model or trace.model
-    if rules_name not in (OWN, rules.name):
+    if rules_name not in (OWN_RULES, rules.name):
         rules = all_rules()[rules_name]
         priced_model = MODELS.get(rules_name, "")
     return Setting(
         message_sizes=message_sizes,
         rules=rules,
         model=priced_model,
+        own_window=sizes.own,
+        own_rules=rules_name == OWN_RULES,
         window=sizes.window,
         room=sizes.room,
         trigger=sizes.trigger,

@@ -38,6 +38,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     `dialect`; `head` is everything else that a request of it has: tools, system text, instructions. `used`
     has what was reported, by the index of the first item that the model's answer begins with; `compacted` the
     indices at which the client itself replaced what stood before. `place` is the file and line.
+
+    `call_ids` names each answer by the ids that its provider gave, so that a copy of it can be told. `copied`
+    are the answers that another trace has already. `project`, `began` (in seconds) and `title` are what a
+    reader tells a session by.
     """
 
     id: str
@@ -49,13 +53,19 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     used: dict[int, RecordedUsage] = {}
     compacted: tuple[int, ...] = ()
+    call_ids: dict[int, str] = {}
+    copied: frozenset[int] = frozenset()
+    project: str = ""
+    began: float | None = None
+    title: str = ""
 
 
 class UnreadableLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line or file that could not be read, and was skipped."""
+    """A line or file that was skipped. It is damaged, or `foreign`: it is in order, but holds no session."""
 
     place: str
     reason: str
+    foreign: bool = False
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,13 +86,15 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One trace under one policy, window and cache.
 
+    `own_window` and `own_rules` say that window and rules are those of the session's own model.
     `equivalents` is the cost in input tokens at full price, `dollars` the same in money with the output
     where the model has prices. `broken` are requests that did not continue the one before byte for byte;
     `over` and `invalid` requests that a provider would have refused, `failed` those that the policy gave up.
     `needed` counts what the model's answers took from earlier context, `visible` how much of that stood in
     the request sent, `recallable` how much stood there or could be had back; `recalls` are the recalls that
-    this takes, `recall_equivalents` their cost, which `equivalents` does not hold. `seconds` is the time that
-    the policy took. `points` are the calls one by one, where they were asked for.
+    this takes. `recall_equivalents` and `recall_dollars` are what they cost, which `equivalents` and
+    `dollars` do not hold. `seconds` is the time that the policy took. `points` are the calls one by one,
+    where they were asked for.
     """
 
     trace: str
@@ -90,6 +102,8 @@ class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     window: int
     rules: str
+    own_window: bool = False
+    own_rules: bool = False
     model: str = ""
     calls: int = 0
     cuts: int = 0
@@ -109,10 +123,23 @@ class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     recallable: int = 0
     recalls: int = 0
     recall_equivalents: float = 0.0
+    recall_dollars: float = 0.0
     lowered: int = 0
     lost: int = 0
     seconds: float = 0.0
     points: tuple[Point, ...] = ()
+
+
+class LostCache(msgspec.Struct, frozen=True, kw_only=True):
+    """One call that read less than half of what it can share with the call before it.
+
+    `call` is its number from 1, `tokens` what it paid again, `dollars` what that cost beyond reading it.
+    """
+
+    call: int
+    tokens: int
+    why: str
+    dollars: float | None = None
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,9 +153,17 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     written: int = 0
     uncached: int = 0
     output: int = 0
+    equivalents: float = 0.0
     dollars: float | None = None
-    lost: tuple[tuple[int, int, str], ...] = ()
-    """Calls that read less than half of what they can share with the call before: number, tokens, why."""
+    lost: tuple[LostCache, ...] = ()
+    compactions: int = 0
+    project: str = ""
+    began: float | None = None
+    title: str = ""
+
+    @property
+    def sent(self) -> int:
+        return self.read + self.written + self.uncached
 
 
 class ReplayAccount(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,4 +172,5 @@ class ReplayAccount(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: tuple[ReplayOutcome, ...] = ()
     reported: tuple[Reported, ...] = ()
     damaged: tuple[UnreadableLine, ...] = ()
+    foreign: tuple[UnreadableLine, ...] = ()
     as_of: str = ""

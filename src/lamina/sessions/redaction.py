@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Document, Image, Part, Raw, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.errors import BadInput
 
 Redact = Callable[[str], str]
@@ -103,18 +104,21 @@ def _redact_meta(meta: dict[str, Any], redact: Redact) -> dict[str, Any]:
     """Return `meta` without the provider's copy of the message, if something in that copy would change."""
     clean: dict[str, Any] = {}
     for name, value in meta.items():
-        if name != "wire":
+        if name != ORIGIN:
             clean[name] = _redact_value(value, redact)
-    wire = meta.get("wire")
-    if wire is not None and _stays_same(wire, redact):
-        clean["wire"] = wire
+    origin = meta.get(ORIGIN)
+    if origin is not None and _stays_same(origin, redact):
+        clean[ORIGIN] = origin
     return clean
 
 
-def _stays_same(wire: Any, redact: Redact) -> bool:
+def _stays_same(origin: Any, redact: Redact) -> bool:
     """Whether nothing in a provider's copy would change. One that is nested too deeply counts as changed."""
+    provider_copy = origin
+    if isinstance(origin, WireOrigin):
+        provider_copy = msgspec.structs.asdict(origin)
     try:
-        return bool(_redact_value(wire, redact) == wire)
+        return bool(_redact_value(provider_copy, redact) == provider_copy)
     except RecursionError:
         return False
 

@@ -77,9 +77,11 @@ def _floor_of_failure(log: tuple[Segment, ...], story: Story, ledger: Ledger, me
 
 def tell(ledger: Ledger) -> None:
     """Counts for `--hypothesis-show-statistics`: a property about cuts needs logs that have them."""
-    has_cut = any(cut.lowered for cut in ledger.cuts)
-    has_edit = any(cut.reason == HISTORY_CHANGED for cut in ledger.cuts)
-    event("a cut" if has_cut else "no cut")
-    event("a fold" if ledger.folds else "no fold")
-    event("bound thinking" if ledger.bound else "no bound thinking")
-    event("an edit" if has_edit else "no edit")
+    facts = {
+        "cut": any(cut.lowered for cut in ledger.cuts),
+        "fold": bool(ledger.folds),
+        "bound thinking": bool(ledger.bound),
+        "edit": any(cut.reason == HISTORY_CHANGED for cut in ledger.cuts),
+    }
+    for name, is_there in facts.items():
+        event(f"with {name}" if is_there else f"without {name}")

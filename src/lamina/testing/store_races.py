@@ -56,6 +56,21 @@ async def expect_error(call: Awaitable[object], kind: type[E]) -> E:
     raise AssertionError(f"{kind.__name__} was due, not {answer!r}")
 
 
+async def expect_value(call: Awaitable[object], value: object) -> None:
+    """The call has to answer with this value. A list may be any sequence."""
+    answer = await call
+    if isinstance(value, list) and isinstance(answer, Sequence):
+        answer = list(answer)
+    assert answer == value, f"{value!r} was due, not {answer!r}"
+
+
+async def expect_count(call: Awaitable[StoredHead | RecordPage], count: int) -> None:
+    """The call has to answer that the conversation has so many records."""
+    answer = await call
+    head = answer.head if isinstance(answer, RecordPage) else answer
+    assert head.count == count, f"{count} records were due, not {head.count}"
+
+
 async def append_until_accepted(
     store: Store, where: Where, group: Sequence[bytes], key: str
 ) -> tuple[StoredHead, int]:
@@ -114,8 +129,8 @@ async def an_append_expects_what_was_read(trial: StoreTrial) -> None:
                 store.append(trial.where, [b"x"], expect=expected, once=once, state=b"t"), Conflict
             )
             assert (conflict.expected, conflict.found) == (expected, 2)
-            assert await store.read(trial.where) == before
-        assert (await store.append(trial.where, [b"c"], expect=2)).count == 3
+            await expect_value(store.read(trial.where), before)
+        await expect_count(store.append(trial.where, [b"c"], expect=2), 3)
         await expect_error(store.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
         assert len(await store.list(trial.workspace)) == 1
 
@@ -123,7 +138,7 @@ async def an_append_expects_what_was_read(trial: StoreTrial) -> None:
 async def an_append_expects_the_state_that_was_read(trial: StoreTrial) -> None:
     """With another state there: Conflict, and nothing is written; the number of records may be the same."""
     async with trial.open() as store:
-        assert (await store.append(trial.where, [b"a"], was=b"", state=b"one")).count == 1
+        await expect_count(store.append(trial.where, [b"a"], was=b"", state=b"one"), 1)
         await store.append(trial.where, [], expect=1, was=b"one", state=b"two")
         before = await store.read(trial.where)
         for was in (b"", b"one", b"two ", b"two\0"):
@@ -133,10 +148,10 @@ async def an_append_expects_the_state_that_was_read(trial: StoreTrial) -> None:
                 conflict = await expect_error(append, Conflict)
                 assert (conflict.expected, conflict.found) == (1, 1)
                 assert "state" in str(conflict)
-                assert await store.read(trial.where) == before
+                await expect_value(store.read(trial.where), before)
         conflict = await expect_error(store.append(trial.where, [], expect=7, was=b"two"), Conflict)
         assert (conflict.expected, conflict.found) == (7, 1)
-        assert await store.append(trial.where, [b"b"], was=b"two") == StoredHead(count=2, state=b"two")
+        await expect_value(store.append(trial.where, [b"b"], was=b"two"), StoredHead(count=2, state=b"two"))
         await expect_error(store.append(Where(trial.workspace, "none"), [b"x"], was=b"s"), Conflict)
         assert len(await store.list(trial.workspace)) == 1
 
@@ -316,7 +331,7 @@ async def a_cancelled_append_happened_or_did_not(trial: StoreTrial) -> None:
             else:
                 assert after == before
         count = (await store.read(trial.where, last=0)).head.count
-        assert (await store.append(trial.where, [b"goes on"], expect=count)).count == count + 1
+        await expect_count(store.append(trial.where, [b"goes on"], expect=count), count + 1)
 
 
 async def _a_moment(length: int) -> None:

@@ -33,7 +33,15 @@ from lamina.stores.port import (
     Within,
 )
 from lamina.testing.conformance import Conformance
-from lamina.testing.store_races import RACES, OpenStore, StoreTrial, expect_error, make_bodies
+from lamina.testing.store_races import (
+    RACES,
+    OpenStore,
+    StoreTrial,
+    expect_count,
+    expect_error,
+    expect_value,
+    make_bodies,
+)
 
 SECONDS = 300
 """A case that takes longer has met a deadlock."""
@@ -101,18 +109,31 @@ def _try(promise: Callable[[StoreTrial], Awaitable[None]], open_store: OpenStore
 async def nothing_is_there_at_first(trial: StoreTrial) -> None:
     """A conversation that nobody began reads as empty, and is not listed."""
     async with trial.open() as store:
-        assert await store.read(trial.where) == RecordPage()
-        assert list(await store.list(trial.workspace)) == []
-        assert await store.delete(trial.where) is False
+        await expect_value(store.read(trial.where), RecordPage())
+        await expect_value(store.list(trial.workspace), [])
+        await expect_value(store.delete(trial.where), value=False)
 
 
 async def order_is_kept(trial: StoreTrial) -> None:
     """Records come back as they were given, in order, counted from 0."""
     async with trial.open() as store:
-        assert await store.append(trial.where, [b"a", b"b"]) == StoredHead(count=2)
-        assert await store.append(trial.where, [b"c"]) == StoredHead(count=3)
+        await expect_value(store.append(trial.where, [b"a", b"b"]), StoredHead(count=2))
+        await expect_value(store.append(trial.where, [b"c"]), StoredHead(count=3))
         page = await store.read(trial.where)
     assert page == RecordPage(records=_numbered(b"a", b"b", b"c"), head=StoredHead(count=3))
+
+
+async def expect_names(call: Awaitable[Sequence[ListedConversation]], names: Sequence[str]) -> None:
+    """The call has to list conversations of these names."""
+    listed = [conversation.conversation for conversation in await call]
+    assert listed == list(names), f"{names} were due, not {listed}"
+
+
+async def _expect_numbers(call: Awaitable[RecordPage], numbers: Sequence[int]) -> None:
+    """The call has to read the records of these numbers."""
+    page = await call
+    read = [record.seq for record in page.records]
+    assert read == list(numbers), f"{numbers} were due, not {read}"
 
 
 def _numbered(*bodies: bytes) -> tuple[Record, ...]:
@@ -161,7 +182,7 @@ async def negative_numbers_are_refused(trial: StoreTrial) -> None:
         await expect_error(store.read(trial.where, limit=-1), BadInput)
         await expect_error(store.list(trial.workspace, limit=-1), BadInput)
         await expect_error(store.append(trial.where, [b"x"], expect=-1), BadInput)
-        assert (await store.read(trial.where)).head.count == 3
+        await expect_count(store.read(trial.where), 3)
 
 
 async def a_read_names_its_records_in_one_way(trial: StoreTrial) -> None:
@@ -177,11 +198,11 @@ async def a_read_names_its_records_in_one_way(trial: StoreTrial) -> None:
 async def the_state_is_kept_with_the_group(trial: StoreTrial) -> None:
     """A state replaces the last; without one it stays; an empty one is one, too."""
     async with trial.open() as store:
-        assert await store.append(trial.where, [b"a"], state=b"one") == StoredHead(count=1, state=b"one")
-        assert await store.append(trial.where, [b"b"]) == StoredHead(count=2, state=b"one")
-        assert await store.append(trial.where, [], state=b"two") == StoredHead(count=2, state=b"two")
+        await expect_value(store.append(trial.where, [b"a"], state=b"one"), StoredHead(count=1, state=b"one"))
+        await expect_value(store.append(trial.where, [b"b"]), StoredHead(count=2, state=b"one"))
+        await expect_value(store.append(trial.where, [], state=b"two"), StoredHead(count=2, state=b"two"))
         assert (await store.read(trial.where, last=0)).head == StoredHead(count=2, state=b"two")
-        assert await store.append(trial.where, [b"c"], state=b"") == StoredHead(count=3, state=b"")
+        await expect_value(store.append(trial.where, [b"c"], state=b""), StoredHead(count=3, state=b""))
         assert (await store.read(trial.where)).head == StoredHead(count=3)
 
 
@@ -191,12 +212,12 @@ async def workspaces_are_apart(trial: StoreTrial) -> None:
     once = Once(key="k", digest=b"d")
     async with trial.open() as store:
         await store.append(here, [b"here"], once=once, state=b"mine")
-        assert await store.read(there) == RecordPage()
-        assert list(await store.list(there.workspace)) == []
-        assert await store.append(there, [b"1", b"2"], expect=0, once=once) == StoredHead(count=2)
-        assert await store.delete(there)
-        assert await store.read(here) == RecordPage(
-            records=_numbered(b"here"), head=StoredHead(count=1, state=b"mine")
+        await expect_value(store.read(there), RecordPage())
+        await expect_value(store.list(there.workspace), [])
+        await expect_value(store.append(there, [b"1", b"2"], expect=0, once=once), StoredHead(count=2))
+        await expect_value(store.delete(there), value=True)
+        await expect_value(
+            store.read(here), RecordPage(records=_numbered(b"here"), head=StoredHead(count=1, state=b"mine"))
         )
 
 
@@ -207,13 +228,13 @@ async def a_list_goes_page_by_page(trial: StoreTrial) -> None:
         for count, name in enumerate(names, 1):
             await store.append(Where(trial.workspace, name), make_bodies(count))
         whole = [ListedConversation(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
-        assert list(await store.list(trial.workspace)) == whole
+        await expect_value(store.list(trial.workspace), whole)
         assert [each async for each in every_conversation(store, trial.workspace, page=3)] == whole
         assert len(await store.list(trial.workspace, limit=3)) == 3
-        assert list(await store.list(trial.workspace, limit=0)) == []
-        assert list(await store.list(trial.workspace, after="b\0")) == [
-            one for one in whole if one.conversation > "b"
-        ]
+        await expect_value(store.list(trial.workspace, limit=0), [])
+        await expect_value(
+            store.list(trial.workspace, after="b\0"), [one for one in whole if one.conversation > "b"]
+        )
 
 
 async def odd_names_stay_apart(trial: StoreTrial) -> None:
@@ -229,10 +250,10 @@ async def odd_names_stay_apart(trial: StoreTrial) -> None:
             assert [record.body for record in (await store.read(where)).records] == [repr(where).encode()], (
                 where
             )
-        assert [one.conversation for one in await store.list(trial.workspace)] == sorted(ODD_NAMES)
+        await expect_names(store.list(trial.workspace), sorted(ODD_NAMES))
         for where in places:
             assert await store.delete(where), where
-        assert list(await store.list(trial.workspace)) == []
+        await expect_value(store.list(trial.workspace), [])
 
 
 async def names_that_cannot_be_kept_are_refused(trial: StoreTrial) -> None:
@@ -260,15 +281,16 @@ async def a_group_is_kept_whole_or_not_at_all(trial: StoreTrial) -> None:
         for wrong in (object(), None, "text", 7):
             group: Sequence[bytes] = [b"b", wrong, b"c"]  # type: ignore[list-item]
             await expect_error(store.append(trial.where, group, once=once, state=b"t"), BadInput)
-            assert await store.read(trial.where) == RecordPage(
-                records=_numbered(b"a"), head=StoredHead(count=1, state=b"s")
+            await expect_value(
+                store.read(trial.where),
+                RecordPage(records=_numbered(b"a"), head=StoredHead(count=1, state=b"s")),
             )
         await expect_error(store.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
         await expect_error(store.append(trial.where, [b"b"], was="s"), BadInput)  # type: ignore[arg-type]
         fresh = Where(trial.workspace, "fresh")
         await expect_error(store.append(fresh, [b"b", None]), BadInput)  # type: ignore[list-item]
-        assert [one.conversation for one in await store.list(trial.workspace)] == [trial.where.conversation]
-        assert (await store.append(trial.where, [b"b"], once=once)).count == 2
+        await expect_names(store.list(trial.workspace), [trial.where.conversation])
+        await expect_count(store.append(trial.where, [b"b"], once=once), 2)
 
 
 async def a_repeated_append_is_kept_once(trial: StoreTrial) -> None:
@@ -276,14 +298,14 @@ async def a_repeated_append_is_kept_once(trial: StoreTrial) -> None:
     once = Once(key="turn-1", digest=b"\x00\xff")
     async with trial.open() as store:
         first = await store.append(trial.where, [b"a"], expect=0, once=once, state=b"one")
-        assert await store.append(trial.where, [b"a"], expect=0, once=once, state=b"one") == first
+        await expect_value(store.append(trial.where, [b"a"], expect=0, once=once, state=b"one"), first)
         await store.append(trial.where, [b"b"], expect=1, state=b"two")
         again = await store.append(trial.where, [b"a"], expect=0, was=b"", once=once, state=b"one")
         assert again == StoredHead(count=1, state=b"two"), (
             "the count of the first time, with the state of now"
         )
         await store.append(trial.where, [], state=b"three")
-        assert await store.append(trial.where, [b"a"], once=once) == StoredHead(count=1, state=b"three")
+        await expect_value(store.append(trial.where, [b"a"], once=once), StoredHead(count=1, state=b"three"))
         page = await store.read(trial.where)
     assert page == RecordPage(records=_numbered(b"a", b"b"), head=StoredHead(count=2, state=b"three"))
 
@@ -298,9 +320,11 @@ async def a_key_is_for_one_body(trial: StoreTrial) -> None:
         await expect_error(
             store.append(trial.where, [b"b"], expect=1, once=Once(key="k", digest=b"")), Reused
         )
-        assert await store.read(trial.where) == RecordPage(records=_numbered(b"a"), head=StoredHead(count=1))
+        await expect_value(
+            store.read(trial.where), RecordPage(records=_numbered(b"a"), head=StoredHead(count=1))
+        )
         other = Where(trial.workspace, "other")
-        assert (await store.append(other, [b"b"], once=Once(key="k", digest=b"2"))).count == 1
+        await expect_count(store.append(other, [b"b"], once=Once(key="k", digest=b"2")), 1)
 
 
 async def what_is_deleted_is_gone(trial: StoreTrial) -> None:
@@ -309,14 +333,16 @@ async def what_is_deleted_is_gone(trial: StoreTrial) -> None:
     async with trial.open() as store:
         await store.append(trial.where, make_bodies(3), once=once, state=b"s")
         await store.append(Where(trial.workspace, "stays"), [b"a"])
-        assert await store.delete(trial.where) is True
-        assert await store.read(trial.where) == RecordPage()
-        assert await store.read(trial.where, at=[0, 1]) == RecordPage()
-        assert [one.conversation for one in await store.list(trial.workspace)] == ["stays"]
-        assert await store.delete(trial.where) is False
+        await expect_value(store.delete(trial.where), value=True)
+        await expect_value(store.read(trial.where), RecordPage())
+        await expect_value(store.read(trial.where, at=[0, 1]), RecordPage())
+        await expect_names(store.list(trial.workspace), ["stays"])
+        await expect_value(store.delete(trial.where), value=False)
         anew = Once(key="k", digest=b"2")
-        assert await store.append(trial.where, [b"x"], expect=0, once=anew) == StoredHead(count=1)
-        assert await store.read(trial.where) == RecordPage(records=_numbered(b"x"), head=StoredHead(count=1))
+        await expect_value(store.append(trial.where, [b"x"], expect=0, once=anew), StoredHead(count=1))
+        await expect_value(
+            store.read(trial.where), RecordPage(records=_numbered(b"x"), head=StoredHead(count=1))
+        )
 
 
 async def bodies_of_any_size(trial: StoreTrial) -> None:
@@ -338,10 +364,10 @@ async def many_records(trial: StoreTrial) -> None:
             await store.append(trial.where, everything[start : start + 1000], expect=start)
         assert [r.body for r in (await store.read(trial.where)).records] == everything
         tail = list(range(trial.many))[-50:]
-        assert [r.seq for r in (await store.read(trial.where, last=50)).records] == tail
+        await _expect_numbers(store.read(trial.where, last=50), tail)
         scattered = list(range(0, trial.many, 3))
-        assert [r.seq for r in (await store.read(trial.where, at=scattered)).records] == scattered
-        assert [r.seq for r in (await store.read(trial.where, after=5, limit=2)).records] == [5, 6]
+        await _expect_numbers(store.read(trial.where, at=scattered), scattered)
+        await _expect_numbers(store.read(trial.where, after=5, limit=2), [5, 6])
 
 
 async def replacing_changes_bodies_only(trial: StoreTrial) -> None:
@@ -356,9 +382,10 @@ async def _check_replacing(trial: StoreTrial, store: Store) -> None:
     once = Once(key="k", digest=b"d")
     await store.append(trial.where, [b"a", b"b"], once=once, state=b"old")
     await store.append(trial.where, [b"c"], state=b"older")
-    assert await store.replace(trial.where, {1: b"B"}, expect=3) == StoredHead(count=3, state=b"older")
-    assert await store.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new") == StoredHead(
-        count=3, state=b"new"
+    await expect_value(store.replace(trial.where, {1: b"B"}, expect=3), StoredHead(count=3, state=b"older"))
+    await expect_value(
+        store.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new"),
+        StoredHead(count=3, state=b"new"),
     )
     whole = RecordPage(records=_numbered(b"A", b"B", b"C" * 9), head=StoredHead(count=3, state=b"new"))
     await expect_error(store.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
@@ -368,8 +395,8 @@ async def _check_replacing(trial: StoreTrial, store: Store) -> None:
     await expect_error(store.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
     await expect_error(store.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
     await expect_error(store.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
-    assert await store.read(trial.where) == whole
-    assert await store.append(trial.where, [b"a", b"b"], once=once) == StoredHead(count=2, state=b"new")
+    await expect_value(store.read(trial.where), whole)
+    await expect_value(store.append(trial.where, [b"a", b"b"], once=once), StoredHead(count=2, state=b"new"))
     head = await store.replace(trial.where, {}, expect=3, was=b"new", state=b"newest")
     assert head == StoredHead(count=3, state=b"newest")
 
@@ -391,19 +418,19 @@ async def opened_again_everything_is_there(trial: StoreTrial) -> None:
         await store.append(trial.where, [b"more"], state=b"t")
         before = await store.read(trial.where)
     async with trial.open() as store:
-        assert await store.read(trial.where) == before
+        await expect_value(store.read(trial.where), before)
         again = await store.append(trial.where, make_bodies(20), once=once, state=b"s")
         assert again == StoredHead(count=20, state=b"t")
         await expect_error(store.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
         async with trial.open() as second:
-            assert (await second.append(trial.where, [b"y"], expect=21)).count == 22
-        assert (await store.append(trial.where, [b"z"], expect=22)).count == 23
-        assert list(await store.list(trial.workspace)) == [
-            ListedConversation(conversation=trial.where.conversation, count=23)
-        ]
-        assert await store.delete(trial.where)
+            await expect_count(second.append(trial.where, [b"y"], expect=21), 22)
+        await expect_count(store.append(trial.where, [b"z"], expect=22), 23)
+        await expect_value(
+            store.list(trial.workspace), [ListedConversation(conversation=trial.where.conversation, count=23)]
+        )
+        await expect_value(store.delete(trial.where), value=True)
     async with trial.open() as store:
-        assert await store.read(trial.where) == RecordPage()
+        await expect_value(store.read(trial.where), RecordPage())
 
 
 async def a_sealed_store_gives_nothing_without_its_key(trial: StoreTrial) -> None:
@@ -422,10 +449,10 @@ async def a_sealed_store_gives_nothing_without_its_key(trial: StoreTrial) -> Non
         await expect_error(store.list(trial.workspace), KeyNeeded)
         await expect_error(store.list(f"{trial.workspace}-other"), KeyNeeded)
         assert (await store.read(inner)).records == _numbered(b"\x01sealed")
-        assert list(await store.list(inner.workspace)) == [ListedConversation(conversation="sealed", count=1)]
-        assert (await store.append(inner, [b"\x01more"], expect=1)).count == 2
+        await expect_value(store.list(inner.workspace), [ListedConversation(conversation="sealed", count=1)])
+        await expect_count(store.append(inner, [b"\x01more"], expect=1), 2)
         assert (await store.read(HEADER)).head == StoredHead(count=1, state=b"header")
-        assert await store.delete(inner)
+        await expect_value(store.delete(inner), value=True)
 
 
 async def a_plain_store_takes_no_seal(trial: StoreTrial) -> None:
@@ -433,11 +460,11 @@ async def a_plain_store_takes_no_seal(trial: StoreTrial) -> None:
     async with trial.open() as store:
         await store.append(trial.where, [b"plain"])
         await expect_error(store.append(HEADER, [b""], expect=0, state=b"header"), WrongKey)
-        assert await store.read(HEADER) == RecordPage()
-        assert (await store.read(trial.where)).head.count == 1
-        assert await store.delete(trial.where)
-        assert (await store.append(HEADER, [b""], expect=0, state=b"header")).count == 1
-        assert (await store.append(HEADER, [b""], expect=1, was=b"header", state=b"changed")).count == 2
+        await expect_value(store.read(HEADER), RecordPage())
+        await expect_count(store.read(trial.where), 1)
+        await expect_value(store.delete(trial.where), value=True)
+        await expect_count(store.append(HEADER, [b""], expect=0, state=b"header"), 1)
+        await expect_count(store.append(HEADER, [b""], expect=1, was=b"header", state=b"changed"), 2)
 
 
 async def plain_and_sealed_do_not_meet(trial: StoreTrial) -> None:

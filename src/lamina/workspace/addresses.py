@@ -62,7 +62,10 @@ _ISATAP = frozenset((0x0000_5EFE, 0x0200_5EFE))
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public internet."""
+    """Whether an address is one of the public internet.
+
+    An IPv6 address with an IPv4 address inside is public only if the inner one is too.
+    """
     if isinstance(address, ipaddress.IPv4Address):
         return not _is_in(address, _NOT_PUBLIC_V4)
     inner = _inner_address(address)
@@ -78,12 +81,17 @@ def _is_in(address: Address, networks: Iterable[Network]) -> bool:
 
 
 def _inner_address(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 address leads to, None if it leads to none."""
+    """The IPv4 address that an IPv6 address leads to, None if it leads to none.
+
+    It stands in the last 32 bits: `::ffff:10.0.0.1` leads to `10.0.0.1`. In 6to4 it comes after the first 16
+    bits: `2002:0a00:0001::` leads to `10.0.0.1` too.
+    """
     number = int(address)
+    last_bits = ipaddress.IPv4Address(number & 0xFFFF_FFFF)
     if _is_in(address, (_MAPPED, _NAT64, _COMPATIBLE)):
-        return ipaddress.IPv4Address(number & 0xFFFF_FFFF)
+        return last_bits
     if address in _SIX_TO_FOUR:
         return ipaddress.IPv4Address(number >> 80 & 0xFFFF_FFFF)
     if number >> 32 & 0xFFFF_FFFF in _ISATAP:
-        return ipaddress.IPv4Address(number & 0xFFFF_FFFF)
+        return last_bits
     return None

@@ -133,14 +133,17 @@ def _parse_url(url: str, limits: FetchLimits) -> SplitResult:
         port = target.port
     except ValueError as error:
         raise BadInput(f"no address: {error}", place=url[:200], hint=hint) from None
-    if target.scheme not in {"http", "https"} or not target.hostname or "%" in target.hostname:
-        raise BadInput("only http and https are fetched", place=url[:200], hint=hint)
-    if not target.netloc.isascii():
-        raise BadInput("a name with letters beyond ASCII", place=target.hostname, hint="write it as xn--…")
-    if "@" in target.netloc:
-        raise BadInput("an address with a user name", place=target.hostname, hint="leave it out")
-    if port is not None and port not in limits.ports:
-        raise BadInput(f"port {port} is not fetched from", place=url[:200], hint=f"ports: {limits.ports}")
+    host = target.hostname or ""
+    is_web = target.scheme in {"http", "https"} and host != "" and "%" not in host
+    is_allowed_port = port is None or port in limits.ports
+    for is_right, problem, place, what_to_do in (
+        (is_web, "only http and https are fetched", url[:200], hint),
+        (target.netloc.isascii(), "a name with letters beyond ASCII", host, "write it as xn--…"),
+        ("@" not in target.netloc, "an address with a user name", host, "leave it out"),
+        (is_allowed_port, f"port {port} is not fetched from", url[:200], f"ports: {limits.ports}"),
+    ):
+        if not is_right:
+            raise BadInput(problem, place=place, hint=what_to_do)
     return target
 
 
@@ -193,6 +196,7 @@ class _TimedConnection:
         encrypted.do_handshake()
 
     def _shut_down(self) -> None:
+        """Ends the connection. Whoever reads from it gets an error, and learns that the time is over."""
         with self._lock, contextlib.suppress(OSError):
             self._is_over = True
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)

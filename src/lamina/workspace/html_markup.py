@@ -113,6 +113,7 @@ class _Scanner:
         return self._read_start_tag(lower_ascii(name[0]), name.end())
 
     def _find_comment_end(self, at: int) -> int:
+        """Where a comment ends that began before this place. `<!-->` and `<!--->` are whole comments."""
         if self._html.startswith(">", at):
             return at + 1
         if self._html.startswith("->", at):

@@ -16,8 +16,15 @@ _BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
     "hr li main nav ol p pre section table td th tr ul title".split()
 )
-_PARAGRAPHS = frozenset(("p", "pre", "table", "blockquote"))
-_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_SEPARATORS = {
+    "td": " | ",
+    "th": " | ",
+    "li": "\n- ",
+    **dict.fromkeys(("p", "pre", "table", "blockquote"), "\n\n"),
+    **{f"h{level}": f"\n\n{'#' * level} " for level in range(1, 7)},
+}
+"""What is put before a block, so that its text does not run into the text before it; else a line end."""
+
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 
 _DEEPEST = 2_000
@@ -63,11 +70,12 @@ class _Reader:
         self._silent = 0
 
     def start(self, tag: Start) -> None:
+        """Opens an element. A block begins on a line of its own."""
         if tag.name == "body":  # browsers show a body whatever was left open before it
             self._open.clear()
             self._silent = 0
         if not self._silent and tag.name in _BLOCKS:
-            self.pieces.append(_separator(tag.name))
+            self.pieces.append(_SEPARATORS.get(tag.name, "\n"))
         if tag.name in _VOID:
             return
         if len(self._open) < _DEEPEST:
@@ -78,7 +86,8 @@ class _Reader:
             self.end(tag.name)
 
     def end(self, name: str) -> None:
-        if not any(open_name == name for open_name, _ in self._open[-_LOOKED_BACK:]):
+        """Closes an element, with all that were opened in it. An end tag without a start is ignored."""
+        if name not in [open_name for open_name, _ in self._open[-_LOOKED_BACK:]]:
             return
         while self._open:
             closed, silent = self._open.pop()
@@ -89,31 +98,20 @@ class _Reader:
             self.pieces.append("\n")
 
     def add_text(self, text: str) -> None:
-        if self._open and self._open[-1][0] == "title":
+        """Text between tags. White space counts in preformatted text only."""
+        names = [name for name, _ in self._open[-5:]]
+        if names[-1:] == ["title"]:
             self.title.append(text)
-        elif not self._silent:
-            if not self._in_preformatted():
-                text = _ANY_WHITE.sub(" ", text)
-            self.pieces.append(text)
-
-    def _in_preformatted(self) -> bool:
-        return any(name == "pre" for name, _ in self._open[-5:])
-
-
-def _separator(name: str) -> str:
-    """What is put before a block, so that its text does not run into the text before it."""
-    if name in {"td", "th"}:
-        return " | "
-    if name in _HEADINGS:
-        return f"\n\n{'#' * int(name[1])} "
-    if name == "li":
-        return "\n- "
-    if name in _PARAGRAPHS:
-        return "\n\n"
-    return "\n"
+            return
+        if self._silent:
+            return
+        if "pre" not in names:
+            text = _ANY_WHITE.sub(" ", text)
+        self.pieces.append(text)
 
 
 def _is_hidden(attributes: dict[str, str]) -> bool:
+    """Whether an element says that it is not shown. Style sheets are not read."""
     style = lower_ascii(_ANY_WHITE.sub("", attributes.get("style", "")))
     if "hidden" in attributes:
         return True

@@ -84,15 +84,19 @@ def find_excluded(names: Iterable[str], patterns: Iterable[str] = SECRET) -> str
 
 @lru_cache(maxsize=4096)
 def fold(name: str) -> str:
-    """A name as the least exact file system would compare it."""
-    visible = "".join(char for char in name if not _is_ignored(char))
-    normalized = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+    """A name as the least exact file system would compare it.
+
+    Case, Unicode variants, dots and spaces at the end do not count, and neither do characters that some file
+    system ignores: `.GIT`, `.git.` and `.g\u200bit` are all `.git`.
+    """
+    visible = []
+    for char in name:
+        is_control = unicodedata.category(char) in {"Cf", "Cc", "Cs"}
+        if not is_control and char not in _VARIATIONS:
+            visible.append(char)
+    normalized = unicodedata.normalize("NFKC", "".join(visible)).casefold()
+    normalized = unicodedata.normalize("NFKC", normalized)
     return normalized.rstrip(" .") or normalized
-
-
-def _is_ignored(char: str) -> bool:
-    """Whether some file system ignores this character in a name."""
-    return unicodedata.category(char) in {"Cf", "Cc", "Cs"} or char in _VARIATIONS
 
 
 def is_plain(name: str) -> bool:
@@ -123,7 +127,7 @@ def _find_problem(path: str) -> str:
         return outside
     if "\\" in path:
         return "a path with a backslash"
-    climbs = any(_climbs(name) for name in path.split("/"))
+    climbs = any(map(_climbs, path.split("/")))
     return outside if climbs else ""
 
 

@@ -17,7 +17,7 @@ from lamina.core.entries import pair_calls
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last, ladder
 from lamina.core.superseded_results import Exchange, find_superseded
 from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, SubjectReader
-from lamina.core.values import Entry, Form, ToolCall, ToolResult
+from lamina.core.values import Form, ToolCall, ToolResult
 from lamina.errors import BadInput
 from lamina.workspace.paths import join_path, split_path
 
@@ -54,25 +54,24 @@ ORDER = superseding(TABLE)
 
 def _lower_outdated(view: OrderView, table: tuple[SubjectReader, ...]) -> Iterator[Batch]:
     """Lowers results that this table takes for outdated and the core's table does not."""
-    full_pairs = []
+    exchanges = []
+    result_indexes = []
     for call_index, result_index in pair_calls(view.entries):
-        if view.entries[result_index].form is Form.FULL:
-            full_pairs.append((call_index, result_index))
-    exchanges = [_make_exchange(view.entries[call], view.entries[result]) for call, result in full_pairs]
+        call = view.entries[call_index].parts[0]
+        result_entry = view.entries[result_index]
+        result = result_entry.parts[0]
+        if result_entry.form is not Form.FULL:
+            continue
+        if not isinstance(call, ToolCall) or not isinstance(result, ToolResult):
+            raise TypeError((call, result))
+        exchanges.append(Exchange(call=call, result=result))
+        result_indexes.append(result_index)
     superseded_for_core = find_superseded(exchanges)
     free = frozenset(view.free())
     for older, newer in sorted(find_superseded(exchanges, table=table).items()):
-        result_index = full_pairs[older][1]
-        newer_result = view.entries[full_pairs[newer][1]]
+        result_index = result_indexes[older]
+        newer_result = view.entries[result_indexes[newer]]
         if older in superseded_for_core or result_index not in free:
             continue
         if not goes_last(view.entries[result_index], view.kinds):
             yield (Move(result_index, Form.STUB, f"superseded by {newer_result.ref}"),)
-
-
-def _make_exchange(call_entry: Entry, result_entry: Entry) -> Exchange:
-    call = call_entry.parts[0]
-    result = result_entry.parts[0]
-    if not isinstance(call, ToolCall) or not isinstance(result, ToolResult):
-        raise TypeError((call, result))
-    return Exchange(call=call, result=result)

@@ -11,6 +11,7 @@ import contextlib
 import io
 import zipfile
 import zlib
+from itertools import chain
 from xml.parsers import expat
 
 from lamina.core.text.paths import shortest_path
@@ -37,6 +38,7 @@ _USUAL_PLACE = "word/document.xml"
 _UNPACKABLE = frozenset((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError)
 _SPACING = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_JOINTS = {"tc": "\n", "tr": " | ", "tbl": "\n"}
 _SKIPPED = frozenset(("del", "moveFrom"))
 
 
@@ -115,60 +117,57 @@ class _Body:
         self._blocks: list[list[str]] = [[]]
         self._rows: list[list[str]] = []
         self._tables: list[list[str]] = []
+        self._collected = {"tc": self._blocks, "tr": self._rows, "tbl": self._tables}
+        self._around = {"tc": self._rows, "tr": self._tables, "tbl": self._blocks}
         self._words: list[str] = []
-        self._runs = 0
-        self._texts = 0
+        self._open = {"t": 0, "r": 0}  # texts and runs
         self._skipped = 0
 
     def text(self) -> str:
         """Everything so far, even if the end of the file was not reached."""
         self._end_paragraph()
-        open_cells = [block for blocks in self._blocks[1:] for block in blocks]
-        open_rows = [cell for row in self._rows for cell in row]
-        open_tables = [row for table in self._tables for row in table]
+        open_cells = chain.from_iterable(self._blocks[1:])
+        open_rows = chain.from_iterable(self._rows)
+        open_tables = chain.from_iterable(self._tables)
         return "\n\n".join([*self._blocks[0], *open_tables, *open_rows, *open_cells])
 
     def start(self, namespace: str, tag: str, _: dict[str, str]) -> None:
+        """A start tag: text, a run of text, spacing, or a cell, row or table, which is collected from now on.
+
+        Elements that are skipped are skipped with everything in them.
+        """
         if _is_skipped(namespace, tag):
             self._skipped += 1
         if namespace not in _WORD or self._skipped:
             return
-        if tag == "t":
-            self._texts += 1
-        elif tag == "r":
-            self._runs += 1
-        elif tag in _SPACING and self._runs:  # a tab outside of a run is a setting of the paragraph
+        if tag in self._open:
+            self._open[tag] += 1
+        elif tag in _SPACING and self._open["r"]:  # a tab outside of a run is a setting of the paragraph
             self._add(_SPACING[tag])
-        elif tag == "tc":
-            self._blocks.append([])
-        elif tag == "tr":
-            self._rows.append([])
-        elif tag == "tbl":
-            if len(self._tables) == TABLES_DEEP:
+        elif tag in self._collected:
+            if len(self._tables) == TABLES_DEEP and tag == "tbl":
                 raise BadInput(f"tables in tables, more than {TABLES_DEEP} deep")
-            self._tables.append([])
+            self._collected[tag].append([])
 
     def end(self, namespace: str, tag: str) -> None:
+        """An end tag. A cell becomes part of its row, a row of its table, a table a block of its cell."""
         if _is_skipped(namespace, tag):
             self._skipped -= 1
             return
         if namespace not in _WORD or self._skipped:
             return
-        if tag == "t":
-            self._texts -= 1
-        elif tag == "r":
-            self._runs -= 1
+        if tag in self._open:
+            self._open[tag] -= 1
         elif tag == "p":
             self._end_paragraph()
-        elif tag == "tc":
-            self._end_cell()
-        elif tag == "tr":
-            self._end_row()
-        elif tag == "tbl":
-            self._end_table()
+        elif tag in self._collected:
+            text = _JOINTS[tag].join(self._collected[tag].pop())
+            around = self._around[tag] or self._blocks  # a cell outside of any row is a block
+            around[-1].append(text)
 
     def characters(self, text: str) -> None:
-        if self._texts and not self._skipped:
+        """Text between tags, of which only that in text elements is shown."""
+        if self._open["t"] and not self._skipped:
             self._add(text)
 
     def _add(self, text: str) -> None:
@@ -182,23 +181,6 @@ class _Body:
         self._words.clear()
         if paragraph.strip(" \t\n"):
             self._blocks[-1].append(paragraph)
-
-    def _end_cell(self) -> None:
-        cell = "\n".join(self._blocks.pop())
-        if self._rows:
-            self._rows[-1].append(cell)
-        else:  # a cell outside of any row
-            self._blocks[-1].append(cell)
-
-    def _end_row(self) -> None:
-        row = " | ".join(self._rows.pop())
-        if self._tables:
-            self._tables[-1].append(row)
-        else:
-            self._blocks[-1].append(row)
-
-    def _end_table(self) -> None:
-        self._blocks[-1].append("\n".join(self._tables.pop()))
 
 
 def _is_skipped(namespace: str, tag: str) -> bool:

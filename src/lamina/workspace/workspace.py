@@ -122,7 +122,9 @@ class Workspace:
             item = self._make_item(names, folder)
             if item.why:
                 return ""
-            return "folder" if item.folder else "file"
+            if item.folder:
+                return "folder"
+            return "file"
         return ""
 
     def withheld(self, path: str) -> str:
@@ -206,6 +208,7 @@ class Workspace:
             os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def _check_size(self, size: int, path: str) -> None:
+        """Raises BadInput for a file that could not be read again."""
         if size > self.largest:
             raise BadInput(f"{size:,} bytes", place=display_name(path), hint=f"at most {self.largest:,}")
 
@@ -258,6 +261,7 @@ class Workspace:
         return file
 
     def _check_regular(self, status: os.stat_result, path: str) -> None:
+        """Raises BadInput for anything but a file that may be read."""
         why = self._why_not(status)
         if why or stat.S_ISDIR(status.st_mode):
             raise BadInput(f"it is {why or 'a folder'}, not a plain file", place=display_name(path))
@@ -419,6 +423,8 @@ _OWN_FILE_PROBLEMS = frozenset((_DESCRIPTIONS[errno.ENOENT], _DESCRIPTIONS[errno
 
 
 def _describe_error(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno in _DESCRIPTIONS:
-        return _DESCRIPTIONS[error.errno]
-    return getattr(error, "strerror", None) or str(error)
+    """What went wrong, in a few words. The words of the system are used only where we have none."""
+    number = getattr(error, "errno", 0)
+    description = _DESCRIPTIONS.get(number)
+    system_words = getattr(error, "strerror", None) or str(error)
+    return description or system_words

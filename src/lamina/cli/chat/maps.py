@@ -9,7 +9,7 @@ from lamina.agent import TurnCost
 from lamina.cli.bar import tokens_by_layer
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
-from lamina.core.explanation import Manifest, ManifestRow, describe_cut
+from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
 from lamina.core.values import Budget, Form
 
 BAR_WIDTH, KEY_WIDTH, WHAT_WIDTH = 30, 28, 16
@@ -67,8 +67,8 @@ def _count_forms(rows: Iterable[ManifestRow]) -> str:
 
 
 def reasons_table(rows: Sequence[ManifestRow], *, width: int) -> str:
-    """One line for each segment: its key, where it stands, in which form, and why."""
-    table = [("key", "what", "layer", "form", "tokens", "why"), *(_cells(row) for row in rows)]
+    """One line for each segment and each digest: its key, where it stands, in which form, and why."""
+    table = [("key", "what", "layer", "form", "tokens", "why"), *(_cells(row) for row in join_folds(rows))]
     widths = [max(len(cells[at]) for cells in table) for at in range(5)]
     lines = []
     for cells in table:
@@ -86,13 +86,13 @@ def _cells(row: ManifestRow) -> tuple[str, str, str, str, str, str]:
 
 
 def segment_reason(row: ManifestRow, text: str) -> str:
-    """One segment: everything that is known about its place, and how it begins."""
+    """One segment: why it stands as it does, in a sentence; its place; and how it begins."""
     lines = [
-        f"{row.key}: {row.what}",
-        f"{row.layer.value} layer, {row.form.value}, {row.tokens:,} tokens: {row.why}",
+        describe_row(row),
+        f"{row.what}: {row.layer.value} layer, {row.form.value}, {row.tokens:,} tokens",
     ]
     if row.recall:
-        lines.append(f"in full with /recall {row.recall}")
+        lines.append(f"/recall {row.recall} shows it in full")
     lines.append(_shorten(" ".join(text.split()), 200))
     return "\n".join(lines)
 

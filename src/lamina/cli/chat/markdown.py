@@ -2,6 +2,9 @@
 
 Text comes from a model: nothing in it may control the terminal. Without style the text stays as it is, but
 for that. Nothing here knows a terminal or prints.
+
+Output only grows: nothing that was printed is drawn again, so that what a user types meanwhile does no harm.
+Libraries such as rich render Markdown as a whole, and redraw a streamed text at each piece.
 """
 
 from __future__ import annotations
@@ -79,6 +82,8 @@ class Markdown:
             return self._flush_word() + self._begin_line()
         if character != " ":
             self._word += character
+            if _columns_of(character) == 2:  # Chinese and Japanese have no spaces: a line breaks anywhere
+                return self._flush_word()
             return ""
         output = self._flush_word()
         self._column += 1

@@ -118,7 +118,7 @@ class ChatRun:
         self.store = store
         self.reached_model = reached_model
         self.space = space
-        history_path = data_folder(os.environ) / HISTORY if history else None
+        history_path = data_folder() / HISTORY if history else None
         self.lines: LineSource = lines_for(history_path, self._choices)
         self.screen = Screen(live=self.lines.asks)
         self.interrupts = Interrupts(lambda: print(f"\n{PROMPT}", end="", flush=True))

@@ -57,29 +57,45 @@ class ChunkTables(Protocol):
     """Chunks by their source, their words and their vectors. `sources` limits what is found to some."""
 
     @property
-    def notes(self) -> tuple[str, ...]: ...
+    def notes(self) -> tuple[str, ...]:
+        """What a caller should know about this index, such as a missing extension."""
+        ...
 
     def guarded(self) -> AbstractContextManager[None]:
         """Goes around every use: what the database raises becomes an error of lamina."""
         ...
 
-    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges: ...
+    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges:
+        """What to write so that a source has these chunks; with `after`, these besides those that it has."""
+        ...
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
         """Carries out a plan in one transaction. False if somebody else has changed the source since."""
         ...
 
-    def remove(self, source: str) -> int: ...
+    def remove(self, source: str) -> int:
+        """Removes all chunks of a source, and returns their number."""
+        ...
 
-    def sources(self) -> dict[str, int]: ...
+    def sources(self) -> dict[str, int]:
+        """The sources in order, each with the number of its chunks."""
+        ...
 
-    def speakers(self) -> list[str]: ...
+    def speakers(self) -> list[str]:
+        """Everybody who speaks in a chunk."""
+        ...
 
-    def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]: ...
+    def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]:
+        """The chunks of these numbers, as far as they exist."""
+        ...
 
-    def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]: ...
+    def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]:
+        """The chunk and those at most `reach` away from it in its section, in order."""
+        ...
 
-    def candidates(self, numbers: Collection[int]) -> list[Candidate]: ...
+    def candidates(self, numbers: Collection[int]) -> list[Candidate]:
+        """What ranking needs to know about these chunks."""
+        ...
 
     def neighbours(self, numbers: Collection[int], reach: int) -> list[Neighbour]:
         """The chunks at most `reach` away from these, of the same section."""
@@ -101,7 +117,9 @@ class ChunkTables(Protocol):
         """The nearest chunks and those of `also`, from 0 (the farthest of all) to 1 (the nearest)."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends the connection. The index cannot be used afterwards."""
+        ...
 
 
 def plan_replacement(stored: Iterable[tuple[bytes, int, int, str]], chunks: Sequence[Chunk]) -> ChunkChanges:
@@ -154,9 +172,11 @@ FIELDS = ("text", "place", "head", "section", "speaker", "at", "sort")
 
 
 def chunk_values(chunk: Chunk) -> tuple[str, ...]:
+    """What is stored of a chunk, in the order of `FIELDS`."""
     return chunk.text, chunk.place, chunk.head, chunk.section, chunk.speaker, chunk.at, chunk.sort
 
 
 def make_row(number: int, source: str, nth: int, values: Sequence[str]) -> ChunkRow:
+    """A chunk as it was stored. Raises msgspec.ValidationError if somebody else wrote the values."""
     fields = dict(zip(FIELDS, values, strict=True))
     return ChunkRow(number, source, nth, msgspec.convert(fields, Chunk))

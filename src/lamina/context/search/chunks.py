@@ -126,6 +126,7 @@ def texts_of(segment: Segment | Entry) -> Iterator[str]:
 
 
 def _cut_text(text: str, longest: int) -> Iterator[str]:
+    """A text in pieces of whole lines. A line that is too long for one piece is split."""
     lines = text.split("\n")
     for span in _cut_span(lines, Span(0, len(lines), ""), longest):
         joined = "\n".join(lines[span.start : span.stop])

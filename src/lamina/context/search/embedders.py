@@ -83,6 +83,7 @@ def server_embedder(
 
 
 def _request_vectors(url: str, model: str, key: str, texts: list[str], send: Post) -> list[list[float]]:
+    """Asks a server for the vectors of some texts, in their order."""
     headers = {"content-type": "application/json"}
     if key:
         headers["authorization"] = f"Bearer {key}"
@@ -101,6 +102,7 @@ def _request_vectors(url: str, model: str, key: str, texts: list[str], send: Pos
 
 
 def _post(request: Request, patience: float) -> bytes:
+    """Sends a request, and reads all of the answer."""
     with urlopen(request, timeout=patience) as answer:  # noqa: S310 - the address was checked
         body: bytes = answer.read()
         return body
@@ -140,6 +142,7 @@ def _load_minilm(threads: int) -> Callable[[Sequence[str]], Any]:
 
 
 def _import_module(name: str) -> Any:
+    """A module of an extra. Raises BadInput, which names the extra, if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -89,6 +89,7 @@ def _find_definition(node: Any) -> Any:
 
 
 def _is_definition(node: Any) -> bool:
+    """Whether a node of the syntax tree defines something that has a name."""
     if node.type in _NOT_DEFINITIONS:
         return False
     return node.type in _DEFINITION_NAMES or node.type.endswith(_DEFINITION_ENDINGS)

@@ -167,6 +167,7 @@ async def open_with_tables(
 
 
 def source_is_busy(source: str) -> StoreError:
+    """The error for a source that others changed each time that it was to be written."""
     problem = f"others keep changing {source!r}"
     return StoreError(problem, hint="nothing was written; try again, or let one process index a source")
 
@@ -181,6 +182,7 @@ def text_to_embed(chunk: Chunk) -> str:
 
 
 async def _embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """The vectors of some texts. Raises BadInput if the embedder leaves one out."""
     vectors = await embedder(texts)
     if len(vectors) != len(texts):
         problem = f"{len(vectors)} vectors for {len(texts)} texts"
@@ -189,6 +191,7 @@ async def _embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[
 
 
 def _make_hit(row: ChunkRow, scored: ranking.Scored) -> Hit:
+    """A chunk with the score that ranking gave it."""
     return Hit(
         id=row.id,
         source=row.source,

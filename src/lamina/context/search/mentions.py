@@ -74,6 +74,7 @@ def _write_iso(groups: dict[str, str | None]) -> str:
 
 
 def _month_number(month: str) -> int:
+    """The number of a month that was written as a number or as a name, `05` or `May`."""
     if is_digits(month):
         return int(month)
     return _MONTH_NUMBERS[lower_ascii(month)]

@@ -117,6 +117,7 @@ class PostgresChunkTables:
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """Says so if the server has no pgvector: then all vectors are compared in this process."""
         if self._pgvector:
             return ()
         return (NO_PGVECTOR,)
@@ -163,6 +164,7 @@ class PostgresChunkTables:
         return True
 
     def remove(self, source: str) -> int:
+        """Removes all chunks of a source. Others may add some meanwhile, so it is tried again."""
         for _ in range(TRIES):
             gone = self._numbers(_clean(source))
             if self.write(source, ChunkChanges(gone, [], [], gone), []):
@@ -243,11 +245,13 @@ class PostgresChunkTables:
         self._link.close()
 
     def _connect(self) -> None:
+        """Connects, and reads the number of the workspace."""
         self._link = tables.connect(self._url, self._schema)
         self._space = tables.number_workspace(self._link, self._workspace)
         self._pgvector = tables.has_pgvector(self._link)
 
     def _connection(self) -> tables.Link:
+        """The connection; a new one if the server has ended the last."""
         if self._link.closed:
             self._connect()
         return self._link
@@ -256,6 +260,7 @@ class PostgresChunkTables:
         return self._connection().execute(query, values).fetchall()
 
     def _numbers(self, source: str) -> list[int]:
+        """The numbers of the chunks of a source, in order."""
         query = "SELECT id FROM chunk WHERE space = %s AND source = %s ORDER BY nth"
         return [number for (number,) in self._fetch(query, self._space, source)]
 
@@ -368,17 +373,20 @@ class PostgresChunkTables:
 
 
 def _read_row(values: Sequence[Any]) -> ChunkRow:
+    """A chunk from the columns of its row."""
     number, source, nth, *rest = values
     return make_row(number, source, nth, rest)
 
 
 def _clean_all(sources: Collection[str] | None) -> list[str] | None:
+    """The sources as the database can store them; None means all sources."""
     if sources is None:
         return None
     return [_clean(source) for source in sources]
 
 
 def _clean(text: str) -> str:
+    """A text that PostgreSQL can store: it has no character 0."""
     return text.replace("\x00", "\ufffd")
 
 

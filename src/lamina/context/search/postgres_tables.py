@@ -82,6 +82,7 @@ def number_workspace(link: Link, workspace: str) -> int:
 
 
 def _open_connection(url: str) -> Link:
+    """Connects to the server. No message repeats the address, which may have a password."""
     try:
         return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_TIMEOUT, prepare_threshold=None)
     except psycopg.ProgrammingError:  # the message does not repeat the address: it may have a password

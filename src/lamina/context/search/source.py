@@ -137,6 +137,7 @@ async def answer_search_call(
 
 
 def _read_arguments(arguments: str | dict[str, Any]) -> SearchArguments:
+    """The arguments of a search. Raises BadInput for anything that a model wrote wrong."""
     try:
         if isinstance(arguments, str):
             return msgspec.json.decode(arguments, type=SearchArguments)
@@ -208,10 +209,12 @@ def _can_join(run: Sequence[Hit], hit: Hit) -> bool:
 
 
 def _best_score(run: Sequence[Hit]) -> float:
+    """The score of the best hit in a run."""
     return max(hit.score for hit in run)
 
 
 def _make_excerpt(run: Sequence[Hit]) -> Segment:
+    """Hits in a row as one excerpt, with the place of all and the score of the best."""
     text = "\n".join(_text_with_speaker(hit) for hit in run)
     segment = excerpt(text, source=run[0].source, place=_place_of(run))
     attrs = {**segment.attrs, "score": f"{_best_score(run):.2f}"}

@@ -196,6 +196,7 @@ class SqliteChunkTables:
         return _decode_numbers(self._fetch_value(_NUMBERS_IN, _encode_list(sources)))
 
     def _fetch_value(self, query: str, *values: str | int) -> str:
+        """The one value that a query gives."""
         value: str = self._link.execute(query, values).fetchone()[0]
         return value
 
@@ -242,6 +243,7 @@ class SqliteChunkTables:
         self._link.execute(sql, (nth, place, checked_digest, number))
 
     def _drop(self, numbers: Sequence[int]) -> None:
+        """Removes chunks with their words and vectors."""
         rows = [(number,) for number in numbers]
         self._postings.drop(numbers)
         self._link.executemany("DELETE FROM vectors WHERE id = ?", rows)

@@ -40,6 +40,7 @@ class Vectors:
 
     @property
     def numbers(self) -> set[int]:
+        """The chunks that have a vector."""
         return set(self._numbers)
 
     def add(self, numbers: Sequence[int], blobs: Iterable[bytes]) -> None:
@@ -102,6 +103,7 @@ class Vectors:
         return nearness
 
     def _rows_of(self, numbers: Iterable[int]) -> Any:
+        """The rows of those of these chunks that have a vector."""
         rows = [self._rows[number] for number in numbers if number in self._rows]
         return self._np.array(rows, dtype=self._np.int64)
 
@@ -181,6 +183,7 @@ def pack_vectors(vectors: Sequence[Sequence[float]]) -> list[bytes]:
 
 
 def _import_numpy() -> Any:
+    """NumPy. Raises BadInput, which names the extra, if it is not installed."""
     try:
         return importlib.import_module("numpy")
     except ImportError:

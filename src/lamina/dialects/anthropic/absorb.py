@@ -15,11 +15,13 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
-from lamina.dialects.anthropic.blocks import refuse, to_mapping, to_mapping_or_empty
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import read_cleared
+from lamina.dialects.json_values import drop_nulls, text_or_empty, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.port import Absorbed
+from lamina.dialects.same_objects import drop_field
 from lamina.dialects.usage import Cleared, read_usage
+from lamina.errors import BadInput
 
 BROKEN = "error"
 """The stop reason of an error, and of a stream that ended too early."""
@@ -27,14 +29,16 @@ BROKEN = "error"
 
 def absorb(response: Any) -> Absorbed:
     """Reads a whole response: a dict, or an object of the SDK."""
-    message = to_mapping(response)
+    message = to_dict_or_none(response)
     if message is None or not isinstance(message.get("type", "message"), str):
-        refuse("not a message", "response", "give what the Messages API answered")
+        raise BadInput("not a message", place="response", hint="give what the Messages API answered")
     if message.get("type") == "error":
         return Absorbed(segments=(), stop=BROKEN)
     content = message.get("content")
     if not isinstance(content, list):
-        refuse("no list of blocks", "response.content", "give what the Messages API answered")
+        raise BadInput(
+            "no list of blocks", place="response.content", hint="give what the Messages API answered"
+        )
     return _absorb_content(content, message.get("usage"), message.get("stop_reason"), read_cleared(message))
 
 
@@ -42,22 +46,21 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     """Reads all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped."""
     stream = _StreamedMessage()
     for event in events:
-        mapping = to_mapping(event)
+        mapping = to_dict_or_none(event)
         if mapping is None:
             problem = f"an event is a value of type {type(event).__name__}"
-            refuse(problem, "stream", "give the events as they came")
+            raise BadInput(problem, place="stream", hint="give the events as they came")
         stream.take(mapping)
     return stream.finish()
 
 
 def _absorb_content(content: list[Any], usage: Any, stop: Any, cleared_context: Cleared) -> Absorbed:
+    """The answer as segments. An answer without content, which the API may give, has none."""
     segments: tuple[Segment, ...] = ()
     if content:
         segments = parse_message({"role": "assistant", "content": content})
     reported_usage = msgspec.structs.replace(read_usage(usage), cleared=cleared_context)
-    if not isinstance(stop, str):
-        stop = ""
-    return Absorbed(segments=segments, usage=reported_usage, stop=stop)
+    return Absorbed(segments=segments, usage=reported_usage, stop=text_or_empty(stop))
 
 
 class _StreamedMessage:
@@ -71,32 +74,31 @@ class _StreamedMessage:
         self.has_ended = False
 
     def take(self, event: Mapping[str, Any]) -> None:
+        """Takes in the next event. A block that was never begun gets no deltas."""
         match event:
             case {"type": "message_start", "message": message}:
-                self._add_usage(to_mapping_or_empty(message))
+                self._add_usage(to_dict_or_empty(message))
             case {"type": "content_block_start", "index": int() as index, "content_block": block}:
-                self.blocks[index] = _StreamedBlock(to_mapping_or_empty(block))
+                self.blocks[index] = _StreamedBlock(to_dict_or_empty(block))
             case {"type": "content_block_delta", "index": int() as index, "delta": delta} if (
                 index in self.blocks
             ):
-                self.blocks[index].add(to_mapping_or_empty(delta))
+                self.blocks[index].add(to_dict_or_empty(delta))
             case {"type": "content_block_stop", "index": int() as index} if index in self.blocks:
                 self.blocks[index].has_ended = True
             case {"type": "message_delta", "delta": delta}:
-                self._take_message_delta(event, to_mapping_or_empty(delta))
+                self.stop = to_dict_or_empty(delta).get("stop_reason") or self.stop
+                if event.get("context_management"):
+                    self.cleared = read_cleared(event)
+                self._add_usage(event)
             case {"type": "message_stop"}:
                 self.has_ended = True
             case {"type": "error"}:
                 self.stop = BROKEN
                 self.has_ended = False
 
-    def _take_message_delta(self, event: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
-        self.stop = delta.get("stop_reason") or self.stop
-        if event.get("context_management"):
-            self.cleared = read_cleared(event)
-        self._add_usage(event)
-
     def finish(self) -> Absorbed:
+        """The answer, as far as it can be sent back. The blocks stand in the order of their numbers."""
         content: list[dict[str, Any]] = []
         for _, streamed in sorted(self.blocks.items()):
             block = streamed.finish()
@@ -109,9 +111,7 @@ class _StreamedMessage:
 
     def _add_usage(self, holder: Mapping[str, Any]) -> None:
         """Later counts are for the whole message. A count that is absent or null stays as it was."""
-        for name, count in to_mapping_or_empty(holder.get("usage")).items():
-            if count is not None:
-                self.usage[name] = count
+        self.usage |= drop_nulls(to_dict_or_empty(holder.get("usage")))
 
 
 _FIELD_OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
@@ -129,48 +129,46 @@ class _StreamedBlock:
         self.has_ended = False
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        delta_type = delta.get("type")
+        """Takes in a delta. All fields of a delta of an unknown type are added to the block.
+
+        Text is added to the text that the field has; another value replaces it.
+        """
+        delta_type = text_or_empty(delta.get("type"))
         if delta_type == "input_json_delta":
             self.input_json.append(str(delta.get("partial_json", "")))
-        elif delta_type == "citations_delta":
+            return
+        if delta_type == "citations_delta":
             self.citations.append(delta.get("citation"))
-        elif isinstance(delta_type, str) and delta_type in _FIELD_OF_DELTA:
+            return
+        fields = drop_field(delta, "type")
+        if delta_type in _FIELD_OF_DELTA:
             field = _FIELD_OF_DELTA[delta_type]
-            self._append(field, delta.get(field))
-        else:
-            for field, value in delta.items():
-                if field != "type":
-                    self._append(field, value)
+            fields = {field: delta.get(field)}
+        for name, value in drop_nulls(fields).items():
+            if isinstance(value, str):
+                self.texts.setdefault(name, []).append(value)
+            else:
+                self.block[name] = value
 
     def finish(self) -> dict[str, Any] | None:
-        """The block, or None if it broke off so that it cannot be sent back."""
+        """The block, or None if it broke off so that it cannot be sent back.
+
+        Text can be sent back whenever it broke off, if there is some. A call cannot if its input is not JSON.
+        """
         block = self.block
         is_text = block.get("type") == "text"
         if not self.has_ended and not is_text:
             return None
         for field, texts in self.texts.items():
-            start = block.get(field)
-            if not isinstance(start, str):
-                start = ""
-            block[field] = "".join([start, *texts])
+            block[field] = text_or_empty(block.get(field)) + "".join(texts)
         if self.citations:
             block["citations"] = [*(block.get("citations") or ()), *self.citations]
         if is_text and not block.get("text"):
             return None
-        return self._with_input(block)
-
-    def _append(self, field: str, value: Any) -> None:
-        if isinstance(value, str):
-            self.texts.setdefault(field, []).append(value)
-        elif value is not None:
-            self.block[field] = value
-
-    def _with_input(self, block: dict[str, Any]) -> dict[str, Any] | None:
-        text = "".join(self.input_json)
-        if is_blank(text):
-            return block
-        try:
-            tool_input = json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-        return block | {"input": tool_input}
+        input_json = "".join(self.input_json)
+        if not is_blank(input_json):
+            try:
+                block["input"] = json.loads(input_json)
+            except (ValueError, RecursionError):
+                return None
+        return block

@@ -1,40 +1,558 @@
 """Checks a request against the rules of the Messages API that can be verified without calling it.
 
-Each rule is a function from a `MessagesReading` to its breaches, and one row of `RULES`. The docstring of a
+Each rule is a function from a `RequestReading` to its breaches, and one row of `RULES`. The docstring of a
 rule begins with its number, by which documents and tests cite it. A request that cannot be parsed breaks
 `readable` (or `roles`), and no other rule is tried. Sizes, prices and what a tool's schema allows are not
 checked.
+
+Below, the rules stand in groups: about whole messages, about calls and results, about thinking, and about
+cache markers, with the functions that find the markers of a request.
 """
 
 from __future__ import annotations
 
-from lamina.core.values import Ledger
-from lamina.dialects.anthropic.marker_rules import long_marks_come_first, marks_are_allowed, marks_are_few
-from lamina.dialects.anthropic.markers import find_markers_before_messages, find_request_marker
-from lamina.dialects.anthropic.message_rules import (
-    begins_with_user,
-    ends_with_user,
-    has_limit,
-    nothing_is_empty,
-    system_messages_are_taken,
-    system_messages_stand_right,
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple
+
+from lamina.core.bound_thinking import is_thinking
+from lamina.core.build import build
+from lamina.core.hashing import stem_of
+from lamina.core.text.characters import is_blank
+from lamina.core.values import Digest, Head, Ledger, Segment
+from lamina.dialects.anthropic.model import (
+    DEFAULT_LIFETIME,
+    LONG_LIFETIME,
+    MARKER,
+    MARKER_LIMIT,
+    THINKING_TYPES,
+    is_safe_name,
+    read_model,
+    refuses_system_messages,
+    rejects_prefill,
 )
-from lamina.dialects.anthropic.model import read_model
-from lamina.dialects.anthropic.parse import parse
-from lamina.dialects.anthropic.readings import EarlierMessages, MessageReading, MessagesReading, Rule
-from lamina.dialects.anthropic.thinking_rules import thinking_is_bound, thinking_is_whole
-from lamina.dialects.anthropic.tool_rules import (
-    call_ids_are_unique,
-    calls_are_answered,
-    names_are_allowed,
-    results_come_first,
-    results_come_once,
-    results_have_their_call,
+from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_result, parse, read_blocks
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    list_or_empty,
+    text_or_empty,
+    to_dict_or_empty,
+    to_dict_or_none,
 )
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.memos import CheckMemo, recheck
+from lamina.dialects.origins import read_origin
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rechecking import recheck
+from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
+
+OPENING_MESSAGE = {"role": "user", "content": OPENING}
+"""What `render` puts first where the assistant would begin: the API wants the user first."""
+
+
+def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
+    """What the API would refuse, in the order of the rules. With a ledger, bound thinking is verified too."""
+    try:
+        parse(request)
+    except BadInput as error:
+        rule = "readable"
+        if error.place.endswith(".role"):
+            rule = "roles"
+        return [Violation(rule=rule, place=error.place, message=f"{error.problem}; {error.hint}")]
+    return check_again(request, ledger=ledger)
+
+
+def check_again(
+    request: Request, memo: CheckMemo | None = None, *, ledger: Ledger | None = None
+) -> list[Violation]:
+    """Like `check`, for a request that was parsed or rendered here: it is not parsed again."""
+
+    def apply_rules(
+        past: EarlierMessages, past_count: int, messages: list[MessageReading]
+    ) -> list[Violation]:
+        message_markers = chain(past.markers, *(message.markers for message in messages))
+        reading = RequestReading(
+            request=request,
+            messages=messages,
+            calls=list(chain.from_iterable(message.calls for message in messages)),
+            thoughts=list(chain.from_iterable(message.thoughts for message in messages)),
+            markers=find_markers(request, message_markers),
+            past=past,
+            has_earlier_messages=past_count > 0,
+            ledger=ledger,
+        )
+        violations: list[Violation] = []
+        for name, rule in RULES.items():
+            for place, problem in rule(reading):
+                violations.append(Violation(rule=name, place=place, message=problem))
+        return violations
+
+    def answers_user(previous: MessageReading, message: MessageReading) -> bool:
+        return message.role == "assistant" and previous.role == "user"
+
+    return recheck(
+        request["messages"],
+        memo,
+        basis=read_model(request),
+        past=EarlierMessages,
+        view=MessageReading,
+        seam=answers_user,
+        rules=apply_rules,
+    )
+
+
+class BlockReading(NamedTuple):
+    """A block of a message, with the positions of both.
+
+    `call_id` is the id of a call, or of the call that a result answers; None if it is not a text.
+    """
+
+    message_index: int
+    block_index: int
+    block: Json
+    call_id: str | None = None
+
+    @property
+    def place(self) -> str:
+        return f"messages[{self.message_index}].content[{self.block_index}]"
+
+
+class MessageReading:
+    """A message as the rules look at it: its blocks, and apart from them its calls, results and thoughts.
+
+    `is_directive` says that it is a system message without words, which only sets something: its content is
+    an empty list.
+    """
+
+    __slots__ = (
+        "blocks",
+        "calls",
+        "is_directive",
+        "markers",
+        "message",
+        "place",
+        "results",
+        "role",
+        "thoughts",
+    )
+
+    def __init__(self, message: Any, position: int) -> None:
+        mapping = to_dict_or_empty(message)
+        self.place = f"messages[{position}]"
+        self.message = message
+        self.role = str(mapping.get("role"))
+        self.blocks = read_blocks(mapping)
+        has_no_words = not self.blocks and isinstance(mapping.get("content"), LIST_TYPES)
+        self.is_directive = has_no_words and self.role == "system"
+        self.markers = find_markers_on_message(self.blocks, self.place)
+        self.calls: list[BlockReading] = []
+        self.results: list[BlockReading] = []
+        self.thoughts: list[BlockReading] = []
+        for index, block in enumerate(self.blocks):
+            block_type = block.get("type")
+            if block_type == "tool_use":
+                self.calls.append(BlockReading(position, index, block, _read_id(block, "id")))
+            elif block_type == "tool_result":
+                self.results.append(BlockReading(position, index, block, _read_id(block, "tool_use_id")))
+            elif block_type in THINKING_TYPES:
+                self.thoughts.append(BlockReading(position, index, block))
+
+
+def _read_id(block: Json, field: str) -> str | None:
+    """The id in a field; None if there is none, or something else. That may be a list, which no set takes."""
+    block_id = block.get(field)
+    if isinstance(block_id, str):
+        return block_id
+    return None
+
+
+class EarlierMessages:
+    """What the rules need to know of messages that were checked before: the ids of calls, and the markers."""
+
+    def __init__(self) -> None:
+        self.call_ids: set[str | None] = set()
+        self.markers: list[PlacedMarker] = []
+
+    def add(self, message: MessageReading) -> None:
+        self.call_ids.update(call.call_id for call in message.calls)
+        self.markers += message.markers
+
+
+class RequestReading(NamedTuple):
+    """A request as the rules look at it, read once for all of them.
+
+    `messages` are those to look at, with their `calls` and `thoughts`; `markers` are those of the whole
+    request. `has_earlier_messages` says that other messages come before those to look at; `past` is what is
+    known of them.
+    """
+
+    request: Request
+    messages: Sequence[MessageReading]
+    calls: Sequence[BlockReading]
+    thoughts: Sequence[BlockReading]
+    markers: Sequence[PlacedMarker]
+    past: EarlierMessages
+    has_earlier_messages: bool
+    ledger: Ledger | None
+
+
+Breaches = Iterator[tuple[str, str]]
+"""Places, each with what is wrong there."""
+
+Rule = Callable[[RequestReading], Breaches]
+
+
+def has_limit(reading: RequestReading) -> Breaches:
+    """A request says how long the answer may be."""
+    limit = reading.request.get("max_tokens")
+    if not isinstance(limit, int) or limit < 0:
+        yield "max_tokens", "max_tokens: field required, as a number"
+
+
+def begins_with_user(reading: RequestReading) -> Breaches:
+    """A1: the first message is the user's, or a compaction.
+
+    A compaction replaces what the user said before it. A system message may come first too, as far as this
+    rule is concerned; A11 says more about those.
+    """
+    if reading.has_earlier_messages:
+        return
+    if not reading.messages:
+        yield "messages", "at least one message is required"
+        return
+    first = reading.messages[0]
+    if first.role == "assistant" and not begins_with_compaction(first.blocks):
+        yield "messages[0].role", "the first message must use the user role"
+
+
+def ends_with_user(reading: RequestReading) -> Breaches:
+    """A2: models from 4.6 on take no assistant prefill.
+
+    A prefill is an assistant message at the end, which the model would have continued.
+    """
+    if not reading.messages:
+        return
+    last = reading.messages[-1]
+    if last.role == "assistant" and rejects_prefill(read_model(reading.request)):
+        yield last.place, "this model does not support assistant message prefill; end with a user message"
+
+
+def nothing_is_empty(reading: RequestReading) -> Breaches:
+    """A8: no blank text, and no message without content.
+
+    Texts are looked for in messages, inside tool results, and in the system text. A directive, which is a
+    system message with an empty list of blocks, is allowed.
+    """
+    for message in reading.messages:
+        if not message.blocks and not message.is_directive:
+            yield message.place, "messages must have non-empty content"
+        for index, block in enumerate(message.blocks):
+            for inner_place in _find_blank_texts(block):
+                place = f"{message.place}.content[{index}]{inner_place}"
+                yield place, "text content blocks must be non-empty"
+    for position, system_block in enumerate(list_or_empty(reading.request.get("system"))):
+        for inner_place in _find_blank_texts(to_dict_or_empty(system_block)):
+            yield f"system[{position}]{inner_place}", "system: text content blocks must be non-empty"
+
+
+def _find_blank_texts(block: Json) -> Iterator[str]:
+    """The places of blank texts in a block: "" for its own, ".content[0]" for one inside a result."""
+    block_type = block.get("type")
+    if block_type == "text":
+        if is_blank(str(block.get("text"))):
+            yield ""
+    elif block_type == "tool_result":
+        for position, piece in enumerate(list_or_empty(block.get("content"))):
+            inner = to_dict_or_empty(piece)
+            if inner.get("type") == "text" and is_blank(str(inner.get("text"))):
+                yield f".content[{position}]"
+
+
+def system_messages_stand_right(reading: RequestReading) -> Breaches:
+    """A11: after the user, or a server tool's result; last, or before the assistant.
+
+    A directive (a system message without words) may stand before the user too. So the neighbours of a system
+    message are looked for past it.
+    """
+    previous: MessageReading | None = None
+    unfollowed: MessageReading | None = None  # a system message whose next neighbour was not seen yet
+    for message in reading.messages:
+        if unfollowed is not None and not message.is_directive:
+            if message.role != "assistant":
+                problem = "a system message must be last, or stand before an assistant message"
+                yield unfollowed.place, problem
+            unfollowed = None
+        if message.role == "system" and not _may_follow(previous, message):
+            yield message.place, "a system message must follow a user message"
+        if message.is_directive:
+            continue
+        previous = message
+        if message.role == "system":
+            unfollowed = message
+
+
+def _may_follow(previous: MessageReading | None, system_message: MessageReading) -> bool:
+    """Whether a system message may stand here. A directive may also stand after another system message."""
+    if previous is None:
+        return False
+    if previous.role == "assistant":
+        return bool(previous.blocks) and is_server_result(previous.blocks[-1])
+    return previous.role == "user" or system_message.is_directive
+
+
+def system_messages_are_taken(reading: RequestReading) -> Breaches:
+    """A11: models before 4.8 have no system messages, only `system`."""
+    if not refuses_system_messages(read_model(reading.request)):
+        return
+    for message in reading.messages:
+        if message.role == "system":
+            yield message.place, 'this model takes no messages with the role "system"'
+
+
+def calls_are_answered(reading: RequestReading) -> Breaches:
+    """A3: every tool_use has its tool_result in the next message.
+
+    Broken if the user interrupted a call and the client sent only "go on" after it.
+    """
+    for message, next_message in zip_longest(reading.messages, reading.messages[1:]):
+        if not message.calls:
+            continue
+        answered_ids: set[str | None] = set()
+        if next_message is not None:
+            answered_ids = {result.call_id for result in next_message.results}
+        for call in message.calls:
+            if call.call_id not in answered_ids:
+                yield call.place, f"`tool_use` id {call.call_id!r} without a `tool_result` immediately after"
+
+
+def results_have_their_call(reading: RequestReading) -> Breaches:
+    """A4: every tool_result answers a tool_use of the message before it.
+
+    Broken if a client cut off the front of its history between a call and its result.
+    """
+    calls_before: Sequence[BlockReading] = ()
+    for message in reading.messages:
+        if message.results:
+            call_ids = {call.call_id for call in calls_before}
+            for result in message.results:
+                if result.call_id not in call_ids:
+                    yield (
+                        result.place,
+                        f"unexpected `tool_use_id` {result.call_id!r}: no such call just before",
+                    )
+        calls_before = message.calls
+
+
+def results_come_once(reading: RequestReading) -> Breaches:
+    """A4: a call has one result."""
+    for message in reading.messages:
+        if len(message.results) > 1:
+            yield from _find_repeated_ids(message.results, "a second result for", earlier_ids=())
+
+
+def call_ids_are_unique(reading: RequestReading) -> Breaches:
+    """A5: no two tool_use blocks share an id, in the whole conversation.
+
+    Broken by clients that count calls from 1 in each turn.
+    """
+    problem = "`tool_use` ids must be unique:"
+    yield from _find_repeated_ids(reading.calls, problem, earlier_ids=reading.past.call_ids)
+
+
+def _find_repeated_ids(
+    blocks: Iterable[BlockReading], problem: str, *, earlier_ids: Collection[str | None]
+) -> Breaches:
+    """Reports blocks whose id an earlier one has, among these blocks or before them."""
+    seen_ids: set[str] = set()
+    for block in blocks:
+        if block.call_id is None:
+            continue
+        if block.call_id in seen_ids or block.call_id in earlier_ids:
+            yield block.place, f"{problem} {block.call_id!r}"
+        seen_ids.add(block.call_id)
+
+
+def results_come_first(reading: RequestReading) -> Breaches:
+    """A6: in a user message, results come before everything else.
+
+    The results of one message are numbered 0, 1, 2 …; if each stands at the position of its number, nothing
+    else comes before it.
+    """
+    for message in reading.messages:
+        for rank, result in enumerate(message.results):
+            if result.block_index != rank:
+                yield result.place, "`tool_result` blocks must come before other content"
+
+
+def names_are_allowed(reading: RequestReading) -> Breaches:
+    """A16: names of tools and ids of calls have letters, digits, `_` and `-`, at most 128."""
+    for position, tool in enumerate(reading.request.get("tools") or ()):
+        if "name" in tool and not is_safe_name(text_or_empty(tool["name"])):
+            yield f"tools[{position}].name", "tool names should match '^[a-zA-Z0-9_-]{1,128}$'"
+    for call in reading.calls:
+        for field in ("name", "id"):
+            if not is_safe_name(text_or_empty(call.block.get(field))):
+                problem = f"tool_use.{field} should match '^[a-zA-Z0-9_-]{{1,128}}$'"
+                yield f"{call.place}.{field}", problem
+
+
+_FIELD_OF_THOUGHT = {"thinking": "signature", "redacted_thinking": "data"}
+"""The field without which the API does not take a thought back."""
+
+
+def thinking_is_whole(reading: RequestReading) -> Breaches:
+    """A9, by shape: thinking has its signature, redacted thinking its data."""
+    for thought in reading.thoughts:
+        block_type = thought.block["type"]
+        field = _FIELD_OF_THOUGHT[block_type]
+        if not text_or_empty(thought.block.get(field)):
+            yield thought.place, f"`{block_type}` blocks cannot be modified: {field} is missing"
+
+
+def thinking_is_bound(reading: RequestReading) -> Breaches:
+    """A10: what comes before bound thinking is what came before it when it was first sent.
+
+    The request is hashed again and compared with the ledger. `render` may have put a user message first, so
+    the request is also tried without it. Some requests cannot be judged, and nothing is reported for them: if
+    there are system messages, which `render` may have moved; if the ledger has repairs, since then the
+    messages are not those that were hashed; and equal thoughts, which cannot be told apart.
+    """
+    ledger = reading.ledger
+    if ledger is None or not ledger.bound or ledger.repairs:
+        return
+    if any(message.role == "system" for message in reading.messages):
+        return
+    parsed = parse(reading.request)
+    unbound = _find_unbound_thoughts(parsed.log, parsed.head, ledger)
+    if unbound and reading.messages and reading.messages[0].message == OPENING_MESSAGE:
+        rest = _drop_message(parsed.log, reading.messages[0].message)
+        unbound &= _find_unbound_thoughts(rest, parsed.head, ledger)
+    for number in sorted(unbound):
+        yield (
+            reading.thoughts[number].place,
+            "invalid `signature` in `thinking` block: bound to a different conversation",
+        )
+
+
+def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
+    """The log without the segments that came from this message."""
+    rest: list[Segment] = []
+    for segment in log:
+        origin = read_origin(segment)
+        if origin is None or origin.message is not message:
+            rest.append(segment)
+    return rest
+
+
+def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
+    """The numbers of thoughts, counted from 0, that do not come after what the ledger says."""
+    recorded_prefixes: dict[str, list[Digest]] = {}
+    for ref, prefix in ledger.bound.items():
+        recorded_prefixes.setdefault(stem_of(ref), []).append(prefix)
+
+    unbound: set[int] = set()
+    envelope = build(log, head=head)
+    number = 0
+    prefix = envelope.root
+    for entry in envelope.entries:
+        if is_thinking(entry):
+            recorded = recorded_prefixes.get(stem_of(entry.ref), [])
+            if len(recorded) == 1 and recorded[0] != prefix:
+                unbound.add(number)
+            number += 1
+        prefix = entry.prefix
+    return unbound
+
+
+def marks_are_few(reading: RequestReading) -> Breaches:
+    """A12: at most four cache markers, the one for the whole request included."""
+    count = len(reading.markers)
+    if count > MARKER_LIMIT:
+        first_too_many = reading.markers[MARKER_LIMIT]
+        yield first_too_many.place, f"at most {MARKER_LIMIT} blocks may have cache_control; found {count}"
+
+
+def long_marks_come_first(reading: RequestReading) -> Breaches:
+    """A12: markers with ttl 1h come before those with 5m.
+
+    5m, 1h breaks the rule; 1h, 5m and 1h, 1h do not.
+    """
+    short_seen = False
+    for marker in reading.markers:
+        if marker.lifetime != LONG_LIFETIME:
+            short_seen = True
+        elif short_seen:
+            yield marker.place, "a ttl='1h' cache_control block must not come after a ttl='5m' one"
+
+
+def marks_are_allowed(reading: RequestReading) -> Breaches:
+    """A12: no marker on thinking."""
+    for marker in reading.markers:
+        if marker.is_refused:
+            yield marker.place, "cache_control cannot be set for thinking blocks"
+
+
+class PlacedMarker(NamedTuple):
+    """A marker in a request: on which block, for how long, and whether the API refuses it on such a block."""
+
+    place: str
+    lifetime: str
+    is_refused: bool = False
+
+
+def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> list[PlacedMarker]:
+    """The markers of a request in the order in which the API reads it, with these on its messages.
+
+    Those on tools and on the system text come first, that of the whole request last.
+    """
+    markers: list[PlacedMarker] = []
+    for name in ("tools", "system"):
+        for position, block in enumerate(list_or_empty(request.get(name))):
+            markers += find_markers_on_block(block, f"{name}[{position}]")
+    markers += message_markers
+    lifetime = read_lifetime(request)
+    if lifetime is not None:
+        markers.append(PlacedMarker(MARKER, lifetime))
+    return markers
+
+
+def find_markers_on_message(blocks: Iterable[Json], message_place: str) -> list[PlacedMarker]:
+    """The markers on the blocks of a message.
+
+    Most blocks have none, and long requests have many blocks: only those are looked at that may have one.
+    """
+    markers: list[PlacedMarker] = []
+    for index, block in enumerate(blocks):
+        holds_blocks = block.get("type") == "tool_result" and not isinstance(block.get("content"), str)
+        if holds_blocks or MARKER in block:
+            markers += find_markers_on_block(block, f"{message_place}.content[{index}]")
+    return markers
+
+
+def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
+    """The markers inside a tool result, then the block's own."""
+    mapping = to_dict_or_none(block)
+    if mapping is None:
+        return
+    block_type = mapping.get("type")
+    if block_type == "tool_result":
+        for position, piece in enumerate(list_or_empty(mapping.get("content"))):
+            yield from find_markers_on_block(piece, f"{place}.content[{position}]")
+    lifetime = read_lifetime(mapping)
+    if lifetime is not None:
+        yield PlacedMarker(place, lifetime, is_refused=block_type in THINKING_TYPES)
+
+
+def read_lifetime(holder: Mapping[str, Any]) -> str | None:
+    """The lifetime that the marker of a block or request asks for; None if it has no marker, or a null."""
+    marker = holder.get(MARKER)
+    if marker is None:
+        return None
+    lifetime = to_dict_or_empty(marker).get("ttl")
+    if isinstance(lifetime, str):
+        return lifetime
+    return DEFAULT_LIFETIME
+
 
 RULES: dict[str, Rule] = {
     rule.__name__: rule
@@ -58,48 +576,4 @@ RULES: dict[str, Rule] = {
         names_are_allowed,
     )
 }
-
-
-def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """What the API would refuse, in the order of the rules. With a ledger, bound thinking is verified too."""
-    try:
-        parse(request)
-    except BadInput as error:
-        rule = "roles" if error.place.endswith(".role") else "readable"
-        return [Violation(rule=rule, place=error.place, message=f"{error.problem}; {error.hint}")]
-    return _apply_rules_to(request, None, ledger)
-
-
-def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """Like `check`, for a request that was parsed or rendered here: it is not parsed again."""
-    return _apply_rules_to(request, memo, None)
-
-
-def _apply_rules_to(request: Request, memo: CheckMemo | None, ledger: Ledger | None) -> list[Violation]:
-    def apply_rules(
-        past: EarlierMessages, past_count: int, messages: list[MessageReading]
-    ) -> list[Violation]:
-        markers = [*find_markers_before_messages(request), *past.markers]
-        for message in messages:
-            markers += message.markers
-        markers += find_request_marker(request)
-        reading = MessagesReading(request, messages, markers, past, past_count > 0, ledger)
-        violations: list[Violation] = []
-        for name, rule in RULES.items():
-            for place, problem in rule(reading):
-                violations.append(Violation(rule=name, place=place, message=problem))
-        return violations
-
-    return recheck(
-        request["messages"],
-        memo,
-        basis=read_model(request),
-        past=EarlierMessages,
-        view=MessageReading,
-        seam=_answers_user,
-        rules=apply_rules,
-    )
-
-
-def _answers_user(previous: MessageReading, message: MessageReading) -> bool:
-    return message.role == "assistant" and previous.role == "user"
+"""All rules, in the order in which they are reported."""

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.anthropic.blocks import make_safe_name
-from lamina.dialects.anthropic.model import refuses_forced_tool, refuses_sampling
+from lamina.dialects.anthropic.model import make_safe_name, refuses_forced_tool, refuses_sampling
 from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
-from lamina.dialects.json_values import drop_nulls, mapping_or_empty, number_or_none, read_texts
+from lamina.dialects.json_values import drop_empty, drop_nulls, mapping_or_empty, number_or_none, read_texts
 from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 DEFAULT_OUTPUT = 8_192
@@ -88,23 +87,22 @@ def own_head(plain: PlainHead) -> OwnHead:
     effort = _EFFORTS.get(plain.effort)
     if plain.effort and effort is None:
         left.append("effort")
-
-    output_config: dict[str, Any] = {}
-    if effort:
-        output_config["effort"] = effort
+    answer_format = None
     if plain.answer:
-        output_config["format"] = {"type": "json_schema", "schema": plain.answer}
-    candidates: dict[str, Any] = {
-        "model": plain.model or None,
-        "max_tokens": plain.output or DEFAULT_OUTPUT,
-        "stop_sequences": list(plain.stop) or None,
-        "tool_choice": choice,
-        "output_config": output_config or None,
-        "stream": plain.stream,
-        **sampling,
-    }
+        answer_format = {"type": "json_schema", "schema": plain.answer}
+    parameters = drop_empty(
+        {
+            "model": plain.model,
+            "max_tokens": plain.output or DEFAULT_OUTPUT,
+            "stop_sequences": list(plain.stop),
+            "tool_choice": choice,
+            "output_config": drop_empty({"effort": effort, "format": answer_format}),
+            "stream": plain.stream,
+            **sampling,
+        }
+    )
     tools = tuple(_write_tool(tool) for tool in plain.tools)
-    return OwnHead(head=Head(tools=tools, parameters=drop_nulls(candidates)), left=tuple(left))
+    return OwnHead(head=Head(tools=tools, parameters=parameters), left=tuple(left))
 
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
@@ -116,14 +114,12 @@ def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
 
 
 def _write_tool(tool: Tool) -> dict[str, Any]:
-    definition: dict[str, Any] = {"name": make_safe_name(tool.name)}
-    if tool.description:
-        definition["description"] = tool.description
-    if tool.schema.get("type") == "object":
-        definition["input_schema"] = tool.schema
-    else:
-        definition["input_schema"] = {"type": "object", **tool.schema}
-    return definition
+    """A definition. The API wants the schema of an object; a schema that does not say so gets its type."""
+    schema = tool.schema
+    if schema.get("type") != "object":
+        schema = {"type": "object", **schema}
+    named = {"name": make_safe_name(tool.name), "description": tool.description}
+    return drop_empty(named) | {"input_schema": schema}
 
 
 def _read_choice(tool_choice: Any) -> str | None:
@@ -139,6 +135,7 @@ def _read_choice(tool_choice: Any) -> str | None:
 
 
 def _write_choice(plain: PlainHead) -> dict[str, str] | None:
+    """The choice of a tool; None if there is none, or if the model may not be made to call one."""
     if not plain.choice or not plain.tools:
         return None
     if plain.choice in ("auto", "none"):

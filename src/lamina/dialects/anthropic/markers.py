@@ -1,81 +1,189 @@
-"""The cache markers (`cache_control`) of a Messages request: where they are, and what they ask for."""
+"""Puts cache markers on a request of the Messages API, and takes off those that the API would refuse.
+
+`mark` places exactly the markers that a `Marking` names, and no others. Whatever need not change stays the
+same object, and the caller's request is never written to. This module knows where a marker may stand, and not
+where one pays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from lamina.dialects.anthropic.blocks import to_mapping, to_mapping_or_empty
-from lamina.dialects.json_values import list_or_empty
-from lamina.dialects.port import Request
+from lamina.dialects.anthropic.check import PlacedMarker, find_markers, find_markers_on_message, read_lifetime
+from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, LONG_LIFETIME, MARKER, MARKER_LIMIT
+from lamina.dialects.anthropic.parse import read_blocks
+from lamina.dialects.json_values import LIST_TYPES, list_or_empty, to_dict_or_none
+from lamina.dialects.port import Marking, Request
+from lamina.dialects.same_objects import keep_list, keep_source, set_field
+from lamina.errors import BadInput
 
-MARKER_LIMIT = 4
-"""Markers that the API takes in one request, the one for the whole request included."""
+Places = dict[str, str]
+"""The lifetime of each marker that is still to be placed, by its place. Placing one removes it."""
 
-FIELD = "cache_control"
-
-DEFAULT_LIFETIME = "5m"
-"""The lifetime of a marker that names none."""
-
-LONG_LIFETIME = "1h"
-"""The lifetime that must come before all shorter ones."""
-
-THINKING_TYPES = ("thinking", "redacted_thinking")
-"""Blocks that take no marker."""
+MarkItem = Callable[[Any, str, Places], Any]
+"""Marks one item of a list: takes the item, its place, and the markers to place."""
 
 
-class PlacedMarker(NamedTuple):
-    """A marker in a request: on which block, for how long, and whether the API refuses it on such a block."""
+def mark(request: Request, marking: Marking) -> dict[str, Any]:
+    """The request with these markers and no others.
 
-    place: str
-    lifetime: str
-    is_refused: bool = False
-
-
-def find_markers(request: Request) -> Iterator[PlacedMarker]:
-    """The markers of a request in the order in which the API reads it, that of the whole request last."""
-    yield from find_markers_before_messages(request)
-    for message_index, message in enumerate(list_or_empty(request.get("messages"))):
-        content = to_mapping_or_empty(message).get("content")
-        for block_index, block in enumerate(list_or_empty(content)):
-            yield from find_markers_on_block(block, f"messages[{message_index}].content[{block_index}]")
-    yield from find_request_marker(request)
-
-
-def find_markers_before_messages(request: Request) -> Iterator[PlacedMarker]:
-    """The markers on tools and on the system text."""
-    for name in ("tools", "system"):
-        for position, block in enumerate(list_or_empty(request.get(name))):
-            yield from find_markers_on_block(block, f"{name}[{position}]")
-
-
-def find_request_marker(request: Request) -> Iterator[PlacedMarker]:
-    """The marker for the whole request."""
-    lifetime = read_lifetime(request)
-    if lifetime is not None:
-        yield PlacedMarker(FIELD, lifetime)
+    A string that must carry a marker becomes a text block.
+    """
+    count = len(marking.places)
+    if marking.automatic:
+        count += 1
+    if count > MARKER_LIMIT:
+        raise BadInput(
+            f"{count} cache markers",
+            place="marking",
+            hint=f"the API takes {MARKER_LIMIT}, the automatic one included",
+        )
+    places = dict(marking.places)
+    marked = _set_marker(request, marking.automatic or None)
+    marked = _mark_field(marked, "tools", "tools", places, _mark_block)
+    marked = _mark_field(marked, "system", "system", places, _mark_block)
+    marked = _mark_field(marked, "messages", "messages", places, _mark_message)
+    if places:
+        first_place = next(iter(places))
+        raise BadInput(f"no block at {first_place!r}", place="marking", hint="take places from the stream")
+    if isinstance(marked, dict):
+        return marked
+    return dict(marked)
 
 
-def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
-    """The markers inside a tool result, then the block's own."""
-    mapping = to_mapping(block)
+def _mark_field(
+    holder: Mapping[str, Any], name: str, place: str, places: Places, mark_item: MarkItem
+) -> Mapping[str, Any]:
+    """An object with one of its fields marked, a list or a string; the same object if nothing changed.
+
+    The place of a string may be written as its own ("system") or as that of its block ("system[0]").
+    """
+    value = holder.get(name)
+    if isinstance(value, str):
+        for text_place in (place, f"{place}[0]"):
+            if text_place in places:
+                block = _set_marker({"type": "text", "text": value}, places.pop(text_place))
+                return {**holder, name: [block]}
+        return holder
+    if not isinstance(value, LIST_TYPES):
+        return holder
+    marked = [mark_item(item, f"{place}[{position}]", places) for position, item in enumerate(value)]
+    return set_field(holder, name, keep_list(value, marked))
+
+
+def _mark_message(message: Any, place: str, places: Places) -> Any:
+    mapping = to_dict_or_none(message)
     if mapping is None:
-        return
-    block_type = mapping.get("type")
-    if block_type == "tool_result":
-        for position, piece in enumerate(list_or_empty(mapping.get("content"))):
-            yield from find_markers_on_block(piece, f"{place}.content[{position}]")
-    lifetime = read_lifetime(mapping)
-    if lifetime is not None:
-        yield PlacedMarker(place, lifetime, is_refused=block_type in THINKING_TYPES)
+        return message
+    marked = _mark_field(mapping, "content", f"{place}.content", places, _mark_block)
+    return keep_source(message, mapping, marked)
 
 
-def read_lifetime(holder: Mapping[str, Any]) -> str | None:
-    """The lifetime that the marker of a block or request asks for; None if it has no marker, or a null."""
-    marker = holder.get(FIELD)
-    if marker is None:
-        return None
-    lifetime = to_mapping_or_empty(marker).get("ttl")
-    if isinstance(lifetime, str):
-        return lifetime
-    return DEFAULT_LIFETIME
+def _mark_block(block: Any, place: str, places: Places) -> Any:
+    """A block, and the blocks inside it if it is a result: they may carry markers too."""
+    mapping = to_dict_or_none(block)
+    if mapping is None:
+        return block
+    marked = _set_marker(mapping, places.pop(place, None))
+    if isinstance(mapping.get("content"), LIST_TYPES):
+        marked = _mark_field(marked, "content", f"{place}.content", places, _mark_inner_block)
+    return keep_source(block, mapping, marked)
+
+
+def _mark_inner_block(block: Any, place: str, places: Places) -> Any:
+    mapping = to_dict_or_none(block)
+    if mapping is None:
+        return block
+    return keep_source(block, mapping, _set_marker(mapping, places.pop(place, None)))
+
+
+def _set_marker(holder: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
+    """A block or request with a marker of this lifetime, or without one (None).
+
+    "" stands for the API's default lifetime. The same object comes back if its marker is as it should be.
+    """
+    present_lifetime = read_lifetime(holder)
+    if lifetime == present_lifetime:
+        return holder
+    if lifetime is None:
+        return {name: value for name, value in holder.items() if name != MARKER}
+    if lifetime == "" and present_lifetime == DEFAULT_LIFETIME:
+        return holder
+    marker = {"type": "ephemeral"}
+    if lifetime:
+        marker["ttl"] = lifetime
+    return {**holder, MARKER: marker}
+
+
+def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
+    """The request with markers that the API takes; the same object if it takes all of them.
+
+    As few markers as possible are changed. None gets a longer lifetime, which would cost the client money.
+    """
+    markers = find_all_markers(request)
+    candidates = [marker for marker in markers if not marker.is_refused]
+    allowed = _put_long_first(_choose_few(candidates))
+    if allowed == markers:
+        return request
+    places = {marker.place: marker.lifetime for marker in allowed}
+    automatic = places.pop(MARKER, "")
+    return mark(request, Marking(places=places, automatic=automatic))
+
+
+def find_all_markers(request: Request) -> list[PlacedMarker]:
+    """All markers of a request, in the order in which the API reads it."""
+    message_markers: list[PlacedMarker] = []
+    for position, message in enumerate(list_or_empty(request.get("messages"))):
+        message_markers += find_markers_on_message(read_blocks(message), f"messages[{position}]")
+    return find_markers(request, message_markers)
+
+
+def _choose_few(markers: list[PlacedMarker]) -> list[PlacedMarker]:
+    """At most as many markers as the API takes.
+
+    Those on tools and system text are preferred to those on messages, later ones to earlier ones.
+    """
+    if len(markers) <= MARKER_LIMIT:
+        return markers
+    newest_first = markers[::-1]
+    before_messages = [marker for marker in newest_first if marker.place.startswith(("tools[", "system["))]
+    ranked = dict.fromkeys((*_choose_most_valuable(markers), *before_messages, *newest_first))
+    chosen = frozenset(list(ranked)[:MARKER_LIMIT])
+    return [marker for marker in markers if marker in chosen]
+
+
+def _choose_most_valuable(markers: Sequence[PlacedMarker]) -> list[PlacedMarker]:
+    """The newest marker, and the last ones on the tools and on the system text."""
+    valuable = [markers[-1]]
+    for place in ("tools[", "system["):
+        on_place = [marker for marker in markers if marker.place.startswith(place)]
+        valuable += on_place[-1:]
+    return valuable
+
+
+def _put_long_first(markers: list[PlacedMarker]) -> list[PlacedMarker]:
+    """Long lifetimes before short ones, with the fewest changes.
+
+    The markers are split at some place. Before it the short ones are taken off, after it the long ones are
+    made short. For 5m, 1h, 1h it is cheapest to split after the first marker and take that one off; if it is
+    one of the most valuable, both others are made short instead.
+    """
+    if not markers:
+        return []
+    valuable = frozenset(_choose_most_valuable(markers))
+
+    def count_changes(split: int) -> int:
+        taken_off = [marker for marker in markers[:split] if marker.lifetime != LONG_LIFETIME]
+        made_short = [marker for marker in markers[split:] if marker.lifetime == LONG_LIFETIME]
+        valuable_taken_off = sum(marker in valuable for marker in taken_off)
+        return len(taken_off) + len(made_short) + valuable_taken_off * (MARKER_LIMIT + 1)
+
+    split = min(range(len(markers) + 1), key=count_changes)
+    ordered = [marker for marker in markers[:split] if marker.lifetime == LONG_LIFETIME]
+    for marker in markers[split:]:
+        if marker.lifetime == LONG_LIFETIME:
+            ordered.append(marker._replace(lifetime=DEFAULT_LIFETIME))
+        else:
+            ordered.append(marker)
+    return ordered

@@ -1,7 +1,7 @@
-"""Which rules a Claude model follows, by its name: dated data, and lookups.
+"""What the Messages API allows, for all models and by a model's name: dated data, and lookups.
 
-Names come in many forms (with a date, with a cloud's prefix, with dots), so only family and version are read.
-A name without them gets the rules of the models that have the fewest. Read 2026-09-26.
+Names of models come in many forms (with a date, with a cloud's prefix, with dots), so only family and version
+are read. A name without them gets the rules of the models that have the fewest. Read 2026-09-26.
 """
 
 from __future__ import annotations
@@ -12,10 +12,33 @@ from types import MappingProxyType
 from typing import Any
 
 from lamina.core.bound_thinking import Binding
-from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.json_values import mapping_or_empty, text_or_empty
 
 NAME = "anthropic"
 """The name of this dialect."""
+
+MARKER = "cache_control"
+"""The field of a block, or of a request, that ends a cached prefix."""
+
+MARKER_LIMIT = 4
+"""Markers that the API takes in one request, the one for the whole request included."""
+
+DEFAULT_LIFETIME = "5m"
+"""The lifetime of a marker that names none."""
+
+LONG_LIFETIME = "1h"
+"""The lifetime that must come before all shorter ones."""
+
+THINKING_TYPES = ("thinking", "redacted_thinking")
+"""Blocks that take no marker."""
+
+NAME_LIMIT = 128
+"""Characters that a tool's name may have."""
+
+_SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+"""A tool's name, or a call's id, that the API accepts: "read_file", but not "fs.read"."""
+
+_UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 Since = Mapping[str, tuple[int, int]]
 """Families of models, each with the version from which something holds."""
@@ -44,24 +67,23 @@ NO_FORCED_TOOL: Since = MappingProxyType(
 NO_PREFILL = (4, 6)
 """From this version on, in every family, a conversation may not end with the assistant."""
 
-_FAMILY_FIRST = re.compile(r"claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", re.ASCII)
-"""Newer names: "claude-opus-4-5-20251101" is ("opus", "4", "5"), "claude-sonnet-4-20250514" has no minor."""
+_FAMILY_FIRST = re.compile(
+    r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:[-.](?P<minor>\d{1,2}))?(?!\d)", re.ASCII
+)
+"""Newer names: "claude-opus-4-5-20251101" is opus 4.5, "claude-sonnet-4-20250514" has no minor."""
 
-_VERSION_FIRST = re.compile(r"claude-(\d{1,2})(?:[-.](\d{1,2}))?-([a-z]+)", re.ASCII)
-"""Older names: "claude-3-5-haiku-20241022" is ("3", "5", "haiku")."""
+_VERSION_FIRST = re.compile(
+    r"claude-(?P<major>\d{1,2})(?:[-.](?P<minor>\d{1,2}))?-(?P<family>[a-z]+)", re.ASCII
+)
+"""Older names: "claude-3-5-haiku-20241022" is haiku 3.5."""
 
 
 def read_version(model: str) -> tuple[str, tuple[int, int]]:
     """Family and version of a model: `("opus", (5, 5))`; `("", (0, 0))` if the name does not say."""
-    match = _FAMILY_FIRST.search(model)
-    if match is not None:
-        family, major, minor = match.groups()
-        return family, (int(major), int(minor or 0))
-    match = _VERSION_FIRST.search(model)
-    if match is not None:
-        major, minor, family = match.groups()
-        return family, (int(major), int(minor or 0))
-    return "", (0, 0)
+    match = _FAMILY_FIRST.search(model) or _VERSION_FIRST.search(model)
+    if match is None:
+        return "", (0, 0)
+    return match["family"], (int(match["major"]), int(match["minor"] or 0))
 
 
 def find_binding(request: Mapping[str, Any]) -> Binding:
@@ -76,7 +98,13 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
     return "none"
 
 
+def asks_to_clear(request: Mapping[str, Any]) -> bool:
+    """Whether the caller asked the server to leave out old content."""
+    return bool(mapping_or_empty(request.get("context_management")).get("edits"))
+
+
 def takes_system_messages(model: str) -> bool:
+    """Whether the model is known to take messages with the role "system"."""
     return _is_since(model, SYSTEM_MESSAGES)
 
 
@@ -90,15 +118,28 @@ def refuses_system_messages(model: str) -> bool:
 
 
 def refuses_sampling(model: str) -> bool:
+    """Whether the model takes neither temperature nor top_p."""
     return _is_since(model, NO_SAMPLING)
 
 
 def refuses_forced_tool(model: str) -> bool:
+    """Whether a request may not make the model call a tool."""
     return _is_since(model, NO_FORCED_TOOL)
 
 
 def rejects_prefill(model: str) -> bool:
+    """Whether a conversation may not end with the assistant."""
     return read_version(model)[1] >= NO_PREFILL
+
+
+def is_safe_name(name: str) -> bool:
+    """Whether the API accepts a tool's name."""
+    return _SAFE_NAME.fullmatch(name) is not None
+
+
+def make_safe_name(name: str) -> str:
+    """The tool's name with every character that the API refuses replaced: "fs.read" becomes "fs_read"."""
+    return _UNSAFE_CHARACTER.sub("_", name)[:NAME_LIMIT] or "tool"
 
 
 def read_model(request: Mapping[str, Any]) -> str:
@@ -107,5 +148,6 @@ def read_model(request: Mapping[str, Any]) -> str:
 
 
 def _is_since(model: str, table: Since) -> bool:
+    """Whether a model's version is the one in the table, or a later one of its family."""
     family, number = read_version(model)
     return family in table and number >= table[family]

@@ -4,62 +4,120 @@ Each block becomes a segment that notes where it came from, so that `render` can
 Results are logged before the rest of their message, which is where this API wants them. Messages that the API
 reads as one (calls spread over several assistant messages in a row, results over several user messages) are
 one message in the log too. For a model that refuses system messages, later ones are marked to be written anew
-in the user's voice.
+in the user's voice, and `lasting` names them for the ledger.
 
 How a message is parsed depends only on itself, on what came before it, and on the model. So a memo may be
 reused for all messages up to the first one that changed.
+
+    parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ segments
+                    └──▶ parse_content_block, _parse_call, _parse_result: a block as a typed part
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from itertools import chain
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby
+from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.core.values import Head, Part, Role, Segment, Text
-from lamina.dialects.anthropic.blocks import (
-    LIST_TYPES,
-    parse_content_block,
-    refuse,
-    refuse_inside,
+from lamina.core.envelope import Envelope
+from lamina.core.text.characters import is_blank
+from lamina.core.values import (
+    Document,
+    Head,
+    Image,
+    Layer,
+    Part,
+    Raw,
+    Ref,
+    Role,
+    Segment,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
 )
-from lamina.dialects.anthropic.message_scan import MessageScan
-from lamina.dialects.anthropic.model import read_model, refuses_system_messages
-from lamina.dialects.anthropic.pieces import MessagePiece, build_segment
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
+from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, list_counted_fields
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    add_outer_place,
+    list_or_empty,
+    name_value,
+    text_or_empty,
+    to_dict_or_empty,
+    to_dict_or_none,
+)
+from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
+from lamina.dialects.origins import ON_THE_WIRE, ORIGIN, WireOrigin, read_origin, read_origin_in
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
-ParsedMessage = tuple[Any, tuple[Segment, ...]]
-"""A copy of a message, and the segments that it was parsed into."""
+ContentPart = Text | Image | Document | Raw
+"""A part that may stand in a message and inside a tool result."""
+
+ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+
+DEMOTED = "said in the user's voice: the model takes no system messages"
+"""The line in the ledger's repairs. It is stored, so it may not change."""
+
+PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
+"""Arguments of a call that say which file its result is about."""
+
+PATH_LIMIT = 200
+"""Characters of a path that is worth showing in a handle."""
+
+_ROLE_OF_BLOCK = {
+    "tool_use": "assistant",
+    "thinking": "assistant",
+    "redacted_thinking": "assistant",
+    "tool_result": "user",
+}
+"""Blocks that only one role may send."""
+
+_TOOL_KINDS = frozenset(("tool_call", "tool_result"))
+
+_MESSAGE_FIELDS = list_counted_fields("")
+_BLOCK_FIELDS = list_counted_fields(
+    "text source title context name input tool_use_id content thinking signature data"
+)
+
+_ENCODER = msgspec.json.Encoder()
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """Parses a request. Raises BadInput, with a path into the request, if it cannot be read."""
     if not isinstance(request, Mapping):
-        refuse(f"a request is a value of type {type(request).__name__}", "request", "give an object")
+        raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
     messages = request.get("messages")
     if not isinstance(messages, LIST_TYPES):
-        refuse("no list of messages", "messages", 'give "messages" as a list')
+        raise BadInput("no list of messages", place="messages", hint='give "messages" as a list')
     system = _parse_system(request.get("system"))
     demotes_system = refuses_system_messages(read_model(request))
 
     reused: list[ParsedMessage] = []
     if memo is not None and memo.basis == demotes_system:
-        reused = memo.known[: _count_unchanged(memo.known, messages)]
+        reused = memo.known[: count_unchanged(messages, memo.known)]
     past = [segments for _, segments in reused]
-    new = _parse_messages(messages, past, demotes_system=demotes_system)
+    new_messages = messages[len(past) :]
+    scan = MessageScan(past, demotes_system=demotes_system)
+    new: list[tuple[Segment, ...]] = []
+    for position, message in enumerate(new_messages, len(past)):
+        try:
+            new.append(scan.parse(message))
+        except BadInput as error:
+            raise add_outer_place(f"messages[{position}]", error) from None
     if memo is not None:
         memo.basis = demotes_system
-        new_messages = messages[len(past) :]
         copies = [_copy_message(message) for message in new_messages]
         memo.known = reused + list(zip(copies, new, strict=True))
 
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
-    return ParsedRequest(log=log, head=_parse_head(request, has_system=bool(system)))
+    return ParsedRequest(log=log, head=_parse_head(request))
 
 
 def parse_message(message: Any) -> tuple[Segment, ...]:
@@ -67,20 +125,50 @@ def parse_message(message: Any) -> tuple[Segment, ...]:
     return MessageScan([]).parse(message)
 
 
-def _parse_messages(
-    messages: Sequence[Any], past: list[tuple[Segment, ...]], *, demotes_system: bool
-) -> list[tuple[Segment, ...]]:
-    """Parses the messages after those that make up the past."""
-    if len(messages) <= len(past):
-        return []
-    scan = MessageScan(past, demotes_system=demotes_system)
-    new: list[tuple[Segment, ...]] = []
-    for position in range(len(past), len(messages)):
+def lasting(envelope: Envelope) -> dict[Ref, str]:
+    """The lines for the ledger: system messages that this request, and so every later one, has to demote."""
+    if not refuses_system_messages(read_model(envelope.head.parameters)):
+        return {}
+    demoted: dict[Ref, str] = {}
+    for entry in envelope.sent:
+        if entry.role is not Role.SYSTEM or entry.layer is Layer.SYSTEM:
+            continue
+        if read_origin_in(entry.segment, NAME) is not None:
+            demoted[Ref(f"{entry.ref}{ON_THE_WIRE}")] = DEMOTED
+    return demoted
+
+
+def _parse_head(request: Request) -> Head:
+    """Everything that is not a message. An empty `system` or `tools` field stays among the parameters."""
+    tools = request.get("tools") or ()
+    if not isinstance(tools, LIST_TYPES) or not all(isinstance(tool, dict) for tool in tools):
+        hint = 'give "tools" as a list of definitions'
+        raise BadInput("not a list of objects", place="tools", hint=hint)
+    parameters = dict(request)
+    del parameters["messages"]
+    for name in ("system", "tools"):
+        if request.get(name):
+            del parameters[name]
+    return Head(tools=tuple(tools), parameters=parameters)
+
+
+def _parse_system(system: Any) -> tuple[Segment, ...]:
+    """One segment for each block of the system text. An empty system text has none."""
+    if not system:
+        return ()
+    if isinstance(system, str):
+        return _build_segments([MessagePiece(Role.SYSTEM, "system", (Text(system),))], system)
+    if not isinstance(system, LIST_TYPES):
+        hint = "give a string or a list of text blocks"
+        raise BadInput(name_value(system), place="system", hint=hint)
+    pieces: list[MessagePiece] = []
+    for position, block in enumerate(system):
         try:
-            new.append(scan.parse(messages[position]))
+            part = parse_content_block(block)
         except BadInput as error:
-            refuse_inside(f"messages[{position}]", error)
-    return new
+            raise add_outer_place(f"system[{position}]", error) from None
+        pieces.append(MessagePiece(Role.SYSTEM, "system", (part,), [block]))
+    return _build_segments(pieces, system)
 
 
 def _copy_message(message: Any) -> Any:
@@ -95,57 +183,436 @@ def _copy_message(message: Any) -> Any:
         return object()
 
 
-def _count_unchanged(parsed: list[ParsedMessage], messages: Any) -> int:
-    """How many messages are what they were when they were parsed.
+class MessagePiece(NamedTuple):
+    """A segment in the making.
 
-    The object that the segments refer to is compared too, since it may have been changed in place.
+    `blocks` are the content blocks that it came from; None if the message is one string. `was_mended` says
+    that the piece cannot be sent as it came, so that its message has to be written anew.
     """
-    try:
-        for position, (message, (message_copy, segments)) in enumerate(zip(messages, parsed, strict=False)):
-            if message_copy != message:
-                return position
-            noted = segments[0].meta["wire"]["message"]
-            if noted is not message and noted != message:
-                return position
-    except RecursionError:
-        return 0
-    return min(len(parsed), len(messages))
+
+    role: Role
+    kind: str
+    parts: tuple[Part, ...]
+    blocks: list[Any] | None = None
+    attrs: dict[str, str] | None = None
+    pinned: bool = False
+    was_mended: bool = False
 
 
-def _parse_head(request: Request, *, has_system: bool) -> Head:
-    """Everything that is not a message. An empty `system` or `tools` field stays among the parameters."""
-    tools = request.get("tools") or ()
-    if not isinstance(tools, LIST_TYPES) or not all(isinstance(tool, dict) for tool in tools):
-        refuse("not a list of objects", "tools", 'give "tools" as a list of definitions')
-    taken = {"messages"}
-    if has_system:
-        taken.add("system")
-    if tools:
-        taken.add("tools")
-    parameters = {name: value for name, value in request.items() if name not in taken}
-    return Head(tools=tuple(tools), parameters=parameters)
+class MessageScan:
+    """One pass over the messages, with what earlier messages mean for later ones.
+
+    What a message needs of its past is little: the calls that wait for results, and whether the message
+    before may be continued. So the scan can start in the middle of a request whose beginning was parsed
+    before.
+
+    `demotes_system`: the model takes no system messages, so those after the first other message are written
+    anew in the user's voice.
+
+    State: `open_calls` are the calls of the last assistant message, by id; `older_calls` those before it.
+    `unread_past` holds earlier messages whose calls were not read yet. `last_role` is the role of the last
+    message, `last_has_tools` whether it took part in a tool loop. `conversation_began` is false while only
+    system messages came.
+    """
+
+    def __init__(self, past: list[tuple[Segment, ...]], *, demotes_system: bool = False) -> None:
+        self.demotes_system = demotes_system
+        self.open_calls: dict[str, deque[Segment]] = {}
+        self.older_calls: dict[str, Segment] = {}
+        self.last_role = ""
+        self.last_has_tools = False
+        self.conversation_began = False
+        start = _find_last_assistant(past)
+        self.unread_past = past[:start]
+        for segments in past[start:]:
+            self._follow(segments)
+
+    def parse(self, message: Any) -> tuple[Segment, ...]:
+        """The segments of the next message."""
+        mapping = to_dict_or_none(message)
+        if mapping is None:
+            raise BadInput(f"a message is {name_value(message)}", hint="give an object")
+        role = mapping.get("role")
+        if not isinstance(role, str) or role not in ROLES:
+            hint = 'use "user", "assistant" or "system"'
+            raise BadInput(f"the role is {name_value(role)}", place=".role", hint=hint)
+        pieces = self._read_pieces(mapping, role)
+        has_tools = any(piece.kind in _TOOL_KINDS for piece in pieces)
+        joins = self._continues(role, has_tools=has_tools)
+
+        results_first = sorted(pieces, key=lambda piece: piece.kind != "tool_result")  # rule A6
+        is_demoted = role == "system" and self.demotes_system and self.conversation_began
+        is_reordered = results_first != pieces
+        extra_fields = None
+        if len(mapping) > 2:
+            extra_fields = _select_extra_fields(mapping)
+        segments = _build_segments(
+            results_first,
+            message,
+            extra_fields=extra_fields,
+            is_mended=is_demoted or is_reordered or any(piece.was_mended for piece in pieces),
+            joins=joins,
+        )
+        self._begin(role, segments, has_tools=has_tools or joins, joins=joins)
+        return segments
+
+    def _follow(self, segments: tuple[Segment, ...]) -> None:
+        """Takes in a message that was parsed before."""
+        first = segments[0]
+        role = first.role.value
+        if first.role is Role.TOOL:
+            role = "user"
+        has_tools = first.joins or any(segment.kind in _TOOL_KINDS for segment in segments)
+        self._begin(role, segments, has_tools=has_tools, joins=first.joins)
+        for segment in segments:
+            part = segment.parts[0]
+            if isinstance(part, ToolResult):
+                self._take_call(part.id)
+
+    def _continues(self, role: str, *, has_tools: bool) -> bool:
+        """Whether a message continues the one before it.
+
+        Three cases: calls wait, and the assistant goes on; results come in more than one user message; or
+        only system messages came so far, and another one adds to the system text.
+        """
+        if role == "system":
+            return not self.conversation_began
+        if not self.last_has_tools or self.last_role != role:
+            return False
+        return has_tools or role == "assistant"
+
+    def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
+        """Remembers what the next message has to know of this one. Its calls are now the open ones."""
+        self.last_role = role
+        self.last_has_tools = has_tools
+        if role != "system":
+            self.conversation_began = True
+        if role != "assistant":
+            return
+        if not joins:
+            for call_id, call_segments in self.open_calls.items():
+                self.older_calls[call_id] = call_segments[-1]
+            self.open_calls = {}
+        for segment in segments:
+            part = segment.parts[0]
+            if isinstance(part, ToolCall):
+                self.open_calls.setdefault(part.id, deque()).append(segment)
+
+    def _take_call(self, call_id: str) -> Segment | None:
+        """The call that the next result with this id answers.
+
+        Of several open calls with this id it is the first; the last of them stays for further results. The
+        past is read only if no open call has the id.
+        """
+        waiting = self.open_calls.get(call_id)
+        if waiting is not None:
+            if len(waiting) > 1:
+                return waiting.popleft()
+            return waiting[0]
+        past_calls: dict[str, Segment] = {}
+        for segment in chain.from_iterable(self.unread_past):
+            part = segment.parts[0]
+            if isinstance(part, ToolCall):
+                past_calls[part.id] = segment
+        if past_calls:
+            self.older_calls = past_calls | self.older_calls
+        self.unread_past = []
+        return self.older_calls.get(call_id)
+
+    def _read_pieces(self, message: Json, role: str) -> list[MessagePiece]:
+        """One piece for each block, or one for a string. A message without blocks has an empty piece."""
+        content = message.get("content")
+        if isinstance(content, str):
+            return [MessagePiece(ROLES[role], role, (Text(content),))]
+        if not isinstance(content, LIST_TYPES):
+            hint = "give a string or a list of blocks"
+            raise BadInput(f"the content is {name_value(content)}", place=".content", hint=hint)
+        if not content:
+            part: Part = Text("")
+            if role == "system" and self.conversation_began and not self.demotes_system:
+                # A directive: a system message without words, which only sets something.
+                part = Raw(dialect=NAME, data=_select_extra_fields(message))
+            return [MessagePiece(ROLES[role], role, (part,), [])]
+        pieces: list[MessagePiece] = []
+        for position, block in enumerate(content):
+            try:
+                pieces.append(self._read_block(block, role))
+            except BadInput as error:
+                raise add_outer_place(f".content[{position}]", error) from None
+        if role == "assistant":
+            return _join_api_blocks(pieces)
+        return pieces
+
+    def _read_block(self, block: Any, role: str) -> MessagePiece:
+        """The piece for one block. A compaction stands for all that came before it, so it is pinned."""
+        mapping = to_dict_or_empty(block)
+        block_type = text_or_empty(mapping.get("type"))
+        owner = _ROLE_OF_BLOCK.get(block_type)
+        if owner is None:
+            part = parse_content_block(block)
+            return MessagePiece(ROLES[role], role, (part,), [block], pinned=block_type == "compaction")
+        if owner != role:
+            problem = f"a {block_type} block in a message of the {role}"
+            raise BadInput(problem, hint=f"a {block_type} block belongs to the {owner}")
+        if block_type == "tool_result":
+            return self._read_result(block, mapping)
+        if block_type == "tool_use":
+            call = _parse_call(mapping)
+            has_unsafe_name = not is_safe_name(call.name)
+            return MessagePiece(Role.ASSISTANT, "tool_call", (call,), [block], was_mended=has_unsafe_name)
+        # The signature of thinking, and the encrypted data of redacted thinking, are passed on unread.
+        thinking = Thinking(
+            text=text_or_empty(mapping.get("thinking")),
+            signature=text_or_empty(mapping.get("signature")) or text_or_empty(mapping.get("data")),
+        )
+        return MessagePiece(Role.ASSISTANT, "thinking", (thinking,), [block])
+
+    def _read_result(self, block: Any, mapping: Json) -> MessagePiece:
+        """The piece for a result. The call that it answers tells the name of the tool, and the file."""
+        call_id = _read_text(mapping, "tool_use_id")
+        call_segment = self._take_call(call_id)
+        tool_name = ""
+        attrs = None
+        if call_segment is not None:
+            call = call_segment.parts[0]
+            if isinstance(call, ToolCall):
+                tool_name = call.name
+            attrs = _find_subject(call_segment)
+        result, mended_block = _parse_result(mapping, call_id, tool_name)
+        if mended_block is None:
+            return MessagePiece(Role.TOOL, "tool_result", (result,), [block], attrs)
+        return MessagePiece(Role.TOOL, "tool_result", (result,), [mended_block], attrs, was_mended=True)
 
 
-def _parse_system(system: Any) -> list[Segment]:
-    """One segment for each block of the system text. An empty system text has none."""
-    if not system:
-        return []
-    if isinstance(system, str):
-        piece = MessagePiece(Role.SYSTEM, "system", (Text(system),))
-        return [build_segment(piece, system, is_first=True, count=1, joins=False)]
-    if not isinstance(system, LIST_TYPES):
-        refuse(f"a value of type {type(system).__name__}", "system", "give a string or a list of text blocks")
+def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
+    """The position of the last message with which the assistant began to speak; 0 if there is none."""
+    for position in range(len(past) - 1, 0, -1):
+        first = past[position][0]
+        if first.role is Role.ASSISTANT and not first.joins:
+            return position
+    return 0
+
+
+def _find_subject(call_segment: Segment) -> dict[str, str]:
+    """The attributes of a result that its call decides: the file that the call names, if it names one."""
+    origin = read_origin(call_segment)
+    if origin is None:
+        return {}
+    arguments = to_dict_or_empty(to_dict_or_empty(origin.block[0]).get("input"))
+    for name in PATH_ARGUMENTS:
+        path = arguments.get(name)
+        if isinstance(path, str) and 0 < len(path) <= PATH_LIMIT:
+            return {"path": path}
+    return {}
+
+
+def _join_api_blocks(pieces: list[MessagePiece]) -> list[MessagePiece]:
+    """Joins blocks of the API's own that follow each other, such as a web search and its result.
+
+    Each run becomes one piece, since neither of such blocks may be sent without the other.
+    """
+
+    def is_api_block(piece: MessagePiece) -> bool:
+        return isinstance(piece.parts[0], Raw) and not piece.pinned
+
+    joined: list[MessagePiece] = []
+    for are_api_blocks, pieces_in_a_row in groupby(pieces, key=is_api_block):
+        run = list(pieces_in_a_row)
+        if not are_api_blocks:
+            joined += run
+            continue
+        parts = tuple(chain.from_iterable(piece.parts for piece in run))
+        blocks = list(chain.from_iterable(piece.blocks or () for piece in run))
+        joined.append(MessagePiece(run[0].role, run[0].kind, parts, blocks))
+    return joined
+
+
+def _build_segments(
+    pieces: list[MessagePiece],
+    message: Any,
+    *,
+    extra_fields: Mapping[str, Any] | None = None,
+    is_mended: bool = False,
+    joins: bool = False,
+) -> tuple[Segment, ...]:
+    """Turns the pieces of a message, or of the system text, into segments.
+
+    `extra_fields` are the fields of the message besides role and content. They are counted with its last
+    piece. All but the first note them: the first holds the whole message, and may be left out of a request.
+    """
+    last = len(pieces) - 1
     segments: list[Segment] = []
-    for position, block in enumerate(system):
-        piece = MessagePiece(Role.SYSTEM, "system", (_parse_system_block(block, position),), [block])
-        is_first = position == 0
-        segment = build_segment(piece, system, is_first=is_first, count=len(system), joins=not is_first)
+    for position, piece in enumerate(pieces):
+        if position == 0:
+            origin = WireOrigin(
+                dialect=NAME,
+                message=message,
+                block=piece.blocks,
+                is_first=True,
+                count=len(pieces),
+                is_mended=is_mended,
+            )
+        elif extra_fields:
+            notes = {"fields": extra_fields}
+            origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks, notes=notes)
+        else:
+            origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks)
+        beside: ExtraParts = ()
+        if extra_fields and position == last:
+            beside = collect_extra_fields(NAME, extra_fields, _MESSAGE_FIELDS)
+        if piece.blocks and len(piece.blocks) == 1:
+            beside += _collect_from_block(piece.parts[0], to_dict_or_none(piece.blocks[0]))
+        segment = Segment(
+            role=piece.role,
+            kind=piece.kind,
+            parts=piece.parts,
+            attrs=piece.attrs or {},
+            pinned=piece.pinned,
+            joins=joins or position > 0,
+            origin=NAME,
+            meta={ORIGIN: origin},
+            beside=beside,
+        )
         segments.append(segment)
-    return segments
+    return tuple(segments)
 
 
-def _parse_system_block(block: Any, position: int) -> Part:
+def _select_extra_fields(message: Json) -> Json:
+    """What a message has besides its role and its content."""
+    return {name: value for name, value in message.items() if name not in ("role", "content")}
+
+
+def _collect_from_block(part: Part, block: Any) -> ExtraParts:
+    """The extra fields of a block, and of the blocks inside it if it is a result."""
+    if not isinstance(block, Mapping) or isinstance(part, Raw):
+        return ()
+    extra = collect_extra_fields(NAME, block, _BLOCK_FIELDS)
+    if isinstance(part, ToolResult):
+        for inner_part, piece in zip(part.content, list_or_empty(block.get("content")), strict=False):
+            extra += _collect_from_block(inner_part, piece)
+    return extra
+
+
+def parse_content_block(piece: Any) -> ContentPart:
+    """Reads a block that may stand in a message or in a tool result.
+
+    A block of another type becomes a `Raw` part that holds it unchanged. The places in errors are relative to
+    the block.
+    """
+    block = to_dict_or_none(piece)
+    if block is None:
+        raise BadInput(f"a block is {name_value(piece)}", hint='give an object with a "type"')
+    block_type = block.get("type")
+    if not isinstance(block_type, str):
+        problem = f"'type' is {name_value(block_type)}"
+        raise BadInput(problem, place=".type", hint="say what the block is")
+    part: ContentPart | None = None
+    if block_type == "text":
+        part = Text(_read_text(block, "text"))
+    elif block_type == "image":
+        part = _parse_image(block.get("source"))
+    elif block_type == "document":
+        part = _parse_document(block, block.get("source"))
+    return part or Raw(dialect=NAME, data=block)
+
+
+def _parse_image(source: Any) -> Image | None:
+    match source:
+        case {"type": "base64", "data": str() as data, "media_type": str() as media}:
+            return Image(data=data, media_type=media)
+        case {"type": "url", "url": str() as url}:
+            return Image(url=url)
+    return None
+
+
+def _parse_document(block: Json, source: Any) -> Document | None:
+    name = text_or_empty(block.get("title"))
+    context = text_or_empty(block.get("context"))
+    match source:
+        case {"type": "base64", "data": str() as data, "media_type": str() as media}:
+            return Document(data=data, media_type=media, name=name, context=context)
+        case {"type": "text", "data": str() as text}:
+            return Document(text=text, media_type="text/plain", name=name, context=context)
+        case {"type": "url", "url": str() as url}:
+            return Document(url=url, name=name, context=context)
+    return None
+
+
+def _parse_call(block: Json) -> ToolCall:
+    """Reads a tool_use block. Its input becomes JSON text, as other APIs have it."""
+    tool_input = block.get("input")
+    if tool_input is not None and not isinstance(tool_input, dict):
+        raise BadInput(f"'input' is {name_value(tool_input)}", place=".input", hint="give an object")
     try:
-        return parse_content_block(block)
-    except BadInput as error:
-        refuse_inside(f"system[{position}]", error)
+        arguments = _ENCODER.encode(tool_input or {}).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadInput(
+            f"not a JSON value: {error}",
+            place=".input",
+            hint="use str, int, float, bool, None, list and dict",
+        ) from None
+    call_id = text_or_empty(block.get("id"))
+    return ToolCall(id=call_id, name=_read_text(block, "name"), arguments=arguments)
+
+
+def _parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult, Json | None]:
+    """Reads a tool_result block.
+
+    The API refuses blank texts. If the result holds some, a copy of the block without them is returned too.
+    """
+    is_error = block.get("is_error") is True
+    content = block.get("content")
+    if content is None or content == "":
+        return ToolResult(id=call_id, content=(), name=tool_name, error=is_error), None
+    if isinstance(content, str):
+        return ToolResult(id=call_id, content=(Text(content),), name=tool_name, error=is_error), None
+    if not isinstance(content, LIST_TYPES):
+        hint = "give a string or a list of blocks"
+        raise BadInput(f"'content' is {name_value(content)}", place=".content", hint=hint)
+
+    parts: list[ContentPart] = []
+    filled_pieces: list[Any] = []
+    for position, piece in enumerate(content):
+        try:
+            part = parse_content_block(piece)
+        except BadInput as error:
+            raise add_outer_place(f".content[{position}]", error) from None
+        if isinstance(part, Text) and is_blank(part.text):
+            continue
+        parts.append(part)
+        filled_pieces.append(piece)
+    result = ToolResult(id=call_id, content=tuple(parts), name=tool_name, error=is_error)
+    if len(filled_pieces) == len(content):
+        return result, None
+    return result, {**block, "content": filled_pieces}
+
+
+def _read_text(block: Json, name: str) -> str:
+    """The text in a field that a block must have."""
+    value = block.get(name)
+    if isinstance(value, str):
+        return value
+    raise BadInput(f"{name!r} is {name_value(value)}", place=f".{name}", hint="give a string")
+
+
+def read_role(message: Any) -> str:
+    """The role of a message as the caller sent it, or as `render` wrote it."""
+    return str(to_dict_or_empty(message).get("role"))
+
+
+def read_blocks(message: Any) -> Sequence[Json]:
+    """The blocks of a message. A string counts as one text block."""
+    content = to_dict_or_empty(message).get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [to_dict_or_empty(block) for block in list_or_empty(content)]
+
+
+def begins_with_compaction(blocks: Sequence[Json]) -> bool:
+    """Whether the first block of a message is a compaction, which replaces everything that came before it."""
+    return bool(blocks) and blocks[0].get("type") == "compaction"
+
+
+def is_server_result(block: Any) -> bool:
+    """Whether a tool on the API's side gave this result: the type may be "web_search_tool_result"."""
+    return str(to_dict_or_empty(block).get("type")).endswith("_tool_result")

@@ -4,7 +4,9 @@ A message in which nothing changed is sent as the very object that was parsed. I
 part, the unchanged blocks are the parsed objects. Rendering mends what this API refuses:
 
 - The results of one assistant message stand together, first in the user message after it.
-- A system message stands last on the user's side (`system_messages`).
+- A system message stands last on the user's side (rule A11). Newer models take messages with the role
+  "system" after a user message or a server tool's result, and only last or before the assistant. Older models
+  refuse them, so there they are sent in the user's voice.
 - A conversation that would begin with the assistant begins with a user message that says so.
 - Names of called tools have only characters that the API takes.
 - Of the client's cache markers, as many stay as the API takes.
@@ -14,43 +16,58 @@ This module does not decide what is sent, and it places no markers: one on a low
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+import json
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain, groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
-from lamina.core.values import Entry, Layer, Part, Raw, Role, Text, ToolCall, ToolResult
+from lamina.core.text.characters import WHITE_SPACE, is_blank
+from lamina.core.values import (
+    Document,
+    Entry,
+    Head,
+    Image,
+    Layer,
+    Part,
+    Raw,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from lamina.core.wording import text_of
-from lamina.dialects.anthropic.allowed_markers import remove_refused_markers
-from lamina.dialects.anthropic.blocks import (
-    Block,
-    decode_arguments,
+from lamina.dialects.anthropic.check import OPENING_MESSAGE
+from lamina.dialects.anthropic.markers import remove_refused_markers
+from lamina.dialects.anthropic.model import (
+    MARKER,
+    NAME,
     is_safe_name,
     make_safe_name,
-    render_part,
-    render_result_content,
-    to_mapping,
-    to_mapping_or_empty,
+    read_model,
+    refuses_system_messages,
+    takes_system_messages,
 )
-from lamina.dialects.anthropic.markers import FIELD
-from lamina.dialects.anthropic.messages import (
-    Message,
-    begins_with_compaction,
-    make_opening_message,
-    read_role,
+from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_result, read_blocks, read_role
+from lamina.dialects.json_values import Json, to_dict_or_empty, to_dict_or_none
+from lamina.dialects.origins import (
+    ON_THE_WIRE,
+    WireOrigin,
+    find_other_dialect,
+    find_unchanged_message,
+    group_entries,
+    group_sent_entries,
+    read_origin_in,
+    read_sent_origin,
 )
-from lamina.dialects.anthropic.model import NAME, read_model
-from lamina.dialects.anthropic.system_messages import (
-    VoiceChooser,
-    join_system_messages,
-    note_of,
-    place_system_messages,
-)
-from lamina.dialects.origins import find_unchanged_message, group_sent_entries, read_note
+
+Message = Any
+"""A message as the caller sent it (a dict or an object of the SDK), or a dict that `render` wrote."""
 
 
-def render(envelope: Envelope) -> dict[str, Any]:
+def render(envelope: Envelope) -> Json:
     """The request for this envelope."""
     request = dict(envelope.head.parameters)
     system_entries: list[Entry] = []
@@ -69,6 +86,45 @@ def render(envelope: Envelope) -> dict[str, Any]:
     return remove_refused_markers(request)
 
 
+def order(entries: Sequence[Entry], head: Head) -> list[int]:
+    """The positions of entries in the order in which they are sent."""
+    positions = {id(entry): position for position, entry in enumerate(entries)}
+    placed = _place_system_messages(group_entries(entries), VoiceChooser(read_model(head.parameters)))
+    return [positions[id(entry)] for entry in chain.from_iterable(placed)]
+
+
+class VoiceChooser:
+    """Chooses the role in which an entry is sent.
+
+    If the model takes no system messages, later instructions are sent as the user's. If it is not known
+    whether the model takes them, a client's own system messages are passed on. What an earlier request sent
+    in the user's voice (`repairs` has a line for it) stays so.
+    """
+
+    def __init__(self, model: str, repairs: Container[str] = ()) -> None:
+        self.takes_system = takes_system_messages(model)
+        self.refuses_system = refuses_system_messages(model)
+        self.repairs = repairs
+
+    def choose(self, entry: Entry) -> str:
+        """The role for an entry: "user", "assistant" or "system"."""
+        if entry.role is not Role.SYSTEM:
+            return find_side(entry.role)
+        if self.refuses_system or f"{entry.ref}{ON_THE_WIRE}" in self.repairs:
+            return "user"
+        if self.takes_system or _find_origin(entry).dialect == NAME:
+            return "system"
+        return "user"
+
+
+_NO_ORIGIN = WireOrigin(dialect="")
+
+
+def _find_origin(entry: Entry) -> WireOrigin:
+    """Where an entry came from, whether or not it is sent as it came; an empty origin if from elsewhere."""
+    return read_origin_in(entry.segment, NAME) or _NO_ORIGIN
+
+
 def _render_system(entries: list[Entry]) -> Any:
     """The system text as it came, else as blocks.
 
@@ -76,25 +132,85 @@ def _render_system(entries: list[Entry]) -> Any:
     cannot be sent as they came.
     """
     unchanged = find_unchanged_message(entries, NAME)
-    if unchanged is not None and to_mapping(unchanged) is None:
+    if unchanged is not None and to_dict_or_none(unchanged) is None:
         return unchanged
     return _render_entries(entries)
 
 
 def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[Message]:
+    """The messages, of which those in one voice that stand in a row may be joined."""
     messages: list[Message] = []
-    placed = place_system_messages(message_groups, voices)
+    placed = _place_system_messages(message_groups, voices)
     for voice, groups_in_a_row in groupby(placed, key=lambda group: voices.choose(group[0])):
         run = list(groups_in_a_row)
         if voice == "user":
             run = _join_results(run)
         elif voice == "system":
-            run = join_system_messages(run)
+            run = _join_system_messages(run)
         for group in run:
             message = _render_message(group, voice)
             if message is not None:
                 messages.append(message)
-    return _begin_with_user(messages)
+    if _begins_with_assistant(messages):
+        messages.insert(0, dict(OPENING_MESSAGE))
+    return messages
+
+
+def _begins_with_assistant(messages: list[Message]) -> bool:
+    """Whether the assistant speaks first. A compaction may come first: it replaces what the user said."""
+    if not messages or read_role(messages[0]) != "assistant":
+        return False
+    return not begins_with_compaction(read_blocks(messages[0]))
+
+
+def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[list[Entry]]:
+    """Moves each system message to the first place, from its own on, where the API takes it (A11).
+
+    That is after the user or a server tool's result, and last or before the assistant. A directive, which has
+    no words, may stand before the user too. System messages without such a place come last, and `check`
+    reports that they cannot stand there.
+    """
+    placed: list[list[Entry]] = []
+    waiting: list[list[Entry]] = []
+    may_follow = False
+    for group in message_groups:
+        voice = voices.choose(group[0])
+        if voice == "system":
+            if may_follow and not waiting and _is_directive(group[0]):
+                placed.append(group)
+            else:
+                waiting.append(group)
+            continue
+        if voice == "assistant" and may_follow:
+            placed += waiting
+            waiting = []
+        placed.append(group)
+        may_follow = voice == "user" or _holds_server_result(group[-1])
+    return placed + waiting
+
+
+def _holds_server_result(entry: Entry) -> bool:
+    """Whether the last block of an entry is the result of a tool that ran on the API's side."""
+    match entry.parts[-1]:
+        case Raw(dialect=dialect, data=block) if dialect == NAME:
+            return is_server_result(block)
+    return False
+
+
+def _is_directive(entry: Entry) -> bool:
+    """Whether a system message has no words: it came with an empty list of blocks and only sets something."""
+    return _find_origin(entry).block == [] and isinstance(entry.parts[0], Raw)
+
+
+def _join_system_messages(run: list[list[Entry]]) -> list[list[Entry]]:
+    """Joins system messages in a row into one, which is what the API takes. Directives stay by themselves."""
+    joined: list[list[Entry]] = []
+    for are_directives, groups_in_a_row in groupby(run, key=lambda group: _is_directive(group[0])):
+        if are_directives:
+            joined += groups_in_a_row
+        else:
+            joined.append(list(chain.from_iterable(groups_in_a_row)))
+    return joined
 
 
 def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
@@ -105,8 +221,7 @@ def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
             last = position
     if last == 0:
         return run
-    joined = [entry for group in run[: last + 1] for entry in group]
-    return [joined, *run[last + 1 :]]
+    return [list(chain.from_iterable(run[: last + 1])), *run[last + 1 :]]
 
 
 def _holds_result(entry: Entry) -> bool:
@@ -122,7 +237,7 @@ def _render_message(group: list[Entry], voice: str) -> Message | None:
     blocks = _render_entries(results_first)
     if not blocks:
         return None
-    fields: dict[str, Any] = {}
+    fields: Json = {}
     for entry in results_first:
         if entry.role is not Role.SYSTEM or voice == "system":
             fields = _read_extra_fields(entry) | fields
@@ -132,97 +247,163 @@ def _render_message(group: list[Entry], voice: str) -> Message | None:
     return {"role": voice, **fields, "content": content}
 
 
-def _read_extra_fields(entry: Entry) -> dict[str, Any]:
+def _read_extra_fields(entry: Entry) -> Json:
     """What the entry's message had besides role and content, if it was sent in the voice of its role."""
-    note = note_of(entry)
-    if "of" in note and read_role(note["of"]) != find_side(entry.role):
+    origin = _find_origin(entry)
+    if read_role(origin.message) != find_side(entry.role):
         return {}
-    message = to_mapping(note.get("message")) or note.get("fields", {})
-    return {name: value for name, value in message.items() if name not in ("role", "content")}
+    fields: Json = origin.notes.get("fields", {})
+    if origin.is_first:
+        fields = to_dict_or_empty(origin.message)
+    return {name: value for name, value in fields.items() if name not in ("role", "content")}
 
 
 def _is_one_string(group: Sequence[Entry]) -> bool:
     """Whether a message is a single text that did not come as a block."""
-    if len(group) != 1:
-        return False
-    parts = group[0].parts
-    return len(parts) == 1 and isinstance(parts[0], Text) and "block" not in note_of(group[0])
+    match group:
+        case [Entry(parts=(Text(),)) as entry]:
+            return _find_origin(entry).block is None
+    return False
 
 
 def _render_entries(entries: Iterable[Entry]) -> list[Any]:
+    """The blocks of some entries: as they came where nothing changed, else written anew."""
     blocks: list[Any] = []
     for entry in entries:
-        blocks += _render_entry(entry)
+        source_blocks = _find_origin(entry).block or []
+        if source_blocks and _is_sent_as_it_came(entry):
+            blocks += source_blocks
+            continue
+        for part in entry.parts:
+            block = _render_block(entry, part, source_blocks)
+            if block is not None:
+                blocks.append(block)
     return blocks
 
 
-def _render_entry(entry: Entry) -> list[Any]:
-    """The blocks of one entry: as they came where nothing changed, else written anew."""
-    source_blocks = note_of(entry).get("block") or []
-    part = entry.parts[0]
-    if isinstance(part, ToolCall) and not is_safe_name(part.name):
-        return [_render_block(entry, part, source_blocks)]
-    if source_blocks and read_note(entry, NAME):
-        return list(source_blocks)
-    blocks: list[Block] = []
-    for part in entry.parts:
-        block = _render_block(entry, part, source_blocks)
+def _is_sent_as_it_came(entry: Entry) -> bool:
+    """Whether nothing of an entry changed, and the API takes the name of the tool that it calls."""
+    match entry.parts[0]:
+        case ToolCall(name=name) if not is_safe_name(name):
+            return False
+    return read_sent_origin(entry, NAME) is not None
+
+
+def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | None:
+    """The block of one part; None if it cannot be sent.
+
+    A call and a result are updated copies of the block that they came as. Another part gets a new block, with
+    the marker of its old one. Another provider's own block is sent as text, except in the assistant's voice:
+    the model did not say that.
+    """
+    sources = [to_dict_or_empty(block) for block in source_blocks]
+    if sources and isinstance(part, ToolCall | ToolResult):
+        return _update_block(sources[0], part, entry.segment.parts[0])
+    is_foreign = find_other_dialect(entry.segment, NAME) != ""
+    block = render_part(part, can_be_signed=not is_foreign)
+    if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
+        block = render_part(Text(text_of((part,))))
+    if block is None:
+        return None
+    for source in reversed(sources):
+        marker = source.get(MARKER)
+        if marker:
+            return {**block, MARKER: marker}
+    return block
+
+
+def _update_block(source: Json, part: ToolCall | ToolResult, parsed_part: Part) -> Json:
+    """The block of a call or a result, with only what changed written anew: markers and other fields stay."""
+    if isinstance(part, ToolResult):
+        block = {**source, "tool_use_id": part.id}
+        if not isinstance(parsed_part, ToolResult) or parsed_part.content != part.content:
+            block["content"] = _render_result_content(part)
+        return block
+    block = {**source, "id": part.id, "name": make_safe_name(part.name), "input": source.get("input", {})}
+    if not isinstance(parsed_part, ToolCall) or parsed_part.arguments != part.arguments:
+        block["input"] = _decode_arguments(part)
+    return block
+
+
+def render_part(part: Part, *, can_be_signed: bool = True) -> Json | None:
+    """The block for a part that did not come as a block; None if the API has no block for it.
+
+    Thinking of another provider (`can_be_signed=False`) cannot be sent, nor can its own blocks.
+    """
+    block: Json | None = None
+    match part:
+        case Text(text) if not is_blank(text):
+            block = {"type": "text", "text": text}
+        case ToolCall(id=call_id, name=name):
+            arguments = _decode_arguments(part)
+            block = {"type": "tool_use", "id": call_id, "name": make_safe_name(name), "input": arguments}
+        case ToolResult():
+            block = _render_result(part)
+        case Thinking(text=thoughts, signature=signature) if can_be_signed and signature:
+            block = {"type": "thinking", "thinking": thoughts, "signature": signature}
+        case Raw(dialect=dialect, data=data) if dialect == NAME:
+            block = data
+        case Image():
+            block = {"type": "image", "source": _render_source(part, "image/png")}
+        case Document(name=title, context=context):
+            block = {"type": "document", "source": _render_source(part, "application/pdf")}
+            if title:
+                block["title"] = title
+            if context:
+                block["context"] = context
+    return block
+
+
+def _render_result(result: ToolResult) -> Json:
+    block: Json = {"type": "tool_result", "tool_use_id": result.id}
+    if result.content:
+        block["content"] = _render_result_content(result)
+    if result.error:
+        block["is_error"] = True
+    return block
+
+
+def _render_source(part: Image | Document, default_media_type: str) -> Json:
+    """Where a picture or a document comes from: its text, its base64, or an address that the API fetches."""
+    if isinstance(part, Document) and part.text:
+        return {"type": "text", "media_type": "text/plain", "data": part.text}
+    if part.data:
+        media_type = part.media_type or default_media_type
+        return {"type": "base64", "media_type": media_type, "data": part.data}
+    # A data URL, for example "data:image/png;base64,iVBORw0…", is sent as what it holds.
+    head, separator, data = part.url.partition(";base64,")
+    if separator and head.startswith("data:"):
+        media_type = head.removeprefix("data:") or default_media_type
+        return {"type": "base64", "media_type": media_type, "data": data}
+    return {"type": "url", "url": part.url}
+
+
+def _render_result_content(result: ToolResult) -> str | list[Json]:
+    """The content of a result: a string if it is one text, else blocks.
+
+    Blocks of other providers are sent as text, which is their JSON.
+    """
+    if len(result.content) == 1 and isinstance(result.content[0], Text):
+        return result.content[0].text
+    blocks: list[Json] = []
+    for part in result.content:
+        block = render_part(part)
+        if not block:
+            block = render_part(Text(text_of((part,))))
         if block is not None:
             blocks.append(block)
     return blocks
 
 
-def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Block | None:
-    """The block of one part: an updated copy of the block that it came as, or a new one with its marker."""
-    sources = [to_mapping_or_empty(block) for block in source_blocks]
-    if sources and isinstance(part, ToolCall):
-        return _update_call(part, sources[0], entry.segment.parts[0])
-    if sources and isinstance(part, ToolResult):
-        return _update_result(part, sources[0], entry.segment.parts[0])
-    block = _render_new_block(entry, part)
-    if block is None:
-        return None
-    for source in reversed(sources):
-        marker = source.get(FIELD)
-        if marker:
-            return {**block, FIELD: marker}
-    return block
+def _decode_arguments(call: ToolCall) -> Json:
+    """The arguments of a call as an object.
 
-
-def _render_new_block(entry: Entry, part: Part) -> Block | None:
-    """A block for a part that did not come as one; None if it cannot be sent.
-
-    Another provider's own block is sent as text, except in the assistant's voice: the model did not say that.
+    If the model wrote something that is not a JSON object, it is sent as the field "arguments" of one.
     """
-    is_foreign = entry.segment.meta.get("wire", {}).get("dialect", NAME) != NAME
-    block = render_part(part, can_be_signed=not is_foreign)
-    if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
-        return render_part(Text(text_of((part,))))
-    return block
-
-
-def _update_call(call: ToolCall, source: Block, parsed_part: Part) -> Block:
-    """The call's block with only what changed written anew, so that markers and unknown fields stay."""
-    if isinstance(parsed_part, ToolCall) and parsed_part.arguments == call.arguments:
-        tool_input = source.get("input", {})
-    else:
-        tool_input = decode_arguments(call)
-    return {**source, "id": call.id, "name": make_safe_name(call.name), "input": tool_input}
-
-
-def _update_result(result: ToolResult, source: Block, parsed_part: Part) -> Block:
-    """The result's block with only what changed written anew, so that markers and unknown fields stay."""
-    block = {**source, "tool_use_id": result.id}
-    if isinstance(parsed_part, ToolResult) and parsed_part.content == result.content:
-        return block
-    return {**block, "content": render_result_content(result)}
-
-
-def _begin_with_user(messages: list[Message]) -> list[Message]:
-    """Puts a user message first if the assistant would begin, as the API asks.
-
-    A compaction may come first: it replaces what the user said.
-    """
-    if not messages or read_role(messages[0]) != "assistant" or begins_with_compaction(messages[0]):
-        return messages
-    return [make_opening_message(), *messages]
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = call.arguments.strip(WHITE_SPACE) or {}
+    if isinstance(arguments, dict):
+        return arguments
+    return {"arguments": arguments}

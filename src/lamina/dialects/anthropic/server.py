@@ -38,11 +38,6 @@ def ask_to_drop_thinking(request: Mapping[str, Any]) -> dict[str, Any]:
     return {**request, "thinking": {**thinking, "block_binding": new_binding}}
 
 
-def asks_to_clear(request: Mapping[str, Any]) -> bool:
-    """Whether the caller asked the server to leave out old content."""
-    return bool(mapping_or_empty(request.get("context_management")).get("edits"))
-
-
 def read_cleared(answer: Any) -> Cleared:
     """What an answer (a dict, or an object of the SDK) reports as cleared from its prompt."""
     tokens = 0

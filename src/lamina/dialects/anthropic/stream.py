@@ -13,13 +13,21 @@ from typing import Any
 
 from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.core.text.characters import is_blank
-from lamina.dialects.anthropic.blocks import LIST_TYPES, Block, describe_value, refuse, to_mapping
-from lamina.dialects.anthropic.markers import DEFAULT_LIFETIME, FIELD, THINKING_TYPES
-from lamina.dialects.anthropic.model import NAME, read_model
-from lamina.dialects.anthropic.stream_settings import read_settings
-from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, THINKING_TYPES, read_model
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    drop_default,
+    drop_nulls,
+    mapping_or_empty,
+    name_value,
+    text_or_empty,
+    to_dict_or_none,
+)
 from lamina.dialects.port import Request
+from lamina.dialects.same_objects import drop_field
 from lamina.dialects.stream_data import encode_data, read_marker
+from lamina.errors import BadInput
 
 _SORTS: dict[str, Sort] = {
     "text": "text",
@@ -35,23 +43,46 @@ _SORTS: dict[str, Sort] = {
 
 _TOOL_DEFAULTS = {"type": "custom", "defer_loading": False}
 
+_IN_OTHER_PLACES = frozenset(("model", "messages", "system", "tools", MARKER))
+"""Fields that the stream holds elsewhere."""
+
+_SETTINGS = frozenset(
+    ("tool_choice", "thinking", "output_config", "output_format", "speed", "service_tier", "inference_geo")
+)
+"""Fields that `_read_settings` reads."""
+
+_NOT_IN_THE_PROMPT = frozenset(
+    "max_tokens metadata stop_sequences stream temperature top_p top_k diagnostics user_profile_id "
+    "workspace_id anthropic_version anthropic_beta betas extra_headers extra_query timeout".split()
+)
+
+_KNOWN_FIELDS = _IN_OTHER_PLACES | _SETTINGS | _NOT_IN_THE_PROMPT
+
+_FEATURES: tuple[tuple[str, Sort, bytes], ...] = (
+    ("web_search", "tool", b'"type":"web_search_'),
+    ("citations", "document", b'"citations":{"enabled":true'),
+    ("images", "image", b""),
+    ("images", "result", b'"type":"image"'),
+)
+"""Settings that blocks switch on: the setting, the sort of block, and the data that such a block holds."""
+
 
 def stream(request: Request) -> Stream:
     """The blocks of a request with their markers, and the parameters that a cache may see."""
     if not isinstance(request, Mapping):
-        refuse(f"a request is {describe_value(request)}", "request", "give an object")
+        raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
     blocks: list[StreamBlock] = []
     for position, tool in enumerate(_read_list(request.get("tools"), "tools")):
         blocks.append(_stream_tool(tool, f"tools[{position}]"))
     blocks += _stream_system(request.get("system"))
     blocks += _stream_messages(request.get("messages"))
-    settings = {name: encode_data(value, name) for name, value in read_settings(request, blocks).items()}
+    settings = {name: encode_data(value, name) for name, value in _read_settings(request, blocks).items()}
     return Stream(
         dialect=NAME,
         model=read_model(request),
         blocks=tuple(blocks),
         settings=settings,
-        automatic=read_marker(request, FIELD, DEFAULT_LIFETIME),
+        automatic=read_marker(request, MARKER, DEFAULT_LIFETIME),
     )
 
 
@@ -69,7 +100,7 @@ def _stream_tool(tool: Any, place: str) -> StreamBlock:
         place=place,
         opens=True,
         name=text_or_empty(definition.get("name")) or text_or_empty(definition.get("type")),
-        marker=read_marker(definition, FIELD, DEFAULT_LIFETIME),
+        marker=read_marker(definition, MARKER, DEFAULT_LIFETIME),
         markable=definition.get("defer_loading") is not True,
     )
 
@@ -115,7 +146,7 @@ def _stream_block(
     """One block. `tool_names` are those of the calls so far, by id; a call adds its own."""
     block = _read_object(piece, place)
     block_type = text_or_empty(block.get("type"))
-    marker = read_marker(block, FIELD, DEFAULT_LIFETIME)
+    marker = read_marker(block, MARKER, DEFAULT_LIFETIME)
     data = _drop_marker_and_nulls(block)
     if block_type == "tool_result":
         data, inner_marker = _normalise_result(data, place)
@@ -138,7 +169,7 @@ def _stream_block(
     )
 
 
-def _takes_marker(block: Block, block_type: str) -> bool:
+def _takes_marker(block: Json, block_type: str) -> bool:
     """Whether the API takes a marker on such a block: not on blank text, and not on thinking."""
     if block_type == "text":
         text = block.get("text")
@@ -146,7 +177,7 @@ def _takes_marker(block: Block, block_type: str) -> bool:
     return block_type not in THINKING_TYPES
 
 
-def _normalise_result(result: Block, place: str) -> tuple[Block, str]:
+def _normalise_result(result: Json, place: str) -> tuple[Json, str]:
     """A result in the one shape that the API reads, and the lifetime of the last marker inside it."""
     data = dict(result)
     if data.get("is_error") is False:
@@ -156,16 +187,16 @@ def _normalise_result(result: Block, place: str) -> tuple[Block, str]:
         data["content"] = _read_pieces(content, place)
         return data, ""
     marker = ""
-    pieces: list[Block] = []
+    pieces: list[Json] = []
     for position, piece in enumerate(_read_list(content, f"{place}.content")):
         block = _read_object(piece, f"{place}.content[{position}]")
-        marker = read_marker(block, FIELD, DEFAULT_LIFETIME) or marker
+        marker = read_marker(block, MARKER, DEFAULT_LIFETIME) or marker
         pieces.append(_drop_marker_and_nulls(block))
     data["content"] = pieces
     return data, marker
 
 
-def _name_block(block: Block, block_type: str, tool_names: dict[str, str]) -> str:
+def _name_block(block: Json, block_type: str, tool_names: dict[str, str]) -> str:
     """What a reader calls a block: the tool of a call or of its result, the title of a document."""
     if block_type == "text":
         return ""
@@ -180,11 +211,11 @@ def _name_block(block: Block, block_type: str, tool_names: dict[str, str]) -> st
     return text_or_empty(block.get("title"))
 
 
-def _drop_marker_and_nulls(block: Block) -> Block:
+def _drop_marker_and_nulls(block: Json) -> Json:
     """The block without its marker, and without nulls: they mean the same as an absent field."""
-    if FIELD not in block and None not in block.values():
-        return block
-    return {field: value for field, value in block.items() if value is not None and field != FIELD}
+    if MARKER in block or None in block.values():
+        return drop_nulls(drop_field(block, MARKER))
+    return block
 
 
 def _read_pieces(content: Any, place: str) -> Sequence[Any]:
@@ -200,12 +231,47 @@ def _read_list(value: Any, place: str) -> Sequence[Any]:
     if value is None:
         return ()
     if not isinstance(value, LIST_TYPES):
-        refuse(f"{place} is {describe_value(value)}", place, "give a list")
+        raise BadInput(f"{place} is {name_value(value)}", place=place, hint="give a list")
     return value
 
 
-def _read_object(value: Any, place: str) -> Block:
-    mapping = to_mapping(value)
+def _read_object(value: Any, place: str) -> Json:
+    mapping = to_dict_or_none(value)
     if mapping is None:
-        refuse(f"{describe_value(value)} is not an object", place, "give a JSON object")
+        raise BadInput(f"{name_value(value)} is not an object", place=place, hint="give a JSON object")
     return mapping
+
+
+def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> Json:
+    """The settings that a cache may depend on, by their names in the rules. Defaults are left out.
+
+    How thinking is displayed, and what happens to thinking that does not fit, is not in the prompt. Fields
+    that lamina does not know are compared too, since the model may read them.
+    """
+    output_config = mapping_or_empty(request.get("output_config"))
+    tool_choice = request.get("tool_choice")
+    calls_in_parallel = None
+    if mapping_or_empty(tool_choice).get("disable_parallel_tool_use") is True:
+        calls_in_parallel = False
+    thinking = request.get("thinking")
+    if mapping_or_empty(thinking).get("type") == "disabled":
+        thinking = None
+    features: dict[str, bool] = {}
+    for name, sort, data in _FEATURES:
+        if any(block.sort == sort and data in block.data for block in blocks):
+            features[name] = True
+    unknown_fields = {name: value for name, value in request.items() if name not in _KNOWN_FIELDS}
+    settings: Json = {
+        "tool_choice": drop_default(drop_field(tool_choice, "disable_parallel_tool_use"), {"type": "auto"}),
+        "parallel": calls_in_parallel,
+        "thinking": drop_field(drop_field(thinking, "display"), "block_binding"),
+        "effort": drop_default(output_config.get("effort"), "high"),
+        "format": output_config.get("format") or request.get("output_format"),
+        "task_budget": output_config.get("task_budget"),
+        "speed": drop_default(request.get("speed"), "standard"),
+        "tier": drop_default(request.get("service_tier"), "auto"),
+        "geo": request.get("inference_geo"),
+        **features,
+        "other": drop_nulls(unknown_fields) or None,
+    }
+    return drop_nulls(settings)

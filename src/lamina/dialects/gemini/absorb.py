@@ -11,24 +11,18 @@ from typing import Any
 
 from lamina.core.values import Segment
 from lamina.dialects.gemini.parse import read_model_content
-from lamina.dialects.gemini.wire import (
-    LISTS,
-    Json,
-    describe_value,
-    get_enum_word,
-    get_field,
-    to_dict_or_empty,
-    to_dict_or_none,
-    to_dicts,
-)
+from lamina.dialects.gemini.wire import get_enum_word, get_field, to_dict, to_dict_or_empty, to_dicts
+from lamina.dialects.json_values import LIST_TYPES, Json, name_value, text_or_empty
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
 
+_HINT = "give it as the SDK gave it"
+
 
 def absorb(response: Any) -> Absorbed:
     """A GenerateContentResponse, as a dict or as the SDK's object."""
-    answer = _read_object(response, "response")
+    answer = to_dict(response, "the response", place="response", hint=_HINT)
     candidate = _first_candidate(answer)
     return Absorbed(
         segments=_read_segments(to_dict_or_empty(candidate.get("content"))),
@@ -43,7 +37,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     usage: Any = None
     stop = ""
     for event in events:
-        answer = _read_object(event, "event")
+        answer = to_dict(event, "the event", place="event", hint=_HINT)
         usage = get_field(answer, "usageMetadata") or usage
         candidate = _first_candidate(answer)
         stop = _read_finish_reason(candidate) or stop
@@ -90,7 +84,7 @@ class _StreamedParts:
 def _read_segments(content: Json) -> tuple[Segment, ...]:
     """The segments of a content; none if it has no parts. The role is always the model's."""
     parts = content.get("parts")
-    if not isinstance(parts, LISTS) or not parts:
+    if not isinstance(parts, LIST_TYPES) or not parts:
         return ()
     if content.get("role") != "model":
         content = {**content, "role": "model"}
@@ -102,8 +96,8 @@ def _first_candidate(answer: Json) -> Json:
     candidates = answer.get("candidates")
     if candidates is None:
         return {}
-    if not isinstance(candidates, LISTS):
-        problem = f"candidates is {describe_value(candidates)}"
+    if not isinstance(candidates, LIST_TYPES):
+        problem = f"candidates is {name_value(candidates)}"
         raise BadInput(problem, place="candidates", hint="give the response as it came")
     for candidate in to_dicts(candidates):
         if not candidate.get("index"):
@@ -113,13 +107,4 @@ def _first_candidate(answer: Json) -> Json:
 
 def _read_finish_reason(candidate: Json) -> str:
     """Why the model stopped, as a word such as "STOP"; "" if the candidate does not say."""
-    word = get_enum_word(get_field(candidate, "finishReason"))
-    return word if isinstance(word, str) else ""
-
-
-def _read_object(value: Any, place: str) -> Json:
-    block = to_dict_or_none(value)
-    if block is None:
-        problem = f"the {place} is {describe_value(value)}"
-        raise BadInput(problem, place=place, hint="give it as the SDK gave it")
-    return block
+    return text_or_empty(get_enum_word(get_field(candidate, "finishReason")))

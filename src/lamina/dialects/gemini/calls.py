@@ -7,64 +7,78 @@ arguments name a file.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
 
 from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.dialects.gemini.parts import ID_PREFIX
+from lamina.dialects.pairing import CallStep, Label
+
+
+class _ContentCalls(CallStep):
+    """The calls of one content of the model, and which of them have their result."""
+
+    def take_call(self, label: Label) -> ToolCall | None:
+        """The first call of this id or name that waits for its result."""
+        place = self._find_open(label)
+        if place is None:
+            return None
+        self._answered.add(place)
+        return self.calls[place]
+
+    def take_unnamed_call(self, name: str) -> ToolCall | None:
+        """The first call of this name that waits, if the wire has no id for it."""
+        place = self._find_open(("name", name))
+        if place is None or not self.calls[place].id.startswith(ID_PREFIX):
+            return None
+        self._answered.add(place)
+        return self.calls[place]
+
+    def take_first_call(self) -> ToolCall | None:
+        """The first call that waits, whatever its name."""
+        place = self.take("")
+        if place is None:
+            return None
+        return self.calls[place]
 
 
 class GeminiCalls:
-    """The calls so far: those that wait for results, and all by id."""
+    """The calls so far: those of the last content, which may wait for results, and all by id."""
 
     def __init__(self, past: Iterable[Segment] = ()) -> None:
-        self._older_calls: dict[str, ToolCall] = {}
+        self._calls_by_id: dict[str, ToolCall] = {}
         for segment in past:
             part = segment.parts[0]
             if isinstance(part, ToolCall):
-                self._older_calls[part.id] = part
-        self._current_calls: dict[str, ToolCall] = {}
+                self._calls_by_id[part.id] = part
         self.begin_content()
 
     def begin_content(self) -> None:
         """Begins a new content of the model: a call that has no result yet will get none."""
-        self._older_calls |= self._current_calls
-        self._current_calls = {}
-        self._id_counts: dict[str, int] = {}
-        self._waiting: list[ToolCall | None] = []  # None where a call has been answered
-        self._positions_by_id: dict[str, deque[int]] = {}
-        self._positions_by_name: dict[str, deque[int]] = {}
-        self._first_position = 0
+        self._id_counts: Counter[str] = Counter()
+        self._waiting = _ContentCalls()
 
     def add(self, call: ToolCall) -> ToolCall:
         """The call with an id; from now on it waits for its result."""
         if not call.id:
             call = ToolCall(id=self._make_id(call), name=call.name, arguments=call.arguments)
-        self._wait_for_result(call)
+        self._calls_by_id[call.id] = call
+        self._waiting.add(call)
         return call
-
-    def _wait_for_result(self, call: ToolCall) -> None:
-        position = len(self._waiting)
-        self._waiting.append(call)
-        self._current_calls[call.id] = call
-        self._positions_by_id.setdefault(call.id, deque()).append(position)
-        self._positions_by_name.setdefault(call.name, deque()).append(position)
 
     def take_answered_call(self, result: ToolResult) -> ToolCall | None:
         """The call that the next result answers: by its id, else by its name, else the first that waits.
 
-        A result with an id that no call has answers only a call that came without an id.
+        A result with an id that no call has answers only a call that came without an id. A second result of
+        a call belongs to that call too.
         """
-        if result.id in self._current_calls or result.id in self._older_calls:
-            call = self._take_first(self._positions_by_id.get(result.id))
-            if call is not None:
-                return call
-            return self._current_calls.get(result.id) or self._older_calls.get(result.id)
-        same_name = self._positions_by_name.get(result.name)
+        call_of_id = self._calls_by_id.get(result.id)
+        if call_of_id is not None:
+            return self._waiting.take_call(("id", result.id)) or call_of_id
         if result.id:
-            return self._take_first(same_name, only_without_id=True)
-        return self._take_first(same_name) or self._take_first_of_all()
+            return self._waiting.take_unnamed_call(result.name)
+        return self._waiting.take_call(("name", result.name)) or self._waiting.take_first_call()
 
     def replay(self, segments: Iterable[Segment]) -> None:
         """Takes in calls and results that were read before."""
@@ -73,43 +87,19 @@ class GeminiCalls:
             if isinstance(part, ToolCall):
                 if part.id.startswith(ID_PREFIX):
                     self._make_id(part)  # counts it, so that the next equal call gets the next id
-                self._wait_for_result(part)
+                self.add(part)
             elif isinstance(part, ToolResult):
-                self._take_first(self._positions_by_id.get(part.id))
+                self._waiting.take_call(("id", part.id))
 
     def _make_id(self, call: ToolCall) -> str:
         """An id for a call that has none on the wire; equal calls of one content are numbered."""
         call_hash = _hash_text(f"{call.name}\0{call.arguments}")
         stem = f"{ID_PREFIX}{call_hash}"
-        count = self._id_counts.get(stem, 0) + 1
-        self._id_counts[stem] = count
+        self._id_counts[stem] += 1
+        count = self._id_counts[stem]
         if count == 1:
             return stem
         return f"{stem}_{count}"
-
-    def _take_first(self, positions: deque[int] | None, *, only_without_id: bool = False) -> ToolCall | None:
-        """The first of these calls that still waits; with `only_without_id`, if the wire has no id for it."""
-        while positions:
-            call = self._waiting[positions[0]]
-            if call is None:
-                positions.popleft()
-                continue
-            if only_without_id and not call.id.startswith(ID_PREFIX):
-                return None
-            self._waiting[positions.popleft()] = None
-            return call
-        return None
-
-    def _take_first_of_all(self) -> ToolCall | None:
-        """The first call of the content that still waits, whatever its name."""
-        while self._first_position < len(self._waiting):
-            position = self._first_position
-            self._first_position += 1
-            call = self._waiting[position]
-            self._waiting[position] = None
-            if call is not None:
-                return call
-        return None
 
 
 def make_orphan_id(result: ToolResult) -> str:

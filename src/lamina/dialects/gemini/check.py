@@ -22,11 +22,8 @@ from lamina.dialects.gemini.head import (
 )
 from lamina.dialects.gemini.parts import find_data_fields, has_unknown_data
 from lamina.dialects.gemini.wire import (
-    LISTS,
-    Json,
     find_spelling,
     get_field,
-    get_model,
     get_text,
     is_safe_name,
     requires_signatures,
@@ -34,57 +31,68 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_snake_case,
 )
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.json_values import LIST_TYPES, Json
+from lamina.dialects.memos import CheckMemo, NoPast, recheck
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rechecking import NoPast, recheck
+from lamina.dialects.rules import Faults, apply_rules, name_rules
 from lamina.errors import BadInput
-
-Faults = Iterator[tuple[str, str]]
-"""Where a rule is broken, and how."""
 
 _NAME_FAULT = "not a name that functions may have"
 
 
-class _FunctionView(NamedTuple):
-    """A call or a result: the index of its part, the field as it is spelled there, and what it holds."""
+class _PartView(NamedTuple):
+    """A part of a content: its place, and its fields. Text is a part with one field."""
 
-    part_index: int
-    field: str
+    place: str
+    fields: Json
+
+
+class _FunctionView(NamedTuple):
+    """A call or a result. `sort` is the field that holds it, as a REST body spells it."""
+
+    sort: str
+    place: str
+    part: _PartView
     content: Json
+    id: str
+    name: str
 
 
 class ContentView:
     """A content as the rules see it. A field is empty where the content has not the right shape."""
 
-    __slots__ = ("calls", "parts", "results", "role", "unit")
+    __slots__ = ("calls", "parts", "place", "results", "role")
 
     def __init__(self, unit: Unit, _: int) -> None:
-        self.unit = unit
-        self.role: str = unit.role if unit.role in ("user", "model") else ""
-        self.parts: list[Json] = []
-        if isinstance(unit.parts, LISTS):
-            self.parts = [_read_part(part) for part in unit.parts]
+        self.place = unit.place
+        self.role: str = ""
+        if unit.role in ("user", "model"):
+            self.role = unit.role
+        self.parts: list[_PartView] = []
+        if isinstance(unit.parts, LIST_TYPES):
+            for i, part in enumerate(unit.parts):
+                self.parts.append(_PartView(unit.place_of(i), _read_part(part)))
         self.calls = self._find_functions("functionCall")
         self.results = self._find_functions("functionResponse")
 
-    def _find_functions(self, name: str) -> list[_FunctionView]:
+    def _find_functions(self, sort: str) -> list[_FunctionView]:
+        """The calls of this content, or its results."""
         functions = []
-        for i, part in enumerate(self.parts):
-            field = find_spelling(part, name)
-            if field:
-                functions.append(_FunctionView(i, field, to_dict_or_empty(part[field])))
+        for part in self.parts:
+            field = find_spelling(part.fields, sort)
+            if not field:
+                continue
+            content = to_dict_or_empty(part.fields[field])
+            function = _FunctionView(
+                sort=sort,
+                place=f"{part.place}.{field}",
+                part=part,
+                content=content,
+                id=get_text(content, "id"),
+                name=get_text(content, "name"),
+            )
+            functions.append(function)
         return functions
-
-    @property
-    def place(self) -> str:
-        return self.unit.place
-
-    def place_of_part(self, part_index: int) -> str:
-        return self.unit.place_of(part_index)
-
-    def place_of_function(self, function: _FunctionView) -> str:
-        """The place of a call or a result."""
-        return f"{self.unit.place_of(function.part_index)}.{function.field}"
 
     @property
     def makes_calls(self) -> bool:
@@ -105,6 +113,26 @@ class GeminiReading(NamedTuple):
     prefix: str
     previous_role: str = ""
 
+    def list_parts(self) -> Iterator[_PartView]:
+        """The parts of all contents, in order."""
+        for view in self.contents:
+            yield from view.parts
+
+    def list_functions(self) -> Iterator[tuple[ContentView, _FunctionView]]:
+        """The calls, then the results, of each content, with the content."""
+        for view in self.contents:
+            for function in (*view.calls, *view.results):
+                yield view, function
+
+    def list_declarations(self) -> Iterator[tuple[str, Json]]:
+        """The declared functions, each with its place."""
+        tools = self.settings.get("tools")
+        if not isinstance(tools, LIST_TYPES):
+            return
+        for place, sort, declaration in read_declarations(tools):
+            if sort == "function":
+                yield f"{self.prefix}tools{place}", declaration
+
 
 Rule = Callable[[GeminiReading], Faults]
 
@@ -119,22 +147,25 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
 
 
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """The same for a request that grows: only the contents that `memo` does not know are checked."""
+    """The same for a request that grows: only the contents that `memo` does not know are checked.
+
+    What is before the content with which the model begins to answer the user is not checked again.
+    """
     try:
         settings = read_settings(request)
     except BadInput:
         settings = {}
-    prefix = "config." if request.get("config") is not None else ""
-    model = get_model(request)
+    prefix = ""
+    if request.get("config") is not None:
+        prefix = "config."
+    model = get_text(request, "model")
 
-    def apply_rules(_: NoPast, past_count: int, views: list[ContentView]) -> list[Violation]:
+    def answers_user(previous_view: ContentView, view: ContentView) -> bool:
+        return view.role == "model" and previous_view.role == "user"
+
+    def check_views(_: NoPast, past_count: int, views: list[ContentView]) -> list[Violation]:
         previous_role = "user" if past_count else ""
-        reading = GeminiReading(views, settings, model, prefix, previous_role)
-        violations = []
-        for name, rule in RULES.items():
-            for place, message in rule(reading):
-                violations.append(Violation(rule=name, place=place, message=message))
-        return violations
+        return apply_rules(RULES, GeminiReading(views, settings, model, prefix, previous_role))
 
     return recheck(
         split_units(request.get("contents")),
@@ -142,14 +173,15 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         basis=model,
         past=NoPast,
         view=ContentView,
-        seam=_answers_user,
-        rules=apply_rules,
+        seam=answers_user,
+        rules=check_views,
     )
 
 
-def _answers_user(previous_view: ContentView, view: ContentView) -> bool:
-    """Whether the model begins to speak here: what is before this content is not checked again."""
-    return view.role == "model" and previous_view.role == "user"
+def _read_part(part: Any) -> Json:
+    if isinstance(part, str):
+        return {"text": part}
+    return to_dict_or_empty(part)
 
 
 def contents_are_given(reading: GeminiReading) -> Faults:
@@ -169,39 +201,47 @@ def roles_are_known(reading: GeminiReading) -> Faults:
 
 
 def parts_say_one_thing(reading: GeminiReading) -> Faults:
-    """G5: a part has exactly one field with data, and text is not empty unless a signature stands with it."""
-    for view in reading.contents:
-        for i, part in enumerate(view.parts):
-            data_fields = find_data_fields(part)
-            if len(data_fields) > 1:
-                yield view.place_of_part(i), f"has {' and '.join(data_fields)}"
-            elif not data_fields and not has_unknown_data(part):
-                yield view.place_of_part(i), "has no data"
-            elif data_fields == ["text"] and not _has_valid_text(part):
-                yield f"{view.place_of_part(i)}.text", "empty or not a string"
+    """G5: a part has exactly one field with data, and text is not empty unless a signature stands with it.
+
+    A part whose only data is in a field that nobody here knows is taken for valid.
+    """
+    for part in reading.list_parts():
+        data_fields = find_data_fields(part.fields)
+        if len(data_fields) > 1:
+            yield part.place, f"has {' and '.join(data_fields)}"
+        elif data_fields == ["text"] and not _is_valid_text(part.fields):
+            yield f"{part.place}.text", "empty or not a string"
+        elif not data_fields and not has_unknown_data(part.fields):
+            yield part.place, "has no data"
 
 
-def _has_valid_text(part: Json) -> bool:
-    """Text may be empty only beside a signature."""
+def _is_valid_text(part: Json) -> bool:
+    """Whether the text of a part is a string that says something, or has a signature beside it."""
     text = part["text"]
-    if text == "":
-        return bool(get_field(part, "thoughtSignature"))
-    return isinstance(text, str)
+    is_signed = bool(get_field(part, "thoughtSignature"))
+    return isinstance(text, str) and (text != "" or is_signed)
 
 
 def parts_stand_on_their_side(reading: GeminiReading) -> Faults:
     """The model makes calls, the user's side answers them."""
-    for view in reading.contents:
-        if view.role == "user":
-            for call in view.calls:
-                yield view.place_of_function(call), "a call in a content of the user"
-        elif view.role == "model":
-            for result in view.results:
-                yield view.place_of_function(result), "a result in a content of the model"
+    for view, function in reading.list_functions():
+        fault = _FAULTS_OF_SIDE.get((view.role, function.sort))
+        if fault is not None:
+            yield function.place, fault
+
+
+_FAULTS_OF_SIDE = {
+    ("user", "functionCall"): "a call in a content of the user",
+    ("model", "functionResponse"): "a result in a content of the model",
+}
 
 
 def calls_follow_the_user(reading: GeminiReading) -> Faults:
-    """G1: a content with calls comes right after a content of the user, of which results are one."""
+    """G1: a content with calls comes right after a content of the user, of which results are one.
+
+    In Google's words: "Please ensure that function call turn comes immediately after a user turn or after a
+    function response turn." A history that was cut off so that it begins with a call breaks this rule.
+    """
     previous_role = reading.previous_role
     for view in reading.contents:
         if view.makes_calls and previous_role != "user":
@@ -210,7 +250,11 @@ def calls_follow_the_user(reading: GeminiReading) -> Faults:
 
 
 def calls_are_answered(reading: GeminiReading) -> Faults:
-    """G2: the content after calls has as many results as there are calls."""
+    """G2: the content after calls has as many results as there are calls.
+
+    In Google's words: "Please ensure that the number of function response parts is equal to the number of
+    function call parts of the function call turn."
+    """
     for i, view in enumerate(reading.contents):
         if not view.makes_calls:
             continue
@@ -237,95 +281,96 @@ def results_match_their_calls(reading: GeminiReading) -> Faults:
     for view, next_view in pairwise(reading.contents):
         if not view.makes_calls or len(view.calls) != len(next_view.results):
             continue
-        waiting = Counter(_read_id_and_name(call) for call in view.calls)
+        waiting = Counter((call.id, call.name) for call in view.calls)
         for result in next_view.results:
-            id_and_name = _read_id_and_name(result)
+            id_and_name = (result.id, result.name)
             if not waiting[id_and_name]:
-                call_id, name = id_and_name
-                message = f"no call of the content before it has the name {name!r} and the id {call_id!r}"
-                yield next_view.place_of_function(result), message
+                call = f"the name {result.name!r} and the id {result.id!r}"
+                yield result.place, f"no call of the content before it has {call}"
             waiting[id_and_name] -= 1
 
 
 def ids_are_unique(reading: GeminiReading) -> Faults:
-    """G3: no two calls of one content share an id."""
+    """G3: no two calls of one content share an id. A call may have none."""
     for view in reading.contents:
-        counts = Counter(get_text(call.content, "id") for call in view.calls)
+        counts = Counter(call.id for call in view.calls)
+        del counts[""]
         for call in view.calls:
-            call_id = get_text(call.content, "id")
-            if call_id and counts[call_id] > 1:
-                yield f"{view.place_of_function(call)}.id", "another call of this content has it too"
+            if counts[call.id] > 1:
+                yield f"{call.place}.id", "another call of this content has it too"
 
 
 def calls_are_signed(reading: GeminiReading) -> Faults:
-    """G4: since Gemini 3 the first call of each step of the current turn carries its signature."""
+    """G4: since Gemini 3 the first call of each step of the current turn carries its signature.
+
+    In Google's words: "Function call is missing a thought_signature in functionCall parts." The current turn
+    begins after the last content in which the user says something, and not only results.
+    """
     if not requires_signatures(reading.model):
         return
-    for view in _current_turn(reading.contents):
+    turn: list[ContentView] = []
+    for view in reversed(reading.contents):
+        if view.begins_turn:
+            break
+        turn.append(view)
+    for view in reversed(turn):
         if not view.makes_calls:
             continue
-        part_index = view.calls[0].part_index
-        if not get_field(view.parts[part_index], "thoughtSignature"):
-            yield view.place_of_part(part_index), "the call is missing a thought_signature"
-
-
-def _current_turn(contents: Sequence[ContentView]) -> Sequence[ContentView]:
-    """The contents after the last one in which the user says something, and not only results."""
-    for i in range(len(contents) - 1, -1, -1):
-        if contents[i].begins_turn:
-            return contents[i + 1 :]
-    return contents
+        part = view.calls[0].part
+        if not get_field(part.fields, "thoughtSignature"):
+            yield part.place, "the call is missing a thought_signature"
 
 
 def ends_with_the_user(reading: GeminiReading) -> Faults:
     """G5: the last content is the user's, or results."""
-    if reading.contents and reading.contents[-1].role == "model":
-        yield reading.contents[-1].place, "the request does not end with a content of the user"
+    for view in reading.contents[-1:]:
+        if view.role == "model":
+            yield view.place, "the request does not end with a content of the user"
 
 
 def values_are_objects(reading: GeminiReading) -> Faults:
-    """Arguments of calls, and responses, are objects; a response is there."""
-    for view in reading.contents:
-        for call in view.calls:
-            arguments = call.content.get("args")
-            if arguments is not None and to_dict_or_none(arguments) is None:
-                yield f"{view.place_of_function(call)}.args", "not an object"
-        for result in view.results:
-            if to_dict_or_none(result.content.get("response")) is None:
-                yield f"{view.place_of_function(result)}.response", "not an object"
+    """Arguments of calls, and responses, are objects. A call may have no arguments; a response is there."""
+    for _, function in reading.list_functions():
+        name = _VALUE_FIELDS[function.sort]
+        value = function.content.get(name)
+        if value is None and function.sort == "functionCall":
+            continue
+        if to_dict_or_none(value) is None:
+            yield f"{function.place}.{name}", "not an object"
+
+
+_VALUE_FIELDS = {"functionCall": "args", "functionResponse": "response"}
 
 
 def media_are_whole(reading: GeminiReading) -> Faults:
     """Data has its type beside it, a file its address."""
-    for view in reading.contents:
-        for i, part in enumerate(view.parts):
-            inline_data = get_field(part, "inlineData")
-            if inline_data is not None and not _is_whole_blob(to_dict_or_empty(inline_data)):
-                yield view.place_of_part(i), "inline data without its bytes or its MIME type"
-            file_data = get_field(part, "fileData")
-            if file_data is not None and not get_text(to_dict_or_empty(file_data), "fileUri"):
-                yield view.place_of_part(i), "file data without its address"
-
-
-def _is_whole_blob(blob: Json) -> bool:
-    return bool(blob.get("data")) and get_text(blob, "mimeType") != ""
+    for part in reading.list_parts():
+        inline_data = get_field(part.fields, "inlineData")
+        if inline_data is not None:
+            blob = to_dict_or_empty(inline_data)
+            if not blob.get("data") or not get_text(blob, "mimeType"):
+                yield part.place, "inline data without its bytes or its MIME type"
+        file_data = get_field(part.fields, "fileData")
+        if file_data is not None:
+            file = to_dict_or_empty(file_data)
+            if not get_text(file, "fileUri"):
+                yield part.place, "file data without its address"
 
 
 def names_fit_the_pattern(reading: GeminiReading) -> Faults:
     """G6: names begin with a letter or _, and have at most 128 of letters, digits and _ . : -."""
-    for view in reading.contents:
-        for function in (*view.calls, *view.results):
-            if not _has_safe_name(function.content):
-                yield f"{view.place_of_function(function)}.name", _NAME_FAULT
-    for place, declaration in _read_functions(reading):
-        if not _has_safe_name(declaration):
+    for _, function in reading.list_functions():
+        if not is_safe_name(function.name):
+            yield f"{function.place}.name", _NAME_FAULT
+    for place, declaration in reading.list_declarations():
+        if not is_safe_name(get_text(declaration, "name")):
             yield f"{place}.name", _NAME_FAULT
 
 
 def functions_are_declared_once(reading: GeminiReading) -> Faults:
     """No two functions share a name, and none has its parameters twice."""
     seen_names: set[str] = set()
-    for place, declaration in _read_functions(reading):
+    for place, declaration in reading.list_declarations():
         name = get_text(declaration, "name")
         if name in seen_names:
             yield f"{place}.name", f"a function before it is called {name!r} too"
@@ -360,50 +405,22 @@ def cached_content_stands_alone(reading: GeminiReading) -> Faults:
             yield place, "stands beside cached_content, which has it already"
 
 
-RULES: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (
-        contents_are_given,
-        roles_are_known,
-        parts_say_one_thing,
-        parts_stand_on_their_side,
-        calls_follow_the_user,
-        calls_are_answered,
-        results_have_calls,
-        results_match_their_calls,
-        ids_are_unique,
-        calls_are_signed,
-        ends_with_the_user,
-        values_are_objects,
-        media_are_whole,
-        names_fit_the_pattern,
-        functions_are_declared_once,
-        system_text_is_text,
-        cached_content_stands_alone,
-    )
-}
-
-
-def _read_part(part: Any) -> Json:
-    if isinstance(part, str):
-        return {"text": part}
-    return to_dict_or_empty(part)
-
-
-def _read_id_and_name(function: _FunctionView) -> tuple[str, str]:
-    return get_text(function.content, "id"), get_text(function.content, "name")
-
-
-def _has_safe_name(function: Json) -> bool:
-    name = function.get("name")
-    return isinstance(name, str) and is_safe_name(name)
-
-
-def _read_functions(reading: GeminiReading) -> Iterator[tuple[str, Json]]:
-    """Each declared function, with its place."""
-    tools = reading.settings.get("tools")
-    if not isinstance(tools, LISTS):
-        return
-    for place, sort, declaration in read_declarations(tools):
-        if sort == "function":
-            yield f"{reading.prefix}tools{place}", declaration
+RULES: dict[str, Rule] = name_rules(
+    contents_are_given,
+    roles_are_known,
+    parts_say_one_thing,
+    parts_stand_on_their_side,
+    calls_follow_the_user,
+    calls_are_answered,
+    results_have_calls,
+    results_match_their_calls,
+    ids_are_unique,
+    calls_are_signed,
+    ends_with_the_user,
+    values_are_objects,
+    media_are_whole,
+    names_fit_the_pattern,
+    functions_are_declared_once,
+    system_text_is_text,
+    cached_content_stands_alone,
+)

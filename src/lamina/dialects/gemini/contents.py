@@ -10,15 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lamina.dialects.gemini.wire import LISTS, get_field, to_dict_or_empty, to_dict_or_none
+from lamina.dialects.gemini.wire import get_field, to_dict_or_empty, to_dict_or_none
+from lamina.dialects.json_values import LIST_TYPES
+
+_CONTENT_FIELDS = frozenset(("role", "parts"))
 
 
 class LooseParts(list[Any]):
-    """Parts that came without a content around them. `bare`: one part, without even a list around it."""
+    """Parts that came without a content around them. `bare`: one part, without even a list around it.
+
+    They are equal to nothing but loose parts that came the same way: a memo must tell `["hi"]` from `"hi"`.
+    """
+
+    __hash__ = None
 
     def __init__(self, items: Any = (), *, bare: bool = False) -> None:
         super().__init__(items)
         self.bare = bare
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LooseParts):
+            return False
+        return self.bare is other.bare and super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
 
 class Unit(NamedTuple):
@@ -47,7 +63,7 @@ def split_units(contents: Any) -> list[Unit]:
     """The contents, in order."""
     if contents is None:
         return []
-    if isinstance(contents, LISTS):
+    if isinstance(contents, LIST_TYPES):
         return list(_split_list(contents))
     if holds_parts(contents):
         return [_make_unit(contents, "contents")]
@@ -55,18 +71,25 @@ def split_units(contents: Any) -> list[Unit]:
 
 
 def holds_parts(item: Any) -> bool:
-    """Whether a value is a content, and not a part of one."""
-    if isinstance(item, dict):
-        return not item or "parts" in item or "role" in item
-    return not isinstance(item, str) and hasattr(item, "parts")
+    """Whether a value is a content, and not a part of one.
+
+    `{"role": "user"}` and `{}` are contents without parts; `{"text": "Hi"}` and `"Hi"` are parts.
+    """
+    if isinstance(item, str):
+        return False
+    if not isinstance(item, dict):
+        return hasattr(item, "parts")
+    return not item or not _CONTENT_FIELDS.isdisjoint(item)
 
 
 def read_extra_fields(message: Any) -> dict[str, Any]:
     """The fields of a content besides its role and its parts."""
-    if isinstance(message, LISTS):
+    if isinstance(message, LIST_TYPES):
         return {}
-    content = to_dict_or_empty(message)
-    return {name: value for name, value in content.items() if name not in ("role", "parts")}
+    fields = dict(to_dict_or_empty(message))
+    for name in _CONTENT_FIELDS:
+        fields.pop(name, None)
+    return fields
 
 
 def _split_list(contents: Sequence[Any]) -> Iterator[Unit]:
@@ -75,11 +98,11 @@ def _split_list(contents: Sequence[Any]) -> Iterator[Unit]:
     first_index = 0
     role = ""
     for i, item in enumerate(contents):
-        is_content = isinstance(item, LISTS) or holds_parts(item)
+        is_content = isinstance(item, LIST_TYPES) or holds_parts(item)
         if loose_parts and (is_content or _role_of_part(item) != role):
             yield _make_loose_unit(loose_parts, first_index)
             loose_parts = LooseParts()
-        if isinstance(item, LISTS):
+        if isinstance(item, LIST_TYPES):
             yield Unit(item, "user", item, f"contents[{i}]")
             continue
         if is_content:
@@ -106,7 +129,9 @@ def _make_unit(item: Any, place: str) -> Unit:
 
 def _make_loose_unit(loose_parts: LooseParts, first_index: int) -> Unit:
     """Loose parts as a unit, in the place of the first of them."""
-    place = "contents" if loose_parts.bare else f"contents[{first_index}]"
+    place = f"contents[{first_index}]"
+    if loose_parts.bare:
+        place = "contents"
     role = _role_of_part(loose_parts[0])
     return Unit(loose_parts, role, loose_parts, place, loose=True, first_index=first_index)
 

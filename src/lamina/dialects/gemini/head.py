@@ -16,17 +16,15 @@ from lamina.core.values import Head
 from lamina.dialects.gemini.contents import holds_parts
 from lamina.dialects.gemini.media import Spelling
 from lamina.dialects.gemini.wire import (
-    LISTS,
-    Json,
-    describe_value,
     find_spelling,
     get_object,
     to_camel_case,
+    to_dict,
     to_dict_or_empty,
-    to_dict_or_none,
     to_dicts,
     to_snake_case,
 )
+from lamina.dialects.json_values import LIST_TYPES, Json, drop_nulls, name_value
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
 
@@ -52,71 +50,64 @@ class ParsedGeminiHead(NamedTuple):
 
 
 def read_head(request: Request) -> ParsedGeminiHead:
-    """The fields of a request besides its contents, with system text and tools taken out."""
+    """The fields of a request besides its contents; None keeps the places of system text and tools.
+
+    System text that says nothing stays where it is.
+    """
     fields = {name: value for name, value in request.items() if name != "contents"}
-    if fields.get("config") is None:
-        return _take_system_and_tools(fields, "")
-    parsed = _take_system_and_tools(_read_config(fields["config"]), "config.")
-    parameters = fields | {"config": parsed.head.parameters}
-    head = Head(tools=parsed.head.tools, parameters=parameters)
-    return ParsedGeminiHead(head, parsed.system, parsed.system_place)
-
-
-def _take_system_and_tools(fields: Json, prefix: str) -> ParsedGeminiHead:
-    """System text and tools, and the other fields; None keeps the place of each that was taken."""
-    parameters = dict(fields)
-    system_field = find_spelling(fields, _SYSTEM_FIELD)
+    prefix = ""
+    if fields.get("config") is not None:
+        prefix = "config."
+    holder = _get_holder(fields)
     system = None
-    if system_field and not _is_blank_system(fields[system_field]):
-        system = fields[system_field]
-        parameters[system_field] = None
-    tools = _read_tools(fields.get("tools"), f"{prefix}tools")
+    system_field = find_spelling(holder, _SYSTEM_FIELD)
+    if system_field and not _is_blank_system(holder[system_field]):
+        system = holder[system_field]
+        holder[system_field] = None
+    tools = _read_tools(holder.get("tools"), f"{prefix}tools")
     if tools:
-        parameters["tools"] = None
+        holder["tools"] = None
+    parameters = holder
+    if prefix:
+        parameters = fields | {"config": holder}
     return ParsedGeminiHead(Head(tools=tools, parameters=parameters), system, f"{prefix}{system_field}")
 
 
 def write_request(head: Head, contents: Any, system: Any) -> Json:
-    """The request: its fields in the shape, order and spelling in which they came."""
+    """The request: its fields in the shape, order and spelling in which they came.
+
+    The contents come after the model, where a reader looks for them.
+    """
     parameters = dict(head.parameters)
+    request: Json = {}
+    if "model" in parameters:
+        request["model"] = parameters["model"]
+    request["contents"] = contents
     if not uses_config(parameters):
-        return _put_contents(_put_system_and_tools(parameters, head, system), contents)
-    config = _put_system_and_tools(_read_config(parameters.get("config") or {}), head, system)
-    request = _put_contents(parameters, contents)
+        _put_system_and_tools(parameters, head, system)
+        return request | parameters
+    config = _read_config(parameters.get("config") or {})
+    _put_system_and_tools(config, head, system)
     if config or "config" in parameters:
-        request["config"] = config
-    return request
+        parameters["config"] = config
+    return request | parameters
 
 
-def _put_system_and_tools(fields: Json, head: Head, system: Any) -> Json:
-    """The fields with system text and tools in their places; a place that stays empty is removed."""
-    fields = dict(fields)
+def _put_system_and_tools(fields: Json, head: Head, system: Any) -> None:
+    """Puts system text and tools into their places. A place that stays empty is removed.
+
+    The field of the system text is spelled as the request had it, else like its other fields.
+    """
     if system is not None:
-        fields[_choose_system_field(fields, head)] = system
+        spell = choose_spelling(head.parameters)
+        spellings = [name for name in _SYSTEM_SPELLINGS if name in fields]
+        system_field = (*spellings, spell(_SYSTEM_FIELD))[0]
+        fields[system_field] = system
     if head.tools:
         fields["tools"] = list(head.tools)
     for name in (*_SYSTEM_SPELLINGS, "tools"):
         if name in fields and fields[name] is None:
             del fields[name]
-    return fields
-
-
-def _choose_system_field(fields: Json, head: Head) -> str:
-    """The field of the system text: as the request spells it, else as its other fields are spelled."""
-    for name in _SYSTEM_SPELLINGS:
-        if name in fields:
-            return name
-    spell = choose_spelling(head.parameters)
-    return spell(_SYSTEM_FIELD)
-
-
-def _put_contents(fields: Json, contents: Any) -> Json:
-    """Fields with the contents after the model, where a reader looks for them."""
-    request = {}
-    if "model" in fields:
-        request["model"] = fields["model"]
-    request["contents"] = contents
-    return {**request, **fields}
 
 
 def uses_config(parameters: Mapping[str, Any]) -> bool:
@@ -126,7 +117,9 @@ def uses_config(parameters: Mapping[str, Any]) -> bool:
 
 def choose_spelling(parameters: Mapping[str, Any]) -> Spelling:
     """How names of fields are to be written."""
-    return to_snake_case if uses_config(parameters) else to_camel_case
+    if uses_config(parameters):
+        return to_snake_case
+    return to_camel_case
 
 
 def read_settings(request: Mapping[str, Any]) -> Json:
@@ -149,7 +142,7 @@ def find_system_field(request: Mapping[str, Any]) -> str:
 def split_system_parts(system: Any) -> list[Any]:
     """The parts of a system text, which may be a text, a part, a list of parts or a content."""
     parts = get_system_parts(system)
-    if isinstance(parts, LISTS):
+    if isinstance(parts, LIST_TYPES):
         return list(parts)
     return [parts]
 
@@ -185,19 +178,23 @@ def _get_holder(request: Mapping[str, Any]) -> Json:
 
 
 def _read_config(config: Any) -> Json:
-    """A config as a dict, one level deep: the values in it stay the objects that they are."""
+    """A config as a dict, one level deep: the values in it stay the objects that they are.
+
+    The config of the SDK is a pydantic model, which gives its fields one by one.
+    """
     if isinstance(config, Mapping):
         return dict(config)
-    if callable(getattr(config, "model_dump", None)) and not isinstance(config, type):
-        return {name: value for name, value in config if value is not None}
-    raise BadInput(f"config is {describe_value(config)}", place="config", hint="give an object")
+    is_model = callable(getattr(config, "model_dump", None)) and not isinstance(config, type)
+    if not is_model:
+        raise BadInput(f"config is {name_value(config)}", place="config", hint="give an object")
+    return drop_nulls(dict(config))
 
 
 def _is_blank_system(system: Any) -> bool:
     """Whether system text says nothing; then it stays where it is."""
     if isinstance(system, str):
         return is_blank(system)
-    if isinstance(system, LISTS):
+    if isinstance(system, LIST_TYPES):
         return not system
     return holds_parts(system) and not to_dict_or_empty(system).get("parts")
 
@@ -206,17 +203,10 @@ def _read_tools(tools: Any, place: str) -> tuple[Json, ...]:
     """The definitions of tools as dicts. The SDK's objects are read; functions of Python are refused."""
     if not tools:
         return ()
-    if not isinstance(tools, LISTS):
-        raise BadInput(f"tools is {describe_value(tools)}", place=place, hint="give a list")
-    definitions = []
-    for i, tool in enumerate(tools):
-        definition = to_dict_or_none(tool)
-        if definition is None:
-            problem = f"a tool is {describe_value(tool)}"
-            hint = "give an object, for a function its declaration"
-            raise BadInput(problem, place=f"{place}[{i}]", hint=hint)
-        definitions.append(definition)
-    return tuple(definitions)
+    if not isinstance(tools, LIST_TYPES):
+        raise BadInput(f"tools is {name_value(tools)}", place=place, hint="give a list")
+    hint = "give an object, for a function its declaration"
+    return tuple(to_dict(tool, "a tool", place=f"{place}[{i}]", hint=hint) for i, tool in enumerate(tools))
 
 
 def _to_camel_case(name: str) -> str:

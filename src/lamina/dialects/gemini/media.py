@@ -10,15 +10,14 @@ from collections.abc import Callable
 
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Document, Image, Part
-from lamina.dialects.gemini.wire import Json, encode_base64, get_object, get_text
+from lamina.dialects.gemini.wire import encode_base64, get_object, get_text
+from lamina.dialects.json_values import Json, split_data_url
 
 Spelling = Callable[[str], str]
 """Turns the name of a field, as a REST body has it, into the name to write."""
 
 BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 
-# Example: "data:image/png;charset=utf-8;base64," and then the base64; group 1 is "image/png".
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 _FETCHED_SCHEMES = ("https://", "http://", "gs://")
 _MEDIA_TYPES_BY_SUFFIX = {
     "png": "image/png",
@@ -42,12 +41,9 @@ def read_inline_data(block: Json) -> Image | Document | None:
     """The media that a part holds as base64; None if it holds none."""
     blob = get_object(block, "inlineData")
     data = encode_base64(blob.get("data"))
-    media_type = get_text(blob, "mimeType")
     if not data:
         return None
-    if media_type.startswith("image/"):
-        return Image(data=data, media_type=media_type)
-    return Document(data=data, media_type=media_type, name=get_text(blob, "displayName"))
+    return _make_media(blob, data=data)
 
 
 def read_file_data(block: Json) -> Image | Document | None:
@@ -58,13 +54,18 @@ def read_file_data(block: Json) -> Image | Document | None:
 def read_file(file: Json) -> Image | Document | None:
     """A file by its address. An uploaded file, as the SDK returned it, has the address in `uri`."""
     url = get_text(file, "fileUri") or get_text(file, "uri")
-    media_type = get_text(file, "mimeType")
     if not url:
         return None
+    return _make_media(file, url=url)
+
+
+def _make_media(holder: Json, *, data: str = "", url: str = "") -> Image | Document:
+    """A picture, or a document with its name; a file without a name has the last step of its address."""
+    media_type = get_text(holder, "mimeType")
     if media_type.startswith("image/"):
-        return Image(url=url, media_type=media_type)
-    name = get_text(file, "displayName") or url.rsplit("/", 1)[-1]
-    return Document(url=url, media_type=media_type, name=name)
+        return Image(data=data, url=url, media_type=media_type)
+    name = get_text(holder, "displayName") or url.rsplit("/", 1)[-1]
+    return Document(data=data, url=url, media_type=media_type, name=name)
 
 
 def can_carry_media(part: Part) -> bool:
@@ -73,41 +74,35 @@ def can_carry_media(part: Part) -> bool:
         return True
     if isinstance(part, Document) and part.text:
         return True
-    data = part.data or _split_data_url(part.url)[1]
+    data = part.data or split_data_url(part.url)[1]
     if data:
         return BASE64.fullmatch(data) is not None
     return part.url.startswith(_FETCHED_SCHEMES)
 
 
 def write_media(part: Image | Document, spell: Spelling) -> Json:
-    """Media as a part of a content. What the API cannot take is named as text."""
+    """Media as a part of a content. What the API cannot take is named as text.
+
+    Media without a type get the one that the end of their address stands for: that of
+    `https://example.com/a.png?x=1` is `image/png`.
+    """
     name = ""
+    default_type = "image/png"
     if isinstance(part, Document):
         if part.text:
             return {"text": part.text}
         name = part.name
+        default_type = "application/pdf"
     if not can_carry_media(part):
         type_name = lower_ascii(type(part).__name__)
         return {"text": f"[{type_name} {name or part.url[:200]}]"}
-    url_media_type, url_data = _split_data_url(part.url)
-    media_type = part.media_type or url_media_type or _guess_media_type(part)
+    url_media_type, url_data = split_data_url(part.url)
+    media_type = part.media_type or url_media_type
+    if not media_type:
+        path = part.url.partition("?")[0]
+        suffix = lower_ascii(path.rpartition(".")[2])
+        media_type = _MEDIA_TYPES_BY_SUFFIX.get(suffix, default_type)
     data = part.data or url_data
     if data:
         return {spell("inlineData"): {spell("mimeType"): media_type, "data": data}}
     return {spell("fileData"): {spell("fileUri"): part.url, spell("mimeType"): media_type}}
-
-
-def _split_data_url(url: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL; two empty strings for any other address."""
-    beginning = _DATA_URL.match(url)
-    if beginning is None:
-        return "", ""
-    return beginning[1], url[beginning.end() :]
-
-
-def _guess_media_type(part: Image | Document) -> str:
-    """The media type by the end of the address: `https://example.com/a.png?x=1` is a PNG."""
-    path = part.url.partition("?")[0]
-    suffix = lower_ascii(path.rpartition(".")[2])
-    default = "image/png" if isinstance(part, Image) else "application/pdf"
-    return _MEDIA_TYPES_BY_SUFFIX.get(suffix, default)

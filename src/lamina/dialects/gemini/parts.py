@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import msgspec
 
@@ -25,17 +25,15 @@ from lamina.dialects.gemini.media import (
     write_media,
 )
 from lamina.dialects.gemini.wire import (
-    LISTS,
     NAME,
-    Json,
-    describe_value,
     encode_base64,
     get_field,
     get_text,
     to_camel_case,
-    to_dict_or_none,
+    to_dict,
     to_snake_case,
 )
+from lamina.dialects.json_values import Json, list_or_empty, name_value
 from lamina.errors import BadInput
 
 Content = Text | Image | Document | Raw
@@ -78,10 +76,7 @@ def read_part(value: Any, *, by_model: bool) -> Part:
     """
     if isinstance(value, str):
         return Text(value)
-    block = to_dict_or_none(value)
-    if block is None:
-        problem = f"a part is {describe_value(value)}"
-        raise BadInput(problem, hint="give text or an object; bytes as inline_data")
+    block = to_dict(value, "a part", hint="give text or an object; bytes as inline_data")
     data_fields = find_data_fields(block)
     if len(data_fields) > 1:
         problem = f"a part has {' and '.join(data_fields)}"
@@ -90,10 +85,12 @@ def read_part(value: Any, *, by_model: bool) -> Part:
         return _read_text(block, by_model=by_model)
     if not data_fields and not has_unknown_data(block):
         return Text("")
-    part = _read_data(block, data_fields)
-    if part is None:
-        return Raw(dialect=NAME, data=block)
-    return part
+    data_field = data_fields[0] if data_fields else _UPLOADED_FILE
+    read_data = _READERS.get(data_field)
+    part = None
+    if read_data is not None:
+        part = read_data(block)
+    return part or Raw(dialect=NAME, data=block)
 
 
 def find_data_fields(block: Mapping[str, Any]) -> list[str]:
@@ -107,7 +104,10 @@ def find_data_fields(block: Mapping[str, Any]) -> list[str]:
 
 
 def has_unknown_data(part: Json) -> bool:
-    """Whether a part has data in a field that is not in the tables of this module."""
+    """Whether a part has data in a field that is not in the tables of this module.
+
+    The API grows: such a part is taken for valid, and sent as it came.
+    """
     return any(value is not None and name not in _FIELDS_IN_ANY_SPELLING for name, value in part.items())
 
 
@@ -116,17 +116,33 @@ def read_signature(block: Mapping[str, Any]) -> str:
 
 
 def write_block(part: Part, spell: Spelling) -> Json | None:
-    """A typed part as a part of a content; None if it says nothing here."""
+    """A typed part as a part of a content; None if it says nothing here.
+
+    A part of this API is sent as it came, another provider's block as text. A signature that is not base64 is
+    another provider's, and is left out.
+    """
     match part:
-        case Text(text):
-            return None if is_blank(text) else {"text": text}
+        case Text(text) if not is_blank(text):
+            return {"text": text}
         case Image() | Document():
             return write_media(part, spell)
-        case Thinking():
-            return _write_thought(part, spell)
+        case Raw(dialect="gemini", data=block):
+            return cast("Json", block)
         case Raw():
-            return _write_raw(part)
+            return {"text": text_of((part,))}
+        case Thinking(text=text, signature=signature):
+            return _write_thought(text, signature, spell)
     return None
+
+
+def _write_thought(text: str, signature: str, spell: Spelling) -> Json | None:
+    """A thought with its signature; None if neither is left."""
+    block: Json = {"text": text, "thought": True}
+    if BASE64.fullmatch(signature):
+        block[spell("thoughtSignature")] = signature
+    elif not text:
+        return None
+    return block
 
 
 def write_arguments(call: ToolCall) -> Json:
@@ -141,17 +157,22 @@ def write_arguments(call: ToolCall) -> Json:
 
 
 def write_response(result: ToolResult, old_response: Mapping[str, Any]) -> Json:
-    """What a result says, in the field in which it said so before."""
+    """What a result says, in the field in which it said so before: `{"result": "ok"}` stays `result`.
+
+    A new response says `output`, or `error` if the tool failed.
+    """
     text = text_of(part for part in result.content if not stands_beside_result(part))
     name = ""
     if old_response:
         name, _ = _read_response(old_response)
-    if not name:
-        name = "error" if result.error else "output"
-    return {name: text}
+    if name:
+        return {name: text}
+    if result.error:
+        return {"error": text}
+    return {"output": text}
 
 
-def stands_beside_result(part: Part) -> bool:
+def stands_beside_result(part: Part) -> TypeGuard[Image | Document]:
     """Whether a part of a result must stand beside it: a response holds text only."""
     match part:
         case Image() | Document(text=""):
@@ -159,21 +180,11 @@ def stands_beside_result(part: Part) -> bool:
     return False
 
 
-def _read_data(block: Json, data_fields: list[str]) -> Part | None:
-    """The part for a block that holds no text; None if this module cannot read it."""
-    if not data_fields:
-        return read_file(block)
-    read_field = _READERS.get(data_fields[0])
-    if read_field is None:
-        return None
-    return read_field(block)
-
-
 def _read_text(block: Json, *, by_model: bool) -> Part:
     """Text, or a thought of the model. A signature without text is a thought too."""
     text = block.get("text")
     if not isinstance(text, str):
-        raise BadInput(f"text is {describe_value(text)}", place="text", hint="give a string")
+        raise BadInput(f"text is {name_value(text)}", place="text", hint="give a string")
     signature = read_signature(block)
     if not by_model:
         return Text(text)
@@ -187,14 +198,14 @@ def _read_text(block: Json, *, by_model: bool) -> Part:
 
 def _read_call(block: Json) -> ToolCall:
     """A call; its arguments become JSON text."""
-    call = _read_object(get_field(block, "functionCall"), "functionCall")
+    call = to_dict(get_field(block, "functionCall"), "functionCall", place="functionCall")
     arguments = get_field(call, "args")
     if arguments is not None and not isinstance(arguments, dict):
-        problem = f"args is {describe_value(arguments)}"
+        problem = f"args is {name_value(arguments)}"
         raise BadInput(problem, place="functionCall.args", hint="give an object")
     name = call.get("name")
     if not isinstance(name, str):
-        problem = f"the name is {describe_value(name)}"
+        problem = f"the name is {name_value(name)}"
         raise BadInput(problem, place="functionCall.name", hint="give a string")
     arguments_json = _encode_json(arguments or {}, "functionCall.args")
     return ToolCall(id=get_text(call, "id"), name=name, arguments=arguments_json)
@@ -202,20 +213,18 @@ def _read_call(block: Json) -> ToolCall:
 
 def _read_result(block: Json) -> ToolResult:
     """A result: its response as text, then its media."""
-    result = _read_object(get_field(block, "functionResponse"), "functionResponse")
-    response = to_dict_or_none(result.get("response"))
-    if response is None and result.get("response") is not None:
-        problem = f"response is {describe_value(result['response'])}"
-        raise BadInput(problem, place="functionResponse.response", hint="give an object")
+    result = to_dict(get_field(block, "functionResponse"), "functionResponse", place="functionResponse")
     content: list[Content] = []
     is_error = False
-    if response is not None:
+    if result.get("response") is not None:
+        response = to_dict(result["response"], "response", place="functionResponse.response")
         name, text = _read_response(response)
         is_error = name == "error"
         content.append(Text(text))
-    media = result.get("parts")
-    if isinstance(media, LISTS):
-        content += map(_read_result_media, media)
+    for media in list_or_empty(result.get("parts")):
+        media_block = to_dict(media, "a part", place="functionResponse.parts")
+        own_part = Raw(dialect=NAME, data=media_block)
+        content.append(read_inline_data(media_block) or read_file_data(media_block) or own_part)
     return ToolResult(
         id=get_text(result, "id"),
         name=get_text(result, "name"),
@@ -224,39 +233,16 @@ def _read_result(block: Json) -> ToolResult:
     )
 
 
-def _read_result_media(value: Any) -> Content:
-    """Media inside a result."""
-    block = to_dict_or_none(value)
-    if block is None:
-        problem = f"a part is {describe_value(value)}"
-        raise BadInput(problem, place="functionResponse.parts", hint="give an object")
-    return read_inline_data(block) or read_file_data(block) or Raw(dialect=NAME, data=block)
-
+_UPLOADED_FILE = ""
+"""Stands in the table for a part without a field for data: a file, as the SDK returned it."""
 
 _READERS: dict[str, Callable[[Json], Part | None]] = {
     "inlineData": read_inline_data,
     "fileData": read_file_data,
     "functionCall": _read_call,
     "functionResponse": _read_result,
+    _UPLOADED_FILE: read_file,
 }
-
-
-def _write_raw(part: Raw) -> Json:
-    """A part of this API as it came; another provider's block as text."""
-    if part.dialect != NAME:
-        return {"text": text_of((part,))}
-    block: Json = part.data
-    return block
-
-
-def _write_thought(thinking: Thinking, spell: Spelling) -> Json | None:
-    """A thought. A signature that is not base64 is another provider's, and is left out."""
-    block: Json = {"text": thinking.text, "thought": True}
-    if BASE64.fullmatch(thinking.signature):
-        block[spell("thoughtSignature")] = thinking.signature
-    elif not thinking.text:
-        return None
-    return block
 
 
 def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
@@ -274,13 +260,6 @@ def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
     if response.get("error") and not has_output:
         name = "error"
     return name, _encode_json(response, "functionResponse.response")
-
-
-def _read_object(value: Any, place: str) -> Json:
-    block = to_dict_or_none(value)
-    if block is None:
-        raise BadInput(f"{place} is {describe_value(value)}", place=place, hint="give an object")
-    return block
 
 
 def _encode_json(value: Any, place: str) -> str:

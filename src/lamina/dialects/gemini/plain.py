@@ -13,19 +13,16 @@ from lamina.core.values import Head
 from lamina.dialects.gemini.head import read_declarations, read_settings
 from lamina.dialects.gemini.schema import to_json_schema
 from lamina.dialects.gemini.wire import (
-    LISTS,
-    Json,
-    get_enum_word,
     get_field,
-    get_model,
     get_object,
     get_text,
     make_safe_name,
     read_version,
+    read_word,
     to_dict_or_empty,
     to_snake_case,
 )
-from lamina.dialects.json_values import number_or_none, read_texts
+from lamina.dialects.json_values import LIST_TYPES, Json, drop_nulls, number_or_none, read_texts
 from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 _READ_FIELDS = frozenset(
@@ -77,7 +74,7 @@ def plain_head(head: Head) -> PlainHead:
     if answer_schema is None and settings.get("responseMimeType") == "application/json":
         left.append("response_mime_type")
     return PlainHead(
-        model=get_model(head.parameters),
+        model=get_text(head.parameters, "model"),
         tools=tuple(tools),
         output=number_or_none(settings.get("maxOutputTokens")),
         temperature=number_or_none(settings.get("temperature")),
@@ -85,47 +82,47 @@ def plain_head(head: Head) -> PlainHead:
         stop=read_texts(settings.get("stopSequences")),
         choice=choice or "",
         answer=answer_schema,
-        effort=lower_ascii(_read_word(get_field(thinking, "thinkingLevel"))),
+        effort=lower_ascii(read_word(get_field(thinking, "thinkingLevel"))),
         left=tuple(left),
     )
 
 
 def own_head(plain: PlainHead) -> OwnHead:
     """The same in the fields of the SDK. `left` names what this API cannot say."""
+    left = []
+    thinking = None
+    level = _THINKING_LEVELS.get(plain.effort)
+    takes_budget = 0 < read_version(plain.model) < _FIRST_VERSION_WITH_LEVELS
+    if level and not takes_budget:
+        thinking = {"thinking_level": level}
+    elif plain.effort:
+        left.append("effort")
+    if plain.stream:
+        left.append("stream")
     functions = _write_functions(plain.tools)
-    level = _choose_level(plain)
-    fields: Json = {
+    if len(functions) < len(plain.tools):
+        left.append("tools")
+    tools: tuple[Json, ...] = ()
+    if functions:
+        tools = ({"function_declarations": functions},)
+    answer_type = None
+    if plain.answer is not None:
+        answer_type = "application/json"
+    config = {
         "max_output_tokens": plain.output,
         "temperature": plain.temperature,
         "top_p": plain.top_p,
         "stop_sequences": list(plain.stop) or None,
         "tool_config": _write_choice(plain),
-        "response_mime_type": None if plain.answer is None else "application/json",
+        "response_mime_type": answer_type,
         "response_json_schema": plain.answer,
-        "thinking_config": {"thinking_level": level} if level else None,
+        "thinking_config": thinking,
     }
-    left = []
-    if plain.effort and not level:
-        left.append("effort")
-    if plain.stream:
-        left.append("stream")
-    if len(functions) < len(plain.tools):
-        left.append("tools")
     parameters: Json = {}
     if plain.model:
         parameters["model"] = plain.model
-    parameters["config"] = {name: value for name, value in fields.items() if value is not None}
-    tools: tuple[Json, ...] = ()
-    if functions:
-        tools = ({"function_declarations": functions},)
+    parameters["config"] = drop_nulls(config)
     return OwnHead(head=Head(tools=tools, parameters=parameters), left=tuple(left))
-
-
-def _choose_level(plain: PlainHead) -> str:
-    """The level of thinking; "" if there is none, or if the model takes a budget instead of a level."""
-    if 0 < read_version(plain.model) < _FIRST_VERSION_WITH_LEVELS:
-        return ""
-    return _THINKING_LEVELS.get(plain.effort, "")
 
 
 def _read_function(declaration: Json) -> Tool:
@@ -145,32 +142,25 @@ def _write_functions(tools: tuple[Tool, ...]) -> list[Json]:
     functions: dict[str, Json] = {}
     for tool in tools:
         name = make_safe_name(tool.name)
-        function = functions.pop(name, None)
-        if function is None:
-            function = _write_function(name, tool)
-        functions[name] = function
+        function: Json = {"name": name}
+        if tool.description:
+            function["description"] = tool.description
+        if tool.schema:
+            function["parameters_json_schema"] = tool.schema
+        functions[name] = functions.pop(name, function)
     return list(functions.values())
-
-
-def _write_function(name: str, tool: Tool) -> Json:
-    function: Json = {"name": name}
-    if tool.description:
-        function["description"] = tool.description
-    if tool.schema:
-        function["parameters_json_schema"] = tool.schema
-    return function
 
 
 def _read_choice(tool_config: Any) -> str | None:
     """The plain choice; "" if there is none, and None for a choice that only this API has."""
     calling_config = get_object(to_dict_or_empty(tool_config), "functionCallingConfig")
-    mode = upper_ascii(_read_word(calling_config.get("mode")))
+    mode = upper_ascii(read_word(calling_config.get("mode")))
     if not mode or mode == "MODE_UNSPECIFIED":
         return ""
     allowed_names = get_field(calling_config, "allowedFunctionNames")
     if not allowed_names:
         return _PLAIN_CHOICES.get(mode)
-    if mode == "ANY" and isinstance(allowed_names, LISTS) and len(allowed_names) == 1:
+    if mode == "ANY" and isinstance(allowed_names, LIST_TYPES) and len(allowed_names) == 1:
         return f"tool:{allowed_names[0]}"
     return None
 
@@ -194,7 +184,3 @@ def _read_answer_schema(settings: Json) -> Json | None:
     if isinstance(own_schema, dict):
         return to_json_schema(own_schema)
     return None
-
-
-def _read_word(value: Any) -> str:
-    return str(get_enum_word(value) or "")

@@ -20,19 +20,16 @@ from lamina.dialects.gemini.head import (
 )
 from lamina.dialects.gemini.parts import DATA_FIELDS, find_data_fields
 from lamina.dialects.gemini.wire import (
-    LISTS,
     NAME,
-    Json,
-    describe_value,
-    get_enum_word,
     get_field,
-    get_model,
     get_object,
     get_text,
+    read_word,
     to_dict_or_empty,
     to_dict_or_none,
     to_snake_case,
 )
+from lamina.dialects.json_values import Json, drop_nulls, list_or_empty, name_value, text_or_empty
 from lamina.dialects.port import Marking, Request
 from lamina.errors import BadInput
 
@@ -54,7 +51,7 @@ _WORD_SETTINGS = {"images": "mediaResolution", "tier": "serviceTier"}
 def stream(request: Request) -> Stream:
     """The blocks of a request, in the order in which the model reads them."""
     if not isinstance(request, Mapping):
-        problem = f"the request is {describe_value(request)}"
+        problem = f"the request is {name_value(request)}"
         raise BadInput(problem, hint="give an object with contents")
     settings = read_settings(request)
     prefix = "config." if request.get("config") is not None else ""
@@ -65,7 +62,7 @@ def stream(request: Request) -> Stream:
     )
     return Stream(
         dialect=NAME,
-        model=get_model(request),
+        model=get_text(request, "model"),
         blocks=blocks,
         settings=dict(_read_cache_settings(settings)),
         cached=get_text(settings, "cachedContent"),
@@ -75,21 +72,23 @@ def stream(request: Request) -> Stream:
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
     """The request as it is: this API has no markers."""
     del marking
-    return request if isinstance(request, dict) else dict(request)
+    if isinstance(request, dict):
+        return request
+    return dict(request)
 
 
 def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
     """One block for each function, and for each tool of another kind."""
-    tools = settings.get("tools")
-    if not isinstance(tools, LISTS):
-        return
-    for place, sort, declaration in read_declarations(tools):
+    for place, sort, declaration in read_declarations(list_or_empty(settings.get("tools"))):
+        name = sort
+        if sort == "function":
+            name = get_text(declaration, "name")
         yield StreamBlock(
             sort="tool",
             role="tools",
             data=encode_block(declaration),
             place=f"{prefix}tools{place}",
-            name=get_text(declaration, "name") if sort == "function" else sort,
+            name=name,
             opens=True,
         )
 
@@ -111,10 +110,8 @@ def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
 
 def _read_contents(contents: Any) -> Iterator[StreamBlock]:
     for unit in split_units(contents):
-        if not isinstance(unit.parts, LISTS):
-            continue
-        role = unit.role if isinstance(unit.role, str) else ""
-        for i, value in enumerate(unit.parts):
+        role = text_or_empty(unit.role)
+        for i, value in enumerate(list_or_empty(unit.parts)):
             part = _read_part(value)
             yield StreamBlock(
                 sort=part.sort,
@@ -144,57 +141,56 @@ def _read_part(value: Any) -> _CachedPart:
     data_fields = find_data_fields(part)
     if not data_fields:
         return _CachedPart("raw", part or value)
-    if data_fields[0] != "text":
-        return _read_data_part(part, data_fields[0])
-    if part.get("thought") is True:
-        return _CachedPart("thinking", _use_rest_names(part))
-    return _CachedPart("text", _use_rest_names(part))
-
-
-def _read_data_part(part: Json, data_field: str) -> _CachedPart:
-    """A part that holds a call, a result, media, or something of the API's own."""
+    data_field = data_fields[0]
     sort = _SORTS.get(data_field, "raw")
-    value = get_field(part, data_field)
-    data = to_dict_or_none(value)
+    content = _use_rest_names(part)
+    if sort == "text":
+        if part.get("thought") is True:
+            sort = "thinking"
+        return _CachedPart(sort, content)
+    data = to_dict_or_none(content[data_field])
     if data is None:
-        return _CachedPart(sort, {**_use_rest_names(part), data_field: value})
+        return _CachedPart(sort, content)
     name = get_text(data, "name")
     if sort == "document":
         name = get_text(data, "displayName")
         if get_text(data, "mimeType").startswith("image/"):
             sort = "image"
-    data = {field: inner for field, inner in _use_rest_names(data).items() if field != "id"}
-    return _CachedPart(sort, {**_use_rest_names(part), data_field: data}, name)
+    inner = dict(_use_rest_names(data))
+    inner.pop("id", None)
+    return _CachedPart(sort, {**content, data_field: inner}, name)
 
 
 def _use_rest_names(block: Json) -> Json:
-    """An object whose fields have their names in a REST body, without fields that are null."""
-    if _REST_NAMES.keys().isdisjoint(block) and None not in block.values():
+    """An object whose fields have their names in a REST body, without fields that are null.
+
+    Most objects have neither, and are returned as they are.
+    """
+    is_spelled_so = _REST_NAMES.keys().isdisjoint(block)
+    if is_spelled_so and None not in block.values():
         return block
-    return {_REST_NAMES.get(name, name): value for name, value in block.items() if value is not None}
+    return {_REST_NAMES.get(name, name): value for name, value in drop_nulls(block).items()}
 
 
 def _read_cache_settings(settings: Json) -> Iterator[tuple[str, bytes]]:
     """The parameters that a cache may depend on."""
     calling_config = get_object(to_dict_or_empty(settings.get("toolConfig")), "functionCallingConfig")
-    mode = _read_word(calling_config.get("mode"))
+    mode = read_word(calling_config.get("mode"))
     if mode not in ("", "AUTO", "MODE_UNSPECIFIED"):
         yield "tool_choice", encode_block({**calling_config, "mode": mode})
     thinking = to_dict_or_empty(settings.get("thinkingConfig"))
-    level = _read_word(get_field(thinking, "thinkingLevel"))
+    level = read_word(get_field(thinking, "thinkingLevel"))
     if level:
         yield "effort", encode_block(level)
     budget = get_field(thinking, "thinkingBudget")
     if budget is not None:
         yield "thinking", encode_block(budget)
-    answer_format = {name: settings[name] for name in _FORMAT_FIELDS if settings.get(name) is not None}
+    answer_format = {}
+    for name in _FORMAT_FIELDS:
+        if name in settings:
+            answer_format[name] = to_dict_or_none(settings[name]) or settings[name]
     if answer_format and answer_format != {"responseMimeType": "text/plain"}:
-        yield "format", encode_block({name: to_dict_or_none(v) or v for name, v in answer_format.items()})
+        yield "format", encode_block(answer_format)
     for name, field in _WORD_SETTINGS.items():
-        if settings.get(field) is not None:
-            yield name, encode_block(_read_word(settings[field]))
-
-
-def _read_word(value: Any) -> Any:
-    word = get_enum_word(value)
-    return "" if word is None else word
+        if field in settings:
+            yield name, encode_block(read_word(settings[field]))

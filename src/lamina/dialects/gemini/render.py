@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Form, Layer, Ref, Role, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.gemini.contents import LooseParts, read_extra_fields
 from lamina.dialects.gemini.head import choose_spelling, read_declarations, write_request
+from lamina.dialects.gemini.media import write_media
 from lamina.dialects.gemini.parts import (
     ID_PREFIX,
     stands_beside_result,
@@ -31,25 +32,23 @@ from lamina.dialects.gemini.parts import (
 )
 from lamina.dialects.gemini.wire import (
     FOREIGN_SIGNATURE,
-    LISTS,
     NAME,
-    Json,
     find_spelling,
     get_field,
-    get_model,
     get_text,
     make_safe_name,
     requires_signatures,
     to_dict_or_empty,
     to_dict_or_none,
-    to_dicts,
 )
+from lamina.dialects.json_values import Json
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     find_other_dialect,
     find_unchanged_message,
     group_entries,
-    read_note,
+    read_origin_in,
+    read_sent_origin,
 )
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
@@ -73,24 +72,17 @@ def render(envelope: Envelope) -> Json:
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
     """The calls of the current turn that must carry a signature and came without one."""
-    if not requires_signatures(get_model(envelope.head.parameters)):
+    if not requires_signatures(get_text(envelope.head.parameters, "model")):
         return {}
     repairs: dict[Ref, str] = {}
     for role, group in _group_contents(_current_turn(envelope.entries)):
-        if role == "user":
+        call = _find_entry(group, ToolCall)
+        if role == "user" or call is None:
             continue
-        first_call = _find_call(group)
-        if first_call is not None and _came_unsigned(first_call):
-            repairs[Ref(f"{first_call.ref}{ON_THE_WIRE}")] = SIGNED
+        source = _read_source(call)
+        if source.blocks and not get_field(source.block, "thoughtSignature"):
+            repairs[Ref(f"{call.ref}{ON_THE_WIRE}")] = SIGNED
     return repairs
-
-
-def _find_call(group: Sequence[Entry]) -> Entry | None:
-    """The first call of a group; None without one."""
-    for entry in group:
-        if isinstance(entry.parts[0], ToolCall):
-            return entry
-    return None
 
 
 def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
@@ -99,49 +91,94 @@ def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
     for entry in reversed(entries):
         if entry.form is Form.OMITTED:
             continue
-        if entry.role is not Role.ASSISTANT and not _is_result(entry):
+        if entry.role is not Role.ASSISTANT and not isinstance(entry.parts[0], ToolResult):
             break
-        turn.append(entry)
+        if entry.layer is not Layer.SYSTEM:
+            turn.append(entry)
     turn.reverse()
-    return [entry for entry in turn if entry.layer is not Layer.SYSTEM]
+    return turn
 
 
 def _group_contents(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    """Entries by content, each with the role of the content."""
+    """Entries by content, each with the role of the content.
+
+    What the model says in a row is one content if it makes calls, since calls come right after the user (G1).
+    What the user's side says in a row has all its results in the first content, right after the calls (G2).
+    """
     for role, groups_in_a_row in groupby(group_entries(entries), key=_role_of_group):
         groups = list(groups_in_a_row)
-        join_groups = _join_results if role == "user" else _join_calls
-        for group in join_groups(groups):
+        joined_count = 1
+        for count, group in enumerate(groups, start=1):
+            if role == "user" and _find_entry(group, ToolResult):
+                joined_count = count
+            if role == "model" and _find_entry(group, ToolCall):
+                joined_count = len(groups)
+        yield role, list(chain.from_iterable(groups[:joined_count]))
+        for group in groups[joined_count:]:
             yield role, group
 
 
 def _role_of_group(group: Sequence[Entry]) -> str:
-    return "model" if group[0].role is Role.ASSISTANT else "user"
+    if group[0].role is Role.ASSISTANT:
+        return "model"
+    return "user"
 
 
-def _join_calls(groups: list[list[Entry]]) -> list[list[Entry]]:
-    """What the model says in a row, in one content if it makes calls: they come right after the user."""
-    if any(_find_call(group) is not None for group in groups):
-        return [list(chain.from_iterable(groups))]
-    return groups
+def _find_entry(group: Sequence[Entry], part_type: type[ToolCall | ToolResult]) -> Entry | None:
+    """The first call of a group, or its first result; None without one."""
+    for entry in group:
+        if isinstance(entry.parts[0], part_type):
+            return entry
+    return None
 
 
-def _join_results(groups: list[list[Entry]]) -> list[list[Entry]]:
-    """What the user's side says in a row, with all its results in the first content."""
-    last_index = 0
-    for i, group in enumerate(groups):
-        if any(map(_is_result, group)):
-            last_index = i
-    first_group = list(chain.from_iterable(groups[: last_index + 1]))
-    return [first_group, *groups[last_index + 1 :]]
+class _WrittenContent(NamedTuple):
+    """A content to send, with its role. `is_parsed`: it is the object that came in."""
+
+    role: str
+    content: Any
+    is_parsed: bool
 
 
-def _came_unsigned(call_entry: Entry) -> bool:
-    """Whether a call came as a part of this API without a signature."""
-    blocks = _get_note(call_entry).get("block")
-    if blocks is None:
-        return False
-    return not get_field(to_dict_or_empty(blocks[0]), "thoughtSignature")
+def _write_contents(writer: _GeminiWriter, entries: Sequence[Entry]) -> Any:
+    """The value of `contents`, as it came if nothing of it changed."""
+    written: list[_WrittenContent] = []
+    for role, group in _group_contents(entries):
+        content = writer.write_content(role, group)
+        if content is None:
+            continue
+        if role == "model" and not written and _find_entry(group, ToolCall):
+            # G1: the API wants a content of the user before a call.
+            opening = {"role": "user", "parts": [{"text": OPENING}]}
+            written.append(_WrittenContent("user", opening, is_parsed=False))
+        is_parsed = content is _read_source(group[0]).message
+        written.append(_WrittenContent(role, content, is_parsed))
+    if not written:
+        hint = "add a content that says something"
+        raise BadInput("nothing is left to send", place="contents", hint=hint)
+    return _unpack_loose_parts(written)
+
+
+def _unpack_loose_parts(written: Sequence[_WrittenContent]) -> Any:
+    """The value of `contents`, with loose parts as they came: alone, or in the list.
+
+    Between contents that were written anew, loose parts get a content of their own, since the SDK refuses a
+    mixture.
+    """
+    are_loose = [isinstance(item.content, LooseParts) for item in written]
+    first_content = written[0].content
+    if are_loose == [True] and first_content.bare:
+        return first_content[0]
+    stay_loose = all(are_loose) or all(item.is_parsed for item in written)
+    contents: list[Any] = []
+    for role, content, _ in written:
+        if not isinstance(content, LooseParts):
+            contents.append(content)
+        elif stay_loose:
+            contents += content
+        else:
+            contents.append({"role": role, "parts": list(map(_wrap_text, content))})
+    return contents
 
 
 class _GeminiWriter:
@@ -150,7 +187,7 @@ class _GeminiWriter:
     def __init__(self, envelope: Envelope) -> None:
         parameters = envelope.head.parameters
         self.spell = choose_spelling(parameters)
-        self.requires_signatures = requires_signatures(get_model(parameters))
+        self.requires_signatures = requires_signatures(get_text(parameters, "model"))
         self.signed_refs = {ref for ref, repair in envelope.ledger.repairs.items() if repair == SIGNED}
         self.signed_refs.update(lasting(envelope))
         self.defined_names = set()
@@ -172,22 +209,32 @@ class _GeminiWriter:
         return {"parts": parts}
 
     def write_content(self, role: str, group: list[Entry]) -> Any:
-        """The content of a group: as it came if nothing of it changed; None if it says nothing."""
+        """The content of a group: as it came if nothing of it changed; None if it says nothing.
+
+        If all of the group came from one content, the other fields of that content are sent too.
+        """
         content = find_unchanged_message(group, NAME)
-        if content is not None and not any(map(self._is_signed_here, group)):
+        is_signed_here = any(map(self._is_signed_here, group))
+        if content is not None and not is_signed_here:
             return content
         parts = [_wrap_text(part) for part in self._write_parts(group)]
         if not parts:
             return None
-        return {"role": role, "parts": parts, **_read_common_fields(group)}
+        messages = [_read_source(entry).message for entry in group]
+        other_fields: Json = {}
+        if all(message is messages[0] for message in messages):
+            other_fields = read_extra_fields(messages[0])
+        return {"role": role, "parts": parts, **other_fields}
 
     def _write_parts(self, group: list[Entry]) -> Iterator[Any]:
         """The parts of a content: results first, then their media, then the rest."""
-        results = [entry for entry in group if _is_result(entry)]
-        for entry in results:
-            yield from self._write_entry(entry)
-        for entry in results:
-            yield from self._write_result_media(entry)
+        media: list[Json] = []
+        for entry in group:
+            part = entry.parts[0]
+            if isinstance(part, ToolResult):
+                yield self._write_result(entry, part)
+                media += self._write_result_media(entry, part)
+        yield from media
         needs_signature = self.requires_signatures
         for entry in group:
             part = entry.parts[0]
@@ -198,69 +245,65 @@ class _GeminiWriter:
                 yield from self._write_entry(entry)
 
     def _write_entry(self, entry: Entry) -> list[Any]:
-        """The parts of an entry: as they came, else with new text, else from its typed parts."""
-        part = entry.parts[0]
-        if isinstance(part, ToolResult):
-            return [self._write_result(entry, part)]
-        old_blocks = _get_note(entry).get("block")
-        if old_blocks and read_note(entry, NAME):
-            return list(old_blocks)
-        old_text_block = _get_text_block(old_blocks)
-        if old_text_block is not None:
-            return [_replace_text(old_text_block, text_of(entry.parts))]
-        if isinstance(part, Thinking) and find_other_dialect(entry.segment, NAME):
+        """The parts of an entry: as they came, else with new text, else from its typed parts.
+
+        The signature of a part was made for its old text, so it is left out if the text is new.
+        """
+        source = _read_source(entry)
+        if source.blocks and read_sent_origin(entry, NAME) is not None:
+            return list(source.blocks)
+        if len(source.blocks) == 1 and isinstance(source.block.get("text"), str):
+            block = dict(source.block)
+            block.pop(find_spelling(block, "thoughtSignature"), None)
+            block["text"] = text_of(entry.parts)
+            return [block]
+        if isinstance(entry.parts[0], Thinking) and find_other_dialect(entry.segment, NAME):
             return []
         blocks = [write_block(part, self.spell) for part in entry.parts]
         return [block for block in blocks if block is not None]
 
     def _write_call(self, entry: Entry, call: ToolCall, *, needs_signature: bool) -> Any:
         """A call as its part, in which only what changed is new; a call from elsewhere gets a signature."""
-        old_blocks = _get_note(entry).get("block")
-        old_block = _get_first_block(old_blocks)
-        field = find_spelling(old_block, "functionCall") or self.spell("functionCall")
-        function_call = dict(to_dict_or_empty(old_block.get(field)))
+        source = _read_source(entry)
+        field = find_spelling(source.block, "functionCall") or self.spell("functionCall")
+        function_call = dict(to_dict_or_empty(source.block.get(field)))
         if _has_wire_id(call.id):
             function_call["id"] = call.id
         function_call["name"] = self._allowed_name(call.name)
-        if not old_blocks or _has_new_arguments(entry, call):
+        comes_from_elsewhere = not source.blocks
+        if comes_from_elsewhere or _is_changed(entry, "arguments"):
             function_call["args"] = write_arguments(call)
-        block = {**old_block, field: function_call}
-        comes_from_elsewhere = not old_blocks
+        block = {**source.block, field: function_call}
         if self._is_signed_here(entry) or (needs_signature and comes_from_elsewhere):
             block[self.spell("thoughtSignature")] = FOREIGN_SIGNATURE
-        return _keep_equal_block(old_blocks, block)
+        return source.keep_equal(block)
 
     def _write_result(self, entry: Entry, result: ToolResult) -> Any:
         """A result as its part, in which only what changed is new."""
-        old_blocks = _get_note(entry).get("block")
-        old_block = _get_first_block(old_blocks)
-        field = find_spelling(old_block, "functionResponse") or self.spell("functionResponse")
-        function_response = dict(to_dict_or_empty(old_block.get(field)))
+        source = _read_source(entry)
+        field = find_spelling(source.block, "functionResponse") or self.spell("functionResponse")
+        function_response = dict(to_dict_or_empty(source.block.get(field)))
         function_response.pop("id", None)
         if _has_wire_id(result.id):
             function_response["id"] = result.id
         name = entry.asked.name if entry.asked else result.name
         function_response["name"] = self._allowed_name(name)
         old_response = to_dict_or_none(function_response.get("response"))
-        if old_response is None or _has_new_content(entry, result):
+        if old_response is None or _is_changed(entry, "content"):
             function_response["response"] = write_response(result, old_response or {})
             function_response.pop("parts", None)
-        block = {**old_block, field: function_response}
-        return _keep_equal_block(old_blocks, block)
+        return source.keep_equal({**source.block, field: function_response})
 
-    def _write_result_media(self, entry: Entry) -> Iterator[Json]:
-        """Media of a result that is written anew, which stand beside it."""
-        result = entry.parts[0]
-        if not isinstance(result, ToolResult):
-            return
-        if _get_note(entry) and not _has_new_content(entry, result):
-            return
-        for part in result.content:
-            if not stands_beside_result(part):
-                continue
-            block = write_block(part, self.spell)
-            if block is not None:
-                yield block
+    def _write_result_media(self, entry: Entry, result: ToolResult) -> list[Json]:
+        """Media of a result that is written anew, which stand beside it.
+
+        A result that came from this API holds its media itself, as long as nothing of it changed.
+        """
+        came_from_here = len(_read_source(entry).blocks) > 0
+        if came_from_here and not _is_changed(entry, "content"):
+            return []
+        media = filter(stands_beside_result, result.content)
+        return [write_media(part, self.spell) for part in media]
 
     def _allowed_name(self, name: str) -> str:
         """A name that the API takes. A name that the request itself defines stays as it is."""
@@ -275,133 +318,46 @@ class _GeminiWriter:
         return f"{entry.ref}{ON_THE_WIRE}" in self.signed_refs
 
 
-def _write_contents(writer: _GeminiWriter, entries: Sequence[Entry]) -> Any:
-    """The value of `contents`, as it came if nothing of it changed."""
-    contents = []
-    for role, group in _group_contents(entries):
-        content = writer.write_content(role, group)
-        if content is not None:
-            contents.append(content)
-    if not contents:
-        hint = "add a content that says something"
-        raise BadInput("nothing is left to send", place="contents", hint=hint)
-    if _role_of_content(contents[0]) == "model" and _has_call(contents[0]):
-        # G1: the API wants a content of the user before a call.
-        contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
-    parsed_ids = {id(_get_note(entry).get("of")) for entry in entries}
-    is_untouched = all(id(content) in parsed_ids for content in contents)
-    return _unpack_loose_parts(contents, is_untouched=is_untouched)
+class _Source(NamedTuple):
+    """What an entry was parsed from: the content, and its blocks there. An entry from elsewhere has none."""
+
+    message: Any = None
+    blocks: Sequence[Any] = ()
+
+    @property
+    def block(self) -> Json:
+        """The first of the blocks as a dict; empty without one."""
+        if not self.blocks:
+            return {}
+        return to_dict_or_empty(self.blocks[0])
+
+    def keep_equal(self, block: Json) -> Any:
+        """The block to send; the one that came, as the object that it is, if the two are equal."""
+        if self.blocks and block == self.block:
+            return self.blocks[0]
+        return block
 
 
-def _unpack_loose_parts(contents: list[Any], *, is_untouched: bool) -> Any:
-    """The value of `contents`, with loose parts as they came: alone, or in the list.
-
-    Between contents that were written anew, loose parts get a content of their own, since the SDK refuses a
-    mixture.
-    """
-    are_loose = [isinstance(content, LooseParts) for content in contents]
-    if are_loose == [True] and contents[0].bare:
-        return contents[0][0]
-    stay_loose = is_untouched or all(are_loose)
-    items: list[Any] = []
-    for content in contents:
-        if not isinstance(content, LooseParts):
-            items.append(content)
-        elif stay_loose:
-            items += content
-        else:
-            parts = [_wrap_text(part) for part in content]
-            items.append({"role": _role_of_content(content), "parts": parts})
-    return items
-
-
-def _role_of_content(content: Any) -> str:
-    """Who speaks in a content. A list of parts is the user's, unless its parts are loose calls."""
-    if isinstance(content, LooseParts):
-        return "model" if _has_call(content) else "user"
-    if isinstance(content, LISTS):
-        return "user"
-    return str(to_dict_or_empty(content).get("role") or "user")
-
-
-def _has_call(content: Any) -> bool:
-    """Whether a content makes a call. A part that is text makes none."""
-    parts = content
-    if not isinstance(content, LISTS):
-        parts = to_dict_or_empty(content).get("parts")
-    return any(get_field(part, "functionCall") is not None for part in to_dicts(parts))
-
-
-def _read_common_fields(group: Sequence[Entry]) -> Json:
-    """The other fields of the content that all entries of a group were parsed from; empty without one."""
-    messages = [_get_note(entry).get("of") for entry in group]
-    first_message = messages[0]
-    if first_message is None:
-        return {}
-    if any(message is not first_message for message in messages):
-        return {}
-    return read_extra_fields(first_message)
-
-
-def _get_first_block(blocks: Sequence[Any] | None) -> Json:
-    """The block of a call or a result that came from this API; empty for one from elsewhere."""
-    if not blocks:
-        return {}
-    return to_dict_or_empty(blocks[0])
-
-
-def _keep_equal_block(old_blocks: Sequence[Any] | None, block: Json) -> Any:
-    """The block that a call or a result came as, if the one to send is equal to it; else the one to send."""
-    if old_blocks and block == _get_first_block(old_blocks):
-        return old_blocks[0]
-    return block
-
-
-def _get_text_block(blocks: Sequence[Any] | None) -> Json | None:
-    """The one block that an entry was parsed from, if it holds text."""
-    if not blocks or len(blocks) != 1:
-        return None
-    block = to_dict_or_none(blocks[0])
-    if block is None or not isinstance(block.get("text"), str):
-        return None
-    return block
+def _read_source(entry: Entry) -> _Source:
+    """What parsing noted on the entry's segment; nothing if the entry's role has changed since."""
+    origin = read_origin_in(entry.segment, NAME)
+    if origin is None or entry.role is not entry.segment.role:
+        return _Source()
+    return _Source(origin.message, origin.block or ())
 
 
 def _wrap_text(part: Any) -> Any:
     """A part as it stands in a content, where text needs its field."""
-    return {"text": part} if isinstance(part, str) else part
+    if isinstance(part, str):
+        return {"text": part}
+    return part
 
 
-def _replace_text(block: Json, text: str) -> Json:
-    """A part with another text. Its signature was made for the old text, so it is left out."""
-    signature_field = find_spelling(block, "thoughtSignature")
-    new_block = {name: value for name, value in block.items() if name != signature_field}
-    new_block["text"] = text
-    return new_block
-
-
-def _is_result(entry: Entry) -> bool:
-    return isinstance(entry.parts[0], ToolResult)
-
-
-def _has_new_arguments(entry: Entry, call: ToolCall) -> bool:
-    old_call = entry.segment.parts[0]
-    return not isinstance(old_call, ToolCall) or old_call.arguments != call.arguments
-
-
-def _has_new_content(entry: Entry, result: ToolResult) -> bool:
-    old_result = entry.segment.parts[0]
-    return not isinstance(old_result, ToolResult) or old_result.content != result.content
+def _is_changed(entry: Entry, field: str) -> bool:
+    """Whether a call has other arguments, or a result other content, than its segment has."""
+    return getattr(entry.parts[0], field, None) != getattr(entry.segment.parts[0], field, None)
 
 
 def _has_wire_id(call_id: str) -> bool:
     """Whether an id is sent: ids that were made for the log are not."""
     return call_id != "" and not call_id.startswith(ID_PREFIX)
-
-
-def _get_note(entry: Entry) -> Json:
-    """The note that parsing left on the entry's segment; empty if the entry's role has changed since."""
-    note: Json = entry.segment.meta.get("wire", {})
-    if note.get("dialect") != NAME or entry.role is not entry.segment.role:
-        return {}
-    return note

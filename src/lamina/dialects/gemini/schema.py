@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.core.text.characters import is_digits, lower_ascii
-from lamina.dialects.gemini.wire import Json, get_enum_word, to_dict_or_none
+from lamina.dialects.gemini.wire import get_enum_word, to_dict_or_none
+from lamina.dialects.json_values import Json
 
 _DEEPEST_LEVEL = 64
 """Levels of a schema that are translated; below them, the schema allows anything."""

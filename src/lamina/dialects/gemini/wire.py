@@ -10,19 +10,16 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from lamina.core.text.characters import lower_ascii
+from lamina.dialects import json_values
+from lamina.dialects.json_values import Json, list_or_empty, name_value, text_or_empty
 from lamina.errors import BadInput
 
 NAME = "gemini"
 """The name of this dialect."""
-
-Json = dict[str, Any]
-
-LISTS = (list, tuple)
-"""The types that may stand for a JSON list. A tuple, since `list | tuple` makes a new union at each use."""
 
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 """For calls that no Gemini model made: ai.google.dev/gemini-api/docs/thought-signatures, among the FAQs."""
@@ -30,38 +27,38 @@ FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 """The names that a function may have (rule G6), such as `fs.read`."""
 
-_SHOWN_CHARACTERS = 40
-"""Characters of a text that an error message quotes."""
-
 _FIRST_SIGNED_VERSION = 3
 _VERSION = re.compile(r"gemini-(\d{1,3})(?!\d)", re.ASCII)  # "gemini-2.5-pro" is version 2
 _CAPITAL = re.compile(r"[A-Z]")
 _UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-def to_dict_or_none(value: Any) -> Json | None:
-    """A dict, whether the value came as one or as an object of the SDK; None if it is neither."""
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, Mapping):
-        return dict(value)
+def _dump_model(value: Any) -> Any:
+    """What an object of the SDK holds. It sets many fields to None by itself; those are left out."""
     dump = getattr(value, "model_dump", None)
     if not callable(dump) or isinstance(value, type):
         return None
-    dumped = dump(mode="json", exclude_none=True)
-    return dumped if isinstance(dumped, dict) else None
+    return dump(mode="json", exclude_none=True)
 
 
-def to_dict_or_empty(value: Any) -> Json:
-    """The same, with an empty dict for a value that is no object."""
-    return to_dict_or_none(value) or {}
+to_dict_or_none = partial(json_values.to_dict_or_none, dump=_dump_model)
+"""A dict, whether the value came as one or as an object of the SDK; None if it is neither."""
+
+to_dict_or_empty = partial(json_values.to_dict_or_empty, dump=_dump_model)
+"""The same, with an empty dict for a value that is no object."""
+
+
+def to_dict(value: Any, subject: str, *, place: str = "", hint: str = "give an object") -> Json:
+    """The same. Raises BadInput for a value that is no object; `subject` says what it should have been."""
+    block = to_dict_or_none(value)
+    if block is None:
+        raise BadInput(f"{subject} is {name_value(value)}", place=place, hint=hint)
+    return block
 
 
 def to_dicts(value: Any) -> Sequence[Json]:
     """The items of a list as dicts, which are empty for items that are no objects."""
-    if not isinstance(value, LISTS):
-        return ()
-    return [to_dict_or_empty(item) for item in value]
+    return [to_dict_or_empty(item) for item in list_or_empty(value)]
 
 
 def get_field(block: Mapping[str, Any], name: str) -> Any:
@@ -74,8 +71,7 @@ def get_field(block: Mapping[str, Any], name: str) -> Any:
 
 def get_text(block: Mapping[str, Any], name: str) -> str:
     """The text in a field; "" if it holds none."""
-    value = get_field(block, name)
-    return value if isinstance(value, str) else ""
+    return text_or_empty(get_field(block, name))
 
 
 def get_object(block: Mapping[str, Any], name: str) -> Json:
@@ -116,25 +112,9 @@ def get_enum_word(value: Any) -> Any:
     return getattr(value, "value", value)
 
 
-def describe_value(value: Any) -> str:
-    """A value for an error message: short, and its content is not read."""
-    if value is None or isinstance(value, bool | float):
-        return repr(value)
-    if isinstance(value, str):
-        if len(value) <= _SHOWN_CHARACTERS:
-            return repr(value)
-        return f"{value[:_SHOWN_CHARACTERS]!r}…"
-    type_name = type(value).__name__
-    if isinstance(value, (*LISTS, dict)) and not value:
-        return f"an empty {type_name}"
-    return f"a value of type {type_name}"
-
-
-def add_outer_place(place: str, error: BadInput) -> BadInput:
-    """The same error, with its place as seen from further out: `text` becomes `contents[3].text`."""
-    is_field = error.place and not error.place.startswith("[")
-    dot = "." if is_field else ""
-    return BadInput(error.problem, place=f"{place}{dot}{error.place}", hint=error.hint)
+def read_word(value: Any) -> str:
+    """The same as text; "" for None."""
+    return str(get_enum_word(value) or "")
 
 
 def make_safe_name(name: str) -> str:
@@ -149,11 +129,6 @@ def make_safe_name(name: str) -> str:
 
 def is_safe_name(name: str) -> bool:
     return SAFE_NAME.fullmatch(name) is not None
-
-
-def get_model(request: Mapping[str, Any]) -> str:
-    model = request.get("model")
-    return model if isinstance(model, str) else ""
 
 
 def read_version(model: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
+from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty
 from lamina.dialects.ollama.absorb import absorb, absorb_stream
 from lamina.dialects.ollama.check import check, check_again
 from lamina.dialects.ollama.fields import NAME
@@ -31,36 +32,26 @@ _FIELDS_OF_OTHERS = frozenset(
 def recognises(request: Request) -> bool:
     """Whether it has messages of text, and something that only this wire format has."""
     items = request.get("messages")
-    if not isinstance(items, list | tuple):
+    if not isinstance(items, LIST_TYPES) or not _FIELDS_OF_OTHERS.isdisjoint(request):
         return False
-    if not _FIELDS_OF_OTHERS.isdisjoint(request):
+    messages = [mapping_or_empty(item) for item in items]
+    if any(isinstance(message.get("content"), LIST_TYPES) for message in messages):
         return False
-    messages = [item for item in items if isinstance(item, Mapping)]
-    if any(isinstance(message.get("content"), list | tuple) for message in messages):
-        return False
-    if not _OWN_FIELDS.isdisjoint(request):
-        return True
-    return any(map(_is_own_message, messages))
+    return not _OWN_FIELDS.isdisjoint(request) or any(map(_is_own_message, messages))
 
 
 def _is_own_message(message: Mapping[str, Any]) -> bool:
-    """Whether a message has something that only this wire format has."""
-    if not _OWN_MESSAGE_FIELDS.isdisjoint(message):
-        return True
-    if isinstance(message.get("thinking"), str):
-        return True
-    calls = message.get("tool_calls")
-    if not isinstance(calls, list | tuple):
-        return False
-    return any(map(_has_arguments_as_object, calls))
+    """Whether a message has something that only this wire format has.
 
-
-def _has_arguments_as_object(call: Any) -> bool:
-    """Whether the arguments of a call are an object: other wire formats have them as text."""
-    if not isinstance(call, Mapping):
-        return False
-    function = call.get("function")
-    return isinstance(function, Mapping) and isinstance(function.get("arguments"), Mapping)
+    The arguments of a call are an object: other wire formats have them as text.
+    """
+    if not _OWN_MESSAGE_FIELDS.isdisjoint(message) or isinstance(message.get("thinking"), str):
+        return True
+    for call in list_or_empty(message.get("tool_calls")):
+        function = mapping_or_empty(mapping_or_empty(call).get("function"))
+        if isinstance(function.get("arguments"), Mapping):
+            return True
+    return False
 
 
 def _get_binding(_: object) -> Binding:

@@ -7,33 +7,55 @@ from the request chooses one by its memory, and silently drops messages from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger, ToolCall
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.json_values import list_or_empty, text_or_empty
+from lamina.dialects.memos import CheckMemo, NoPast
 from lamina.dialects.ollama.fields import (
     ROLES,
+    TEXT_FIELDS,
+    fields_or_empty,
     is_base64,
     is_picture_file,
-    text_or_empty,
-    to_dict_or_empty,
     unwrap_picture,
 )
-from lamina.dialects.ollama.parse import TEXT_FIELDS
 from lamina.dialects.pairing import CallStep, make_call_id
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rechecking import NoPast, recheck
-
-Faults = Iterator[tuple[str, str]]
-"""Where a rule is broken, and how."""
+from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, for_each_view, name_rules
 
 Json = Mapping[str, Any]
 
 _NAME_FAULT = "missing, empty or not a string"
 _LEAST_NUMBERS = {"num_ctx": 1, "num_predict": -2}
+_LISTS_OR_NULL = (list, tuple, type(None))
+
+
+def check(request: Request, *, ledger: Ledger | None = None, strict: bool = False) -> list[Violation]:
+    """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
+    del ledger
+    rules = RULES
+    if strict:
+        rules = RULES | STRICT
+    messages = list_or_empty(request.get("messages"))
+    return check_growing(request, messages, None, rules=rules, view=OllamaMessageView, past=NoPast)
+
+
+def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
+    """The same for a request that grows: only the messages that `memo` does not know are checked."""
+    messages = list_or_empty(request.get("messages"))
+    return check_growing(request, messages, memo, rules=RULES, view=OllamaMessageView, past=NoPast)
+
+
+class OllamaCallView(NamedTuple):
+    """A call as the rules see it. A field is empty where the call has not the right shape."""
+
+    id: str
+    name: str
+    function: Json
 
 
 class OllamaMessageView:
@@ -44,137 +66,113 @@ class OllamaMessageView:
     def __init__(self, message: Any, index: int) -> None:
         self.index = index
         self.message = message
-        self.wire: Json = to_dict_or_empty(message)
-        role = text_or_empty(self.wire.get("role"))
-        self.role = role if role in ROLES else ""
-        self.calls: Sequence[Json] = ()
+        self.wire: Json = fields_or_empty(message)
+        self.role = text_or_empty(self.wire.get("role"))
+        if self.role not in ROLES:
+            self.role = ""
+        self.calls: list[OllamaCallView] = []
         if self.role == "assistant":
-            self.calls = [to_dict_or_empty(call) for call in _to_list(self.wire.get("tool_calls"))]
+            self.calls = [_view_call(call) for call in list_or_empty(self.wire.get("tool_calls"))]
 
     @property
     def place(self) -> str:
         return f"messages[{self.index}]"
 
+    @property
+    def speaks(self) -> bool:
+        return self.role == "assistant"
 
-Rule = Callable[[Request, Sequence[OllamaMessageView]], Faults]
+    @property
+    def makes_calls(self) -> bool:
+        return bool(self.calls)
 
-
-def check(request: Request, *, ledger: Ledger | None = None, strict: bool = False) -> list[Violation]:
-    """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
-    del ledger
-    rules = RULES
-    if strict:
-        rules = RULES | STRICT
-    return _apply_rules(request, None, rules)
-
-
-def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """The same for a request that grows: only the messages that `memo` does not know are checked."""
-    return _apply_rules(request, memo, RULES)
+    @property
+    def is_result(self) -> bool:
+        return self.role == "tool"
 
 
-def _apply_rules(request: Request, memo: CheckMemo | None, rules: Mapping[str, Rule]) -> list[Violation]:
-    def apply_rules(_: NoPast, __: int, views: list[OllamaMessageView]) -> list[Violation]:
-        violations = []
-        for name, rule in rules.items():
-            for place, message in rule(request, views):
-                violations.append(Violation(rule=name, place=place, message=message))
-        return violations
-
-    return recheck(
-        _to_list(request.get("messages")),
-        memo,
-        basis=None,
-        past=NoPast,
-        view=OllamaMessageView,
-        seam=_begins_to_speak,
-        rules=apply_rules,
-    )
+OllamaReading = Reading[OllamaMessageView, NoPast]
 
 
-def _begins_to_speak(previous_view: OllamaMessageView, view: OllamaMessageView) -> bool:
-    """Whether the model begins to speak here: what is before this message is not checked again."""
-    return view.role == "assistant" and previous_view.role != "assistant"
+def _view_call(value: Any) -> OllamaCallView:
+    """A call, or the definition of a tool: both have a function with a name."""
+    call = fields_or_empty(value)
+    function = fields_or_empty(call.get("function"))
+    return OllamaCallView(text_or_empty(call.get("id")), text_or_empty(function.get("name")), function)
 
 
-def messages_are_objects(request: Request, messages: Sequence[OllamaMessageView]) -> Faults:
+def messages_are_objects(reading: OllamaReading) -> Faults:
     """A request has a list of messages, each an object, and at least one."""
-    if not _to_list(request.get("messages")):
+    if not list_or_empty(reading.request.get("messages")):
         yield "messages", "not a list of at least one message"
-    for view in messages:
+    for view in reading.views:
         if not view.wire and view.message != {}:
             yield view.place, "not an object"
 
 
-def roles_are_known(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
-    for view in messages:
-        if not view.role and view.wire:
-            yield f"{view.place}.role", "not a role of this API"
+@for_each_view
+def roles_are_known(view: OllamaMessageView) -> Faults:
+    """A message has one of the roles of this API."""
+    if view.wire and not view.role:
+        yield ".role", "not a role of this API"
 
 
-def content_is_text(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
+@for_each_view
+def content_is_text(view: OllamaMessageView) -> Faults:
     """Content, reasoning and the name of a tool are strings: this API has no parts."""
-    for view in messages:
-        for field in TEXT_FIELDS:
-            if not isinstance(view.wire.get(field), str | None):
-                yield f"{view.place}.{field}", "not a string"
+    for field in TEXT_FIELDS:
+        if not isinstance(view.wire.get(field), str | None):
+            yield f".{field}", "not a string"
 
 
-def images_are_base64(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
+@for_each_view
+def images_are_base64(view: OllamaMessageView) -> Faults:
     """Pictures are base64 without "data:", or what Ollama's client makes that of: bytes and files."""
-    for view in messages:
-        images = view.wire.get("images")
-        if not isinstance(images, list | tuple | None):
-            yield f"{view.place}.images", "not a list"
-        for i, image in enumerate(_to_list(images)):
-            if not _is_picture(unwrap_picture(image)):
-                yield f"{view.place}.images[{i}]", "neither base64 nor a picture's file"
+    images = view.wire.get("images")
+    if not isinstance(images, _LISTS_OR_NULL):
+        yield ".images", "not a list"
+    for position, image in enumerate(list_or_empty(images)):
+        picture = unwrap_picture(image)
+        is_picture = isinstance(picture, bytes | bytearray | PathLike)
+        if isinstance(picture, str):
+            is_picture = is_base64(picture) or is_picture_file(picture)
+        if not is_picture:
+            yield f".images[{position}]", "neither base64 nor a picture's file"
 
 
-def _is_picture(picture: Any) -> bool:
-    """Whether Ollama or its client takes a value as a picture."""
-    if isinstance(picture, str):
-        return is_base64(picture) or is_picture_file(picture)
-    return isinstance(picture, bytes | bytearray | PathLike)
-
-
-def calls_are_whole(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
+@for_each_view
+def calls_are_whole(view: OllamaMessageView) -> Faults:
     """Calls are a list that an assistant makes; each has a function with a name."""
-    for view in messages:
-        calls = view.wire.get("tool_calls")
-        is_list_or_null = isinstance(calls, list | tuple | None)
-        has_foreign_calls = calls and view.role and not view.calls
-        if not is_list_or_null or has_foreign_calls:
-            yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
-        for i, call in enumerate(view.calls):
-            if not _read_call_name(call):
-                yield f"{view.place}.tool_calls[{i}].function.name", _NAME_FAULT
+    calls = view.wire.get("tool_calls")
+    is_by_another_role = calls and view.role and not view.calls
+    if is_by_another_role or not isinstance(calls, _LISTS_OR_NULL):
+        yield ".tool_calls", "not a list of calls by an assistant"
+    for position, call in enumerate(view.calls):
+        if not call.name:
+            yield f".tool_calls[{position}].function.name", _NAME_FAULT
 
 
-def arguments_are_objects(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
+@for_each_view
+def arguments_are_objects(view: OllamaMessageView) -> Faults:
     """Arguments are an object, not the JSON text that other APIs have."""
-    for view in messages:
-        for i, call in enumerate(view.calls):
-            function = to_dict_or_empty(call.get("function"))
-            if function and not isinstance(function.get("arguments"), Mapping):
-                yield f"{view.place}.tool_calls[{i}].function.arguments", "not an object"
+    for position, call in enumerate(view.calls):
+        if call.function and not isinstance(call.function.get("arguments"), Mapping):
+            yield f".tool_calls[{position}].function.arguments", "not an object"
 
 
-def calls_are_answered(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
+def calls_are_answered(reading: OllamaReading) -> Faults:
     """As many tool messages as calls follow an assistant message, before anything else."""
-    for i, view in enumerate(messages):
-        if not view.calls:
-            continue
-        missing = len(view.calls) - len(_results_after(messages, i))
+    for view, results in find_steps(reading.views):
+        missing = len(view.calls) - len(results)
         if missing > 0:
             yield f"{view.place}.tool_calls", f"{missing} of {len(view.calls)} calls have no result"
 
 
-def results_have_calls(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
+def results_have_calls(reading: OllamaReading) -> Faults:
     """A tool message follows its call, and there are no more of them than calls."""
     waiting_calls = 0
-    for view in messages:
-        if view.role != "tool":
+    for view in reading.views:
+        if not view.is_result:
             waiting_calls = len(view.calls)
             continue
         if waiting_calls <= 0:
@@ -182,15 +180,18 @@ def results_have_calls(_: Request, messages: Sequence[OllamaMessageView]) -> Fau
         waiting_calls -= 1
 
 
-def results_name_their_call(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
-    """A result that names a tool names one that was called and has no result yet."""
-    for i, view in enumerate(messages):
-        if not view.calls:
+def results_name_their_call(reading: OllamaReading) -> Faults:
+    """A result that names a tool names one that was called and has no result yet.
+
+    Other rules report a call without a name, and results of which there are too many.
+    """
+    for view, results in find_steps(reading.views):
+        step = CallStep()
+        for position, call in enumerate(view.calls):
+            step.add(ToolCall(id=call.id or make_call_id(position, call.name), name=call.name))
+        if step.asks(""):
             continue
-        step = _read_step(view)
-        if step.asks(""):  # another rule reports a call without a name
-            continue
-        for result in _results_after(messages, i):
+        for result in results:
             if not step.waiting:
                 break
             name = text_or_empty(result.wire.get("tool_name"))
@@ -199,147 +200,97 @@ def results_name_their_call(_: Request, messages: Sequence[OllamaMessageView]) -
                 yield f"{result.place}.tool_name", f"no call of {name!r} waits for a result"
 
 
-def assistants_say_something(_: Request, messages: Sequence[OllamaMessageView]) -> Faults:
-    """An assistant message has text, reasoning, a picture or a call; no model goes on from nothing."""
-    for view in messages:
-        if view.role != "assistant" or view.calls or view.wire.get("images"):
-            continue
-        if not _says_something(view.wire.get("content")) and not _says_something(view.wire.get("thinking")):
-            yield view.place, "says nothing"
+@for_each_view
+def assistants_say_something(view: OllamaMessageView) -> Faults:
+    """An assistant message has text, reasoning, a picture or a call; no model goes on from nothing.
+
+    A text that is not a string is reported by another rule.
+    """
+    if view.role != "assistant" or view.calls or view.wire.get("images"):
+        return
+    texts = [view.wire.get("content") or "", view.wire.get("thinking") or ""]
+    if all(isinstance(text, str) and is_blank(text) for text in texts):
+        yield "", "says nothing"
 
 
-def _says_something(text: Any) -> bool:
-    """Whether a text is not blank. A value that is not text is reported by another rule."""
-    if isinstance(text, str):
-        return not is_blank(text)
-    return bool(text)
+def tools_are_definitions(reading: OllamaReading) -> Faults:
+    """Tools are a list of objects, each with a function that has a name.
 
-
-def tools_are_definitions(request: Request, _: Sequence[OllamaMessageView]) -> Faults:
-    """Tools are a list of objects, each with a function that has a name."""
-    tools = request.get("tools")
-    if not isinstance(tools, list | tuple | None):
+    A function of Python is one too: Ollama's client describes it.
+    """
+    tools = reading.request.get("tools")
+    if not isinstance(tools, _LISTS_OR_NULL):
         yield "tools", "not a list"
-    for i, tool in enumerate(_to_list(tools)):
-        if callable(tool):  # Ollama's client describes a function of Python
-            continue
-        if not _read_call_name(to_dict_or_empty(tool)):
-            yield f"tools[{i}].function.name", _NAME_FAULT
+    for position, tool in enumerate(list_or_empty(tools)):
+        if not callable(tool) and not _view_call(tool).name:
+            yield f"tools[{position}].function.name", _NAME_FAULT
 
 
-def parameters_are_of_their_type(request: Request, _: Sequence[OllamaMessageView]) -> Faults:
+def parameters_are_of_their_type(reading: OllamaReading) -> Faults:
     """A model is named, options are an object, a format is "json" or a schema, think a switch or a level."""
     for name, is_of_type in _TYPES.items():
-        value = request.get(name)
+        value = reading.request.get(name)
         if value is not None and not is_of_type(value):
             yield name, "not of a type that this API takes"
 
 
-def numbers_are_possible(request: Request, _: Sequence[OllamaMessageView]) -> Faults:
-    """A window is a positive number, a limit of the answer too, or -1 (none) or -2 (the window)."""
-    options = to_dict_or_empty(request.get("options"))
+def numbers_are_possible(reading: OllamaReading) -> Faults:
+    """A window is a positive number, a limit of the answer too, or -1 (none) or -2 (the window).
+
+    JSON has true and false apart from 1 and 0.
+    """
+    options = fields_or_empty(reading.request.get("options"))
     for name, least in _LEAST_NUMBERS.items():
         value = options.get(name)
-        if value is not None and not _is_whole_number_from(least, value):
+        is_possible = value is None
+        if isinstance(value, int) and value is not True:
+            is_possible = value >= least
+        if not is_possible:
             yield f"options.{name}", f"not a whole number from {least} on"
 
 
-def _is_whole_number_from(least: int, value: Any) -> bool:
-    """Whether a value is a whole number that is large enough. JSON has true and false apart from 1 and 0."""
-    if not isinstance(value, int) or value is True:
-        return False
-    return value >= least
-
-
-def window_is_said(request: Request, _: Sequence[OllamaMessageView]) -> Faults:
+def window_is_said(reading: OllamaReading) -> Faults:
     """O1: options.num_ctx says how long a request may be."""
-    options = request.get("options")
+    options = reading.request.get("options")
     if options is not None and not _is_options(options):
         return
-    if to_dict_or_empty(options).get("num_ctx") is None:
+    if fields_or_empty(options).get("num_ctx") is None:
         yield "options.num_ctx", "missing: the server chooses a window by its memory"
 
 
-def truncation_is_refused(request: Request, _: Sequence[OllamaMessageView]) -> Faults:
+def truncation_is_refused(reading: OllamaReading) -> Faults:
     """O1: with truncate false, a request that is too long is an error and not cut."""
-    if request.get("truncate") is not False:
+    if reading.request.get("truncate") is not False:
         yield "truncate", "not false: messages are dropped from the front where the window is too small"
 
 
-RULES: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (
-        messages_are_objects,
-        roles_are_known,
-        content_is_text,
-        images_are_base64,
-        calls_are_whole,
-        arguments_are_objects,
-        calls_are_answered,
-        results_have_calls,
-        results_name_their_call,
-        assistants_say_something,
-        tools_are_definitions,
-        parameters_are_of_their_type,
-        numbers_are_possible,
-    )
-}
+RULES = name_rules(
+    messages_are_objects,
+    roles_are_known,
+    content_is_text,
+    images_are_base64,
+    calls_are_whole,
+    arguments_are_objects,
+    calls_are_answered,
+    results_have_calls,
+    results_name_their_call,
+    assistants_say_something,
+    tools_are_definitions,
+    parameters_are_of_their_type,
+    numbers_are_possible,
+)
 
-STRICT: dict[str, Rule] = {rule.__name__: rule for rule in (window_is_said, truncation_is_refused)}
+STRICT = name_rules(window_is_said, truncation_is_refused)
 """Rules that no server has, for callers who need every message to be read."""
 
 
-def _is_model(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
 def _is_options(value: Any) -> bool:
-    return bool(to_dict_or_empty(value)) or value == {}
-
-
-def _is_format(value: Any) -> bool:
-    if isinstance(value, str):
-        return value in ("", "json")
-    return isinstance(value, Mapping)
-
-
-def _is_think(value: Any) -> bool:
-    return isinstance(value, bool | str)
+    return bool(fields_or_empty(value)) or value == {}
 
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
-    "model": _is_model,
+    "model": lambda value: text_or_empty(value) != "",
     "options": _is_options,
-    "format": _is_format,
-    "think": _is_think,
+    "format": lambda value: isinstance(value, Mapping) or value in ("", "json"),
+    "think": lambda value: isinstance(value, bool | str),
 }
-
-
-def _results_after(messages: Sequence[OllamaMessageView], index: int) -> list[OllamaMessageView]:
-    """The tool messages directly after `index`."""
-    results: list[OllamaMessageView] = []
-    for i in range(index + 1, len(messages)):
-        if messages[i].role != "tool":
-            break
-        results.append(messages[i])
-    return results
-
-
-def _read_step(view: OllamaMessageView) -> CallStep:
-    """The calls of a message, ready to be matched with results."""
-    step = CallStep()
-    for i, call in enumerate(view.calls):
-        name = _read_call_name(call)
-        call_id = text_or_empty(call.get("id")) or make_call_id(i, name)
-        step.add(ToolCall(id=call_id, name=name))
-    return step
-
-
-def _read_call_name(call: Json) -> str:
-    """The name of the function in a call or a definition; "" if it has none."""
-    function = to_dict_or_empty(call.get("function"))
-    return text_or_empty(function.get("name"))
-
-
-def _to_list(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()

@@ -9,34 +9,65 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Image, ToolCall
+from lamina.dialects.json_values import (
+    Json,
+    describe_value,
+    dump_model,
+    read_optional_text,
+    split_data_url,
+    text_or_empty,
+    to_dict,
+    to_dict_or_empty,
+)
 from lamina.dialects.pairing import make_call_id
 from lamina.errors import BadInput
 
 NAME = "ollama"
 ROLES = ("system", "user", "assistant", "tool")
 
-_SHOWN_CHARACTERS = 40
-"""Characters of a text that an error message quotes."""
+TEXT_FIELDS = ("content", "thinking", "tool_name")
+"""Fields of a message that are text, whatever its role."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]+(?:={1,2}[\r\n]*)?")
-# Example: "data:image/png;charset=utf-8;base64," and then the base64; group 1 is "image/png".
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 _PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _ENCODER = msgspec.json.Encoder()
+
+
+def to_fields(value: Any, place: str = "") -> Json:
+    """A dict, whether it came as one or as an object of the SDK. Objects inside it stay what they are."""
+    return to_dict(value, place, _dump_shallow)
+
+
+def fields_or_empty(value: Any) -> Json:
+    """The same, with an empty dict for a value that is no object."""
+    return to_dict_or_empty(value, _dump_shallow)
+
+
+def _dump_shallow(value: Any) -> Any:
+    """The fields that somebody set on an object of the SDK."""
+    set_fields = getattr(value, "model_fields_set", None)
+    if not isinstance(set_fields, set | frozenset):
+        return dump_model(value)
+    return {name: getattr(value, name) for name in type(value).model_fields if name in set_fields}
+
+
+def read_text(message: Mapping[str, Any], field: str) -> str:
+    """The text in a field; "" if the field is absent or null."""
+    return read_optional_text(message, field) or ""
 
 
 class ParsedPicture(msgspec.Struct, frozen=True, gc=False):
     """A picture, and whether it may be sent as it came."""
 
     part: Image
-    whole: bool = True
+    is_sendable: bool = True
 
 
 def read_picture(value: Any, place: str) -> ParsedPicture:
@@ -47,9 +78,9 @@ def read_picture(value: Any, place: str) -> ParsedPicture:
     if isinstance(picture, os.PathLike):
         return ParsedPicture(Image(url=os.fsdecode(picture)))
     if isinstance(picture, str):
-        media_type, data = _split_data_url(picture)
-        if is_base64(data):
-            return ParsedPicture(Image(data=data, media_type=media_type), data == picture)
+        media_type, data = split_data_url(picture)
+        if is_base64(data or picture):
+            return ParsedPicture(Image(data=data or picture, media_type=media_type), not data)
         if is_picture_file(picture):
             return ParsedPicture(Image(url=picture))
     problem = f"a picture is {describe_value(picture)}"
@@ -58,23 +89,15 @@ def read_picture(value: Any, place: str) -> ParsedPicture:
 
 def unwrap_picture(value: Any) -> Any:
     """What an object of the SDK holds; any other value as it is."""
-    if hasattr(value, "value"):
-        return value.value
-    return value
+    return getattr(value, "value", value)
 
 
 def encode_picture(image: Image) -> str:
     """A picture as this API has it; "" if lamina does not have its data."""
-    data = image.data or _split_data_url(image.url)[1]
-    return data if is_base64(data) else ""
-
-
-def _split_data_url(url: str) -> tuple[str, str]:
-    """Media type and content of a data URL; anything else is its own content."""
-    beginning = _DATA_URL.match(url)
-    if beginning is None:
-        return "", url
-    return beginning[1], url[beginning.end() :]
+    data = image.data or split_data_url(image.url)[1] or image.url
+    if is_base64(data):
+        return data
+    return ""
 
 
 def is_base64(text: str) -> bool:
@@ -97,27 +120,25 @@ class ParsedOllamaCall(msgspec.Struct, frozen=True, gc=False):
     """A call, and whether its block may be sent as it came."""
 
     part: ToolCall
-    whole: bool
+    is_sendable: bool
 
 
 def read_call(value: Any, index: int) -> ParsedOllamaCall:
     """The call at this index of a message. A call without an id gets one from its index and its name."""
-    block = to_dict(value)
-    function = to_dict(block.get("function"), "function")
+    block = to_fields(value)
+    function = to_fields(block.get("function"), "function")
     name = function.get("name")
     if not isinstance(name, str):
         problem = f"the name is {describe_value(name)}"
         raise BadInput(problem, place="function.name", hint="give the function's name")
     wire_arguments = function.get("arguments")
-    call_id = block.get("id")
-    if not isinstance(call_id, str) or not call_id:
-        call_id = make_call_id(index, name)
-    call = ToolCall(id=call_id, name=name, arguments=_read_arguments(wire_arguments))
-    whole = isinstance(wire_arguments, Mapping) and name != ""
-    return ParsedOllamaCall(call, whole)
+    call_id = text_or_empty(block.get("id")) or make_call_id(index, name)
+    call = ToolCall(id=call_id, name=name, arguments=_encode_arguments(wire_arguments))
+    is_sendable = isinstance(wire_arguments, Mapping) and name != ""
+    return ParsedOllamaCall(call, is_sendable)
 
 
-def _read_arguments(arguments: Any) -> str:
+def _encode_arguments(arguments: Any) -> str:
     """Arguments as JSON text. Other APIs have them as text already."""
     if isinstance(arguments, str):
         return arguments
@@ -133,7 +154,7 @@ def _read_arguments(arguments: Any) -> str:
         raise BadInput(f"not a JSON value: {error}", place=place, hint=hint) from None
 
 
-def write_arguments(call: ToolCall) -> dict[str, Any]:
+def write_arguments(call: ToolCall) -> Json:
     """The arguments as an object. If the model wrote something else, that is put inside an object."""
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
@@ -147,70 +168,3 @@ def write_arguments(call: ToolCall) -> dict[str, Any]:
 def name_or_unnamed(name: str) -> str:
     """A name for a call: this API takes any that is not empty."""
     return name or "unnamed"
-
-
-def to_dict(value: Any, place: str = "") -> dict[str, Any]:
-    """A dict, whether it came as one or as an object of the SDK. Objects inside it stay what they are."""
-    if isinstance(value, dict):
-        return value
-    set_fields = getattr(value, "model_fields_set", None)
-    if isinstance(set_fields, set | frozenset):
-        return {name: getattr(value, name) for name in type(value).model_fields if name in set_fields}
-    dump = getattr(value, "model_dump", None)
-    mapping = dump(exclude_unset=True) if callable(dump) else value
-    if not isinstance(mapping, Mapping):
-        problem = f"expected an object, got {describe_value(value)}"
-        raise BadInput(problem, place=place, hint="give a JSON object")
-    return dict(mapping)
-
-
-def to_dict_or_empty(value: Any) -> dict[str, Any]:
-    """The same, with an empty dict for a value that is no object."""
-    try:
-        return to_dict(value)
-    except BadInput:
-        return {}
-
-
-def read_list(message: Mapping[str, Any], field: str) -> Sequence[Any]:
-    """The list in a field; empty if the field is absent or null."""
-    value = message.get(field)
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise BadInput(f"{field} is {describe_value(value)}", place=field, hint="give a list")
-    return value
-
-
-def read_text(message: Mapping[str, Any], field: str) -> str:
-    """The text in a field; "" if the field is absent or null."""
-    value = message.get(field)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise BadInput(f"{field} is {describe_value(value)}", place=field, hint="give a string")
-    return value
-
-
-def text_or_empty(value: Any) -> str:
-    """A string as it is; "" for any other value."""
-    if isinstance(value, str):
-        return value
-    return ""
-
-
-def describe_value(value: Any) -> str:
-    """A value for an error message: short, whatever it is."""
-    if value is None or isinstance(value, bool | float):
-        return repr(value)
-    if not isinstance(value, str):
-        return f"of type {type(value).__name__}"
-    if len(value) <= _SHOWN_CHARACTERS:
-        return repr(value)
-    return f"{value[:_SHOWN_CHARACTERS]!r}…"
-
-
-def add_outer_place(place: str, error: BadInput) -> BadInput:
-    """The same error, with its place as seen from further out: `role` becomes `messages[3].role`."""
-    whole_place = f"{place}.{error.place}" if error.place else place
-    return BadInput(error.problem, place=whole_place, hint=error.hint)

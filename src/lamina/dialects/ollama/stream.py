@@ -7,23 +7,22 @@ write them. This module does not know which parameters a cache depends on: the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
-from lamina.dialects.ollama.fields import (
-    NAME,
+from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.dialects.json_values import (
     add_outer_place,
-    describe_value,
-    read_call,
+    drop_nulls,
+    mapping_or_empty,
     read_list,
-    read_picture,
-    read_text,
     text_or_empty,
-    to_dict,
 )
+from lamina.dialects.ollama.fields import NAME, read_call, read_picture, read_text, to_fields
 from lamina.dialects.ollama.parse import read_definition
+from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Marking, Request
+from lamina.dialects.stream_data import encode_data
 from lamina.errors import BadInput
 
 _SORTS_BY_ROLE: dict[str, Sort] = {"system": "system", "tool": "result"}
@@ -35,9 +34,7 @@ _FIELDS_OF_API = frozenset(
 
 def stream(request: Request) -> Stream:
     """The blocks of a request, and the parameters that a cache may see."""
-    if not isinstance(request, Mapping):
-        problem = f"the request is {describe_value(request)}"
-        raise BadInput(problem, hint="give an object with messages")
+    require_request(request, "give an object with messages")
     return Stream(
         dialect=NAME,
         model=text_or_empty(request.get("model")),
@@ -49,29 +46,24 @@ def stream(request: Request) -> Stream:
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
     """The request as it is: this API has no cache markers."""
     del marking
-    return request if isinstance(request, dict) else dict(request)
+    if isinstance(request, dict):
+        return request
+    return dict(request)
 
 
 def _read_tools(request: Request) -> Iterator[StreamBlock]:
-    for i, tool in enumerate(read_list(request, "tools")):
-        place = f"tools[{i}]"
-        fields = {name: value for name, value in read_definition(tool, place).items() if value is not None}
-        definition = {"type": "function", **fields}
+    for position, tool in enumerate(read_list(request, "tools")):
+        place = f"tools[{position}]"
+        definition = {"type": "function", **drop_nulls(read_definition(tool, place))}
+        function = mapping_or_empty(definition.get("function"))
         yield StreamBlock(
             sort="tool",
             role="tool",
-            data=_encode(definition, place),
+            data=encode_data(definition, place),
             place=place,
             opens=True,
-            name=_read_tool_name(definition),
+            name=text_or_empty(function.get("name")),
         )
-
-
-def _read_tool_name(definition: Mapping[str, Any]) -> str:
-    match definition:
-        case {"function": {"name": str(name)}}:
-            return name
-    return ""
 
 
 class _MessageBlock(NamedTuple):
@@ -84,10 +76,10 @@ class _MessageBlock(NamedTuple):
 
 
 def _read_messages(request: Request) -> Iterator[StreamBlock]:
-    for i, value in enumerate(read_list(request, "messages")):
-        place = f"messages[{i}]"
+    for index, value in enumerate(read_list(request, "messages")):
+        place = f"messages[{index}]"
         try:
-            message = to_dict(value)
+            message = to_fields(value)
             role = read_text(message, "role")
             blocks = _read_blocks(message, role)
         except BadInput as error:
@@ -96,7 +88,7 @@ def _read_messages(request: Request) -> Iterator[StreamBlock]:
             yield StreamBlock(
                 sort=block.sort,
                 role=role,
-                data=_encode(block.data, place),
+                data=encode_data({"role": role, **block.data}, place),
                 place=f"{place}.{block.field}",
                 opens=position == 0,
                 name=block.name,
@@ -104,49 +96,33 @@ def _read_messages(request: Request) -> Iterator[StreamBlock]:
 
 
 def _read_blocks(message: Mapping[str, Any], role: str) -> list[_MessageBlock]:
-    """What a message says, in order: reasoning, text, pictures, calls. At least one, even if it is empty."""
-    blocks = []
+    """What a message says, in order: reasoning, text, pictures, calls. At least one, even if it is empty.
+
+    A picture is its base64, or its path. A call is without its id: a template does not write it.
+    """
+    blocks: list[_MessageBlock] = []
     thought = read_text(message, "thinking")
     text = read_text(message, "content")
     images = read_list(message, "images")
     calls = read_list(message, "tool_calls")
     tool_name = read_text(message, "tool_name")
     if thought:
-        blocks.append(_MessageBlock("thinking", "thinking", {"role": role, "thinking": thought}))
+        blocks.append(_MessageBlock("thinking", "thinking", {"thinking": thought}))
     if text or not (thought or images or calls):
-        data = {"role": role, "text": text}
+        spoken = {"text": text}
         if tool_name:
-            data["tool"] = tool_name
-        sort = _SORTS_BY_ROLE.get(role, "text")
-        blocks.append(_MessageBlock(sort, "content", data, tool_name))
-    blocks += _read_pictures(images, role)
-    blocks += _read_calls(calls, role)
-    return blocks
-
-
-def _read_pictures(images: Sequence[Any], role: str) -> Iterator[_MessageBlock]:
-    """One block for each picture: its base64, or its path."""
-    for i, image in enumerate(images):
-        field = f"images[{i}]"
+            spoken["tool"] = tool_name
+        blocks.append(_MessageBlock(_SORTS_BY_ROLE.get(role, "text"), "content", spoken, tool_name))
+    for position, image in enumerate(images):
+        field = f"images[{position}]"
         picture = read_picture(image, field).part
-        yield _MessageBlock("image", field, {"role": role, "image": picture.data or picture.url})
-
-
-def _read_calls(calls: Sequence[Any], role: str) -> Iterator[_MessageBlock]:
-    """One block for each call, without its id: a template does not write it."""
-    for i, value in enumerate(calls):
-        name = read_call(value, i).part.name
-        function = to_dict(to_dict(value)["function"])
-        arguments = function.get("arguments") or {}
-        data = {"role": role, "call": name, "arguments": arguments}
-        yield _MessageBlock("call", f"tool_calls[{i}]", data, name)
-
-
-def _encode(value: Any, place: str) -> bytes:
-    try:
-        return encode_block(value)
-    except BadInput as error:
-        raise BadInput(error.problem, place=place, hint=error.hint) from None
+        blocks.append(_MessageBlock("image", field, {"image": picture.data or picture.url}))
+    for position, value in enumerate(calls):
+        name = read_call(value, position).part.name
+        function = to_fields(to_fields(value)["function"])
+        data = {"call": name, "arguments": function.get("arguments") or {}}
+        blocks.append(_MessageBlock("call", f"tool_calls[{position}]", data, name))
+    return blocks
 
 
 def _read_settings(request: Request) -> dict[str, bytes]:
@@ -162,8 +138,7 @@ def _read_settings(request: Request) -> dict[str, bytes]:
         settings["format"] = {"schema": answer_format}
     elif answer_format:
         settings["format"] = answer_format
-    unknown_names = [name for name in request if name not in _FIELDS_OF_API]
-    other_fields = {name: request[name] for name in unknown_names if request[name] is not None}
-    if other_fields:
-        settings["other"] = other_fields
-    return {name: _encode(value, name) for name, value in settings.items()}
+    other_fields = {name: value for name, value in request.items() if name not in _FIELDS_OF_API}
+    if drop_nulls(other_fields):
+        settings["other"] = drop_nulls(other_fields)
+    return {name: encode_data(value, name) for name, value in settings.items()}

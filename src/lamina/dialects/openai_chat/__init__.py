@@ -11,6 +11,7 @@ from typing import Any
 from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
+from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
 from lamina.dialects.openai_chat.check import check, check_again
 from lamina.dialects.openai_chat.head import own_head, plain_head
@@ -37,51 +38,33 @@ _BLOCK_TYPES_OF_OTHERS = frozenset(
 
 
 def recognises(request: Request) -> bool:
-    """Whether it has messages, and nothing that only another wire format has; a plain one counts as ours."""
+    """Whether it has messages, and nothing that only another wire format has; a plain one counts as ours.
+
+    The Messages API has the schema of a tool in `input_schema`.
+    """
     messages = request.get("messages")
-    if not isinstance(messages, list | tuple):
+    if not isinstance(messages, LIST_TYPES) or not _FIELDS_OF_OTHERS.isdisjoint(request):
         return False
-    if not _FIELDS_OF_OTHERS.isdisjoint(request):
+    tools = list_or_empty(request.get("tools"))
+    if any("input_schema" in mapping_or_empty(tool) for tool in tools):
         return False
-    if _has_tool_of_anthropic(request.get("tools")):
-        return False
-    return not any(_is_message_of_others(message) for message in messages)
+    return not any(_is_message_of_others(mapping_or_empty(message)) for message in messages)
 
 
-def _has_tool_of_anthropic(tools: Any) -> bool:
-    """Whether a tool has its schema in `input_schema`, as the Messages API has it."""
-    if not isinstance(tools, list | tuple):
-        return False
-    return any(isinstance(tool, dict) and "input_schema" in tool for tool in tools)
+def _is_message_of_others(message: Mapping[str, Any]) -> bool:
+    """Whether a message has something that only another wire format has.
 
-
-def _is_message_of_others(message: Any) -> bool:
-    """Whether a message has something that only another wire format has."""
-    if not isinstance(message, Mapping):
-        return False
+    Ollama has the arguments of a call as an object: here they are text.
+    """
     if not _MESSAGE_FIELDS_OF_OTHERS.isdisjoint(message):
         return True
-    if _has_arguments_as_object(message):
-        return True
-    content = message.get("content")
-    if not isinstance(content, list | tuple) or "tool_calls" in message:
-        return False
-    return any(_is_block_of_others(block) for block in content)
-
-
-def _has_arguments_as_object(message: Mapping[str, Any]) -> bool:
-    """Whether the arguments of a call are an object, as Ollama has them: here they are text."""
     match message.get("tool_calls"):
         case [{"function": {"arguments": dict()}}, *_]:
             return True
-    return False
-
-
-def _is_block_of_others(block: Any) -> bool:
-    if not isinstance(block, Mapping):
+    if "tool_calls" in message:
         return False
-    block_type = block.get("type")
-    return isinstance(block_type, str) and block_type in _BLOCK_TYPES_OF_OTHERS
+    block_types = [mapping_or_empty(block).get("type") for block in list_or_empty(message.get("content"))]
+    return any(text_or_empty(block_type) in _BLOCK_TYPES_OF_OTHERS for block_type in block_types)
 
 
 def carries(segment: Segment) -> str:

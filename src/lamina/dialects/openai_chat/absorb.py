@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Segment
+from lamina.dialects.json_values import read_list, text_or_empty, to_dict
 from lamina.dialects.openai_chat.calls import ChatCalls
 from lamina.dialects.openai_chat.parse import read_message
-from lamina.dialects.openai_chat.parts import describe_value, to_dict, word_or_empty
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
@@ -27,37 +27,43 @@ _UNDIVIDED_FIELDS = frozenset(("id", "type", "name", "role", "index", "format"))
 def absorb(response: Any) -> Absorbed:
     """A chat.completion, as a dict or as the SDK's object."""
     answer = to_dict(response, "response")
-    choice = _first_choice(answer.get("choices"))
-    message = choice.get("message")
-    segments: tuple[Segment, ...] = ()
-    if message is not None:
-        segments = read_message(message, 0, ChatCalls())
-    return Absorbed(
-        segments=segments,
-        usage=read_usage(answer.get("usage")),
-        stop=word_or_empty(choice.get("finish_reason")),
-    )
+    choice = read_first_choice(answer)
+    return _make_absorbed(choice.get("message"), answer.get("usage"), choice.get("finish_reason"))
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
     """All chunks of a stream, in order."""
     partial_message: dict[str, Any] = {}
     usage: Any = None
-    stop = ""
+    stop: Any = ""
     for event in events:
         chunk = to_dict(event, "event")
         usage = chunk.get("usage") or usage
-        choice = _first_choice(chunk.get("choices"))
+        choice = read_first_choice(chunk)
         delta = choice.get("delta")
         if delta is not None:
             _merge_fields(partial_message, to_dict(delta, "response"), 0)
-        stop = word_or_empty(choice.get("finish_reason")) or stop
-    fields = _join_pieces(partial_message)
+        stop = text_or_empty(choice.get("finish_reason")) or stop
+    message = None
+    if partial_message:
+        message = {"role": "assistant", "content": None, **_join_pieces(partial_message)}
+    return _make_absorbed(message, usage, stop)
+
+
+def read_first_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The choice with index 0; empty for the chunk that carries the usage, which has no choice."""
+    for value in read_list(answer, "choices", "give the response as it came"):
+        choice = to_dict(value, "choices")
+        if not choice.get("index"):
+            return choice
+    return {}
+
+
+def _make_absorbed(message: Any, usage: Any, stop: Any) -> Absorbed:
     segments: tuple[Segment, ...] = ()
-    if fields:
-        message = {"role": "assistant", "content": None, **fields}
+    if message is not None:
         segments = read_message(message, 0, ChatCalls())
-    return Absorbed(segments=segments, usage=read_usage(usage), stop=stop)
+    return Absorbed(segments=segments, usage=read_usage(usage), stop=text_or_empty(stop))
 
 
 class _TextPieces(list[str]):
@@ -94,7 +100,9 @@ def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) 
 
 def _append_text(old_value: Any, text: str, *, undivided: bool) -> _TextPieces:
     """The pieces of a text with one more; a repeated name or id is not added again."""
-    pieces = old_value if isinstance(old_value, _TextPieces) else _TextPieces()
+    pieces = _TextPieces()
+    if isinstance(old_value, _TextPieces):
+        pieces = old_value
     is_repeated = undivided and len(pieces) > 0
     if text and not is_repeated:
         pieces.append(text)
@@ -102,49 +110,33 @@ def _append_text(old_value: Any, text: str, *, undivided: bool) -> _TextPieces:
 
 
 def _append_items(old_value: Any, values: Iterable[Any], level: int, *, are_calls: bool) -> _PartialList:
-    """The items of a list so far, with those of one chunk. An object may continue one of them."""
-    items = old_value if isinstance(old_value, _PartialList) else _PartialList()
+    """The items of a list so far, with those of one chunk.
+
+    An object may continue one of them: the one with the same index, or a call. The index of a call orders
+    the stream only, so it is not kept.
+    """
+    items = _PartialList()
+    if isinstance(old_value, _PartialList):
+        items = old_value
     for value in values:
         if not isinstance(value, dict):
             items.append(value)
-        elif are_calls:
-            _merge_call(items, value, level)
-        else:
-            _merge_item(items, value, level)
+            continue
+        fields = dict(value)
+        index = fields.get("index")
+        if not isinstance(index, int):
+            index = None
+        position = items.positions.get(index)
+        if are_calls:
+            fields.pop("index", None)
+            position = _find_continued_call(items, fields, index)
+        if position is None:
+            position = len(items)
+            items.append({})
+            if index is not None:
+                items.positions[index] = position
+        _merge_fields(items[position], fields, level + 1)
     return items
-
-
-def _merge_call(items: _PartialList, call: Mapping[str, Any], level: int) -> None:
-    """Continues a call, or begins one. The index orders the stream only, so it is not kept."""
-    index = _read_index(call)
-    position = _find_continued_call(items, call, index)
-    if position is None:
-        position = _begin_item(items, index)
-    fields = {name: value for name, value in call.items() if name != "index"}
-    _merge_fields(items[position], fields, level + 1)
-
-
-def _merge_item(items: _PartialList, item: Mapping[str, Any], level: int) -> None:
-    """Continues the item that has the same index, or begins one."""
-    index = _read_index(item)
-    position = items.positions.get(index)
-    if position is None:
-        position = _begin_item(items, index)
-    _merge_fields(items[position], item, level + 1)
-
-
-def _read_index(item: Mapping[str, Any]) -> int | None:
-    index = item.get("index")
-    return index if isinstance(index, int) else None
-
-
-def _begin_item(items: _PartialList, index: int | None) -> int:
-    """Adds an empty item, and returns its position."""
-    position = len(items)
-    items.append({})
-    if index is not None:
-        items.positions[index] = position
-    return position
 
 
 def _find_continued_call(items: _PartialList, call: Mapping[str, Any], index: int | None) -> int | None:
@@ -173,17 +165,3 @@ def _join_pieces(value: Any) -> Any:
     if isinstance(value, list):
         return [_join_pieces(inner) for inner in value]
     return value
-
-
-def _first_choice(choices: Any) -> Mapping[str, Any]:
-    """The choice with index 0; empty for the chunk that carries the usage, which has no choice."""
-    if choices is None:
-        return {}
-    if not isinstance(choices, list | tuple):
-        problem = f"choices is {describe_value(choices)}"
-        raise BadInput(problem, place="choices", hint="give the response as it came")
-    for value in choices:
-        choice = to_dict(value, "choices")
-        if not choice.get("index"):
-            return choice
-    return {}

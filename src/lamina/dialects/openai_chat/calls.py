@@ -15,17 +15,18 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Segment, ToolCall, ToolResult
-from lamina.dialects.openai_chat.parts import (
+from lamina.dialects.json_values import (
+    Json,
     add_outer_place,
     describe_value,
     read_list,
     read_optional_text,
+    text_or_empty,
     to_dict,
-    word_or_empty,
 )
 from lamina.errors import BadInput
 
-SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The names that a function may have (rule C4), such as `read_file`."""
 
 _UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -38,31 +39,70 @@ class ParsedChatCall(msgspec.Struct, frozen=True, gc=False):
     """A call, its block on the wire, and whether that block may be sent as it came."""
 
     part: ToolCall
-    block: dict[str, Any]
-    whole: bool
+    block: Json
+    is_sendable: bool
 
 
 def read_calls(message: Mapping[str, Any], index: int) -> list[ParsedChatCall]:
-    """The calls in the message at `index`, in order."""
-    calls = []
-    for i, call in enumerate(read_list(message, "tool_calls")):
-        try:
+    """The calls in the message at `index`, in order. The one from before tools is the last."""
+    calls: list[ParsedChatCall] = []
+    place = ""
+    try:
+        for position, call in enumerate(read_list(message, "tool_calls")):
+            place = f"tool_calls[{position}]"
             calls.append(_read_tool_call(call))
-        except BadInput as error:
-            raise add_outer_place(f"tool_calls[{i}]", error) from None
-    if message.get("function_call"):
-        try:
+        if message.get("function_call"):
+            place = "function_call"
             calls.append(_read_function_call(message["function_call"], index))
-        except BadInput as error:
-            raise add_outer_place("function_call", error) from None
+    except BadInput as error:
+        if not place:
+            raise
+        raise add_outer_place(place, error) from None
     return calls
+
+
+def is_safe_name(name: str) -> bool:
+    """Whether providers take this as the name of a function."""
+    return _SAFE_NAME.fullmatch(name) is not None
 
 
 def make_safe_name(name: str) -> str:
     """The name with every character replaced that providers refuse: `fs.read` becomes `fs_read`."""
-    if _is_safe_name(name):
+    if is_safe_name(name):
         return name
     return _UNSAFE_CHARACTER.sub("_", name)[:64] or "unnamed"
+
+
+def read_name(function: Mapping[str, Any]) -> str:
+    """The name of the function that a call is of. Raises BadInput if it has none."""
+    name = function.get("name")
+    if not isinstance(name, str):
+        problem = f"the name is {describe_value(name)}"
+        raise BadInput(problem, place="name", hint="give the function's name")
+    return name
+
+
+def encode_arguments(value: Any) -> str:
+    """Arguments as JSON text. Some servers give the object itself."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict | None):
+        raise BadInput(f"arguments is {describe_value(value)}", place="arguments", hint="give JSON text")
+    try:
+        return json.dumps(value or {}, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise BadInput("not JSON", place="arguments", hint="give JSON text") from None
+
+
+def read_free_text(call: ToolCall) -> str:
+    """The free text of a custom call, which the log keeps as JSON: `{"input": "…"}`."""
+    try:
+        text = json.loads(call.arguments)["input"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return call.arguments
+    if isinstance(text, str):
+        return text
+    return call.arguments
 
 
 class ChatCalls:
@@ -129,50 +169,26 @@ def _read_tool_call(value: Any) -> ParsedChatCall:
     block = to_dict(value)
     if block.get("custom"):
         custom = to_dict(block.get("custom"), "custom")
-        name = _read_name(custom)
+        name = read_name(custom)
         wire_arguments = custom.get("input")
         # The log keeps arguments as JSON, so free text becomes an object with one field.
-        arguments = json.dumps({"input": word_or_empty(wire_arguments)}, ensure_ascii=False)
+        arguments = encode_arguments({"input": text_or_empty(wire_arguments)})
     else:
         function = to_dict(block.get("function"), "function")
-        name = _read_name(function)
+        name = read_name(function)
         wire_arguments = function.get("arguments")
-        arguments = _read_arguments(wire_arguments)
+        arguments = encode_arguments(wire_arguments)
     call_id = read_optional_text(block, "id") or ""
     call = ToolCall(id=call_id, name=name, arguments=arguments)
-    whole = bool(call_id) and isinstance(wire_arguments, str) and _is_safe_name(name)
-    return ParsedChatCall(call, block, whole)
+    is_sendable = bool(call_id) and isinstance(wire_arguments, str) and is_safe_name(name)
+    return ParsedChatCall(call, block, is_sendable)
 
 
 def _read_function_call(value: Any, index: int) -> ParsedChatCall:
     """A call from before tools. It has no id on the wire, so its id is made from its message's index."""
     block = to_dict(value)
-    name = _read_name(block)
+    name = read_name(block)
     wire_arguments = block.get("arguments")
-    call = ToolCall(id=f"{LEGACY}{index}", name=name, arguments=_read_arguments(wire_arguments))
-    whole = isinstance(wire_arguments, str) and _is_safe_name(name)
-    return ParsedChatCall(call, block, whole)
-
-
-def _read_arguments(value: Any) -> str:
-    """Arguments as JSON text. Some servers give the object itself."""
-    if isinstance(value, str):
-        return value
-    if value is not None and not isinstance(value, dict):
-        raise BadInput(f"arguments is {describe_value(value)}", place="arguments", hint="give JSON text")
-    try:
-        return json.dumps(value or {}, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        raise BadInput("not JSON", place="arguments", hint="give JSON text") from None
-
-
-def _read_name(block: Mapping[str, Any]) -> str:
-    name = block.get("name")
-    if not isinstance(name, str):
-        problem = f"the name is {describe_value(name)}"
-        raise BadInput(problem, place="name", hint="give the function's name")
-    return name
-
-
-def _is_safe_name(name: str) -> bool:
-    return SAFE_NAME.fullmatch(name) is not None
+    call = ToolCall(id=f"{LEGACY}{index}", name=name, arguments=encode_arguments(wire_arguments))
+    is_sendable = isinstance(wire_arguments, str) and is_safe_name(name)
+    return ParsedChatCall(call, block, is_sendable)

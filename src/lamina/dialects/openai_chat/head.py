@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.json_values import number_or_none, read_texts
+from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
+from lamina.dialects.json_values import (
+    drop_nulls,
+    mapping_or_empty,
+    number_or_none,
+    read_texts,
+    text_or_empty,
+)
 from lamina.dialects.openai_chat.calls import make_safe_name
 from lamina.dialects.port import OwnHead, PlainHead, Tool
 
@@ -26,23 +33,16 @@ _SILENT_FIELDS = frozenset(
 )
 """Fields that say how a request is sent, stored or paid for, and nothing to the model: no loss elsewhere."""
 
-_FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
-
 _PLAIN_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 _OWN_CHOICES = {plain_choice: own_choice for own_choice, plain_choice in _PLAIN_CHOICES.items()}
 
 
 def plain_head(head: Head) -> PlainHead:
     """What tools and parameters mean; `left` names those that only this API has."""
-    parameters = {name: value for name, value in head.parameters.items() if value is not None}
-    left = [name for name in parameters if name not in _FIELDS_WITHOUT_LOSS]
-    tools = []
-    for i, definition in enumerate(head.tools):
-        tool = _read_tool(definition)
-        if tool is None:
-            left.append(f"tools[{i}]")
-        else:
-            tools.append(tool)
+    parameters = drop_nulls(head.parameters)
+    left = list_untranslated(parameters, _READ_FIELDS, _SILENT_FIELDS)
+    tools, unread_places = read_tools(head.tools, _read_tool)
+    left += unread_places
     choice = _read_choice(parameters.get("tool_choice"))
     if choice is None:
         left.append("tool_choice")
@@ -52,7 +52,7 @@ def plain_head(head: Head) -> PlainHead:
     output_limit = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
     return PlainHead(
         model=str(parameters.get("model", "")),
-        tools=tuple(tools),
+        tools=tools,
         output=number_or_none(output_limit),
         temperature=number_or_none(parameters.get("temperature")),
         top_p=number_or_none(parameters.get("top_p")),
@@ -60,13 +60,16 @@ def plain_head(head: Head) -> PlainHead:
         choice=choice or "",
         answer=answer_schema,
         effort=str(parameters.get("reasoning_effort", "")),
-        stream=bool(parameters["stream"]) if "stream" in parameters else None,
+        stream=read_stream_switch(parameters),
         left=tuple(left),
     )
 
 
 def own_head(plain: PlainHead) -> OwnHead:
     """The same in the fields of this API, which has one for everything."""
+    answer_format = None
+    if plain.answer is not None:
+        answer_format = {"type": "json_schema", "json_schema": {"name": "answer", "schema": plain.answer}}
     fields: dict[str, Any] = {
         "model": plain.model or None,
         "max_completion_tokens": plain.output,
@@ -74,26 +77,24 @@ def own_head(plain: PlainHead) -> OwnHead:
         "top_p": plain.top_p,
         "stop": list(plain.stop) or None,
         "tool_choice": _write_choice(plain),
-        "response_format": _write_answer_schema(plain.answer),
+        "response_format": answer_format,
         "reasoning_effort": plain.effort or None,
         "stream": plain.stream,
     }
-    parameters = {name: value for name, value in fields.items() if value is not None}
-    return OwnHead(head=Head(tools=tuple(map(_write_tool, plain.tools)), parameters=parameters))
+    tools = tuple(map(_write_tool, plain.tools))
+    return OwnHead(head=Head(tools=tools, parameters=drop_nulls(fields)))
 
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
     """A function that the model may call; None for a tool that is not a function."""
-    function = definition.get("function", definition)  # from before tools: the function itself
-    match function:
-        case {"name": str(name)} if name and "custom" not in definition:
-            schema = function.get("parameters")
-            return Tool(
-                name=name,
-                description=str(function.get("description") or ""),
-                schema=schema if isinstance(schema, dict) else {},
-            )
-    return None
+    function = mapping_or_empty(
+        definition.get("function", definition)
+    )  # from before tools: the function itself
+    name = text_or_empty(function.get("name"))
+    if not name or "custom" in definition:
+        return None
+    schema = dict(mapping_or_empty(function.get("parameters")))
+    return Tool(name=name, description=str(function.get("description") or ""), schema=schema)
 
 
 def _write_tool(tool: Tool) -> dict[str, Any]:
@@ -133,9 +134,3 @@ def _read_answer_schema(response_format: Any) -> dict[str, Any] | None:
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return schema
     return None
-
-
-def _write_answer_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    if schema is None:
-        return None
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}

@@ -7,12 +7,13 @@ models take these fields: some refuse them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from lamina.dialects.json_values import LIST_TYPES, mapping_or_empty, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import change_items, drop_field
+from lamina.dialects.same_objects import change_items, drop_field, keep_list, keep_source, set_field
 from lamina.errors import BadInput
 
 MARKABLE_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
@@ -28,11 +29,11 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     unplaced = dict(marking.places)
     changed_fields: dict[str, Any] = {}
     messages = request.get("messages")
-    if isinstance(messages, list | tuple):
+    if isinstance(messages, LIST_TYPES):
         marked_messages = []
-        for i, message in enumerate(messages):
-            marked_messages.append(_mark_message(message, f"messages[{i}].content", unplaced))
-        if not _are_same_objects(marked_messages, messages):
+        for position, message in enumerate(messages):
+            marked_messages.append(_mark_message(message, f"messages[{position}].content", unplaced))
+        if keep_list(messages, marked_messages) is marked_messages:
             changed_fields["messages"] = marked_messages
     if unplaced:
         problem = f"no part at {next(iter(unplaced))!r}"
@@ -47,7 +48,9 @@ def remove_refused_marks(request: dict[str, Any]) -> dict[str, Any]:
     """The request without breakpoints where the API refuses them (C6); the same object if it has none."""
     with_bare_tools = change_items(request, "tools", _remove_tool_mark)
     allowed = change_items(with_bare_tools, "messages", _remove_refused_message_marks)
-    return allowed if isinstance(allowed, dict) else dict(allowed)
+    if isinstance(allowed, dict):
+        return allowed
+    return dict(allowed)
 
 
 def _mark_request(request: Request, marking: Marking) -> dict[str, Any]:
@@ -57,9 +60,10 @@ def _mark_request(request: Request, marking: Marking) -> dict[str, Any]:
         changed_fields[_KEY_FIELD] = marking.key
     if marking.automatic:
         old_options = request.get(_OPTIONS_FIELD)
-        options = dict(old_options) if isinstance(old_options, Mapping) else {}
-        option = "mode" if marking.automatic in _MODES else "ttl"
-        options[option] = marking.automatic
+        option = "ttl"
+        if marking.automatic in _MODES:
+            option = "mode"
+        options = {**mapping_or_empty(old_options), option: marking.automatic}
         if options != old_options:
             changed_fields[_OPTIONS_FIELD] = options
     return changed_fields
@@ -70,7 +74,7 @@ def _mark_message(message: Any, place: str, unplaced: dict[str, str]) -> Any:
 
     An object of an SDK becomes a dict only if one of its parts changes.
     """
-    mapping = _to_mapping(message)
+    mapping = to_dict_or_none(message)
     if mapping is None:
         return message
     content = mapping.get("content")
@@ -80,26 +84,17 @@ def _mark_message(message: Any, place: str, unplaced: dict[str, str]) -> Any:
                 text_part = {"type": "text", "text": content}
                 marked_part = _set_marker(text_part, unplaced.pop(place_of_text))
                 return {**mapping, "content": [marked_part]}
+    if not isinstance(content, LIST_TYPES):
         return message
-    if not isinstance(content, list | tuple):
-        return message
-    parts = []
-    for i, part in enumerate(content):
-        parts.append(_mark_part(part, unplaced.pop(f"{place}[{i}]", None)))
-    if _are_same_objects(parts, content):
-        return message
-    return {**mapping, "content": parts}
-
-
-def _mark_part(part: Any, lifetime: str | None) -> Any:
-    """A part with or without a breakpoint; a value that is no object stays as it is."""
-    mapping = _to_mapping(part)
-    if mapping is None:
-        return part
-    marked = _set_marker(mapping, lifetime)
-    if marked is mapping:
-        return part
-    return marked
+    parts: list[Any] = []
+    for position, part in enumerate(content):
+        lifetime = unplaced.pop(f"{place}[{position}]", None)
+        part_mapping = to_dict_or_none(part)
+        if part_mapping is None:  # a value that is no object stays as it is
+            parts.append(part)
+        else:
+            parts.append(keep_source(part, part_mapping, _set_marker(part_mapping, lifetime)))
+    return keep_source(message, mapping, set_field(mapping, "content", keep_list(content, parts)))
 
 
 def _set_marker(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
@@ -108,7 +103,7 @@ def _set_marker(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, A
     if lifetime is None:
         if old_marker is None:
             return part
-        return {name: part[name] for name in part if name != MARKER}
+        return {name: value for name, value in part.items() if name != MARKER}
     marker = {"mode": "explicit"}
     if lifetime:
         marker["ttl"] = lifetime
@@ -122,55 +117,28 @@ def _remove_tool_mark(tool: Any) -> Any:
     bare_tool = drop_field(tool, MARKER)
     if not isinstance(bare_tool, Mapping):
         return bare_tool
-    function = bare_tool.get("function")
-    bare_function = drop_field(function, MARKER)
-    if bare_function is function:
-        return bare_tool
-    return {**bare_tool, "function": bare_function}
+    return set_field(bare_tool, "function", drop_field(bare_tool.get("function"), MARKER))
 
 
 def _remove_refused_message_marks(message: Any) -> Any:
     """A message with breakpoints on parts only, and only on parts that may have one."""
-    mapping = _to_mapping(message)
+    mapping = to_dict_or_none(message)
     if mapping is None:
         return message
     allowed = drop_field(mapping, MARKER)
     allowed = change_items(allowed, "tool_calls", _remove_mark)
     allowed = change_items(allowed, "content", _remove_refused_part_mark)
-    if allowed is mapping:
-        return message
-    return allowed
+    return keep_source(message, mapping, allowed)
 
 
 def _remove_refused_part_mark(part: Any) -> Any:
     """A part, without its breakpoint if its type may have none."""
-    mapping = _to_mapping(part)
-    if mapping is not None and mapping.get("type") in MARKABLE_TYPES:
+    if to_dict_or_empty(part).get("type") in MARKABLE_TYPES:
         return part
     return _remove_mark(part)
 
 
 def _remove_mark(value: Any) -> Any:
     """A call or a part without a breakpoint; the same object if it has none."""
-    mapping = _to_mapping(value)
-    bare = drop_field(mapping, MARKER)
-    if bare is mapping:
-        return value
-    return bare
-
-
-def _to_mapping(value: Any) -> Mapping[str, Any] | None:
-    """A mapping as it is, an object of an SDK as a dict; None for anything else."""
-    if isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    if not callable(dump):
-        return None
-    dumped = dump(exclude_unset=True)
-    if not isinstance(dumped, dict):
-        return None
-    return dumped
-
-
-def _are_same_objects(new_items: Sequence[Any], old_items: Sequence[Any]) -> bool:
-    return all(new is old for new, old in zip(new_items, old_items, strict=True))
+    mapping = to_dict_or_empty(value)
+    return keep_source(value, mapping, drop_field(mapping, MARKER))

@@ -8,21 +8,26 @@ and defaults: openai 3.49.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
-from lamina.dialects.openai_chat.parse import REASONING
-from lamina.dialects.openai_chat.parts import (
-    MARKER,
-    NAME,
+from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.dialects.json_values import (
+    Json,
     add_outer_place,
-    describe_value,
+    drop_default,
+    drop_nulls,
+    mapping_or_empty,
     read_list,
+    text_or_empty,
     to_dict,
-    word_or_empty,
 )
+from lamina.dialects.openai_chat.parse import REASONING
+from lamina.dialects.openai_chat.parts import MARKER, NAME
+from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
+from lamina.dialects.same_objects import drop_field
+from lamina.dialects.stream_data import encode_data, read_marker
 from lamina.errors import BadInput
 
 _DEFAULT_LIFETIME = "30m"
@@ -67,17 +72,13 @@ _FIELDS_OF_API = _FIELDS_READ_ELSEWHERE | _SETTING_FIELDS | _FIELDS_NOT_IN_PROMP
 
 def stream(request: Request) -> Stream:
     """The blocks of a request, each with its marker, and the parameters that a cache may see."""
-    if not isinstance(request, Mapping):
-        problem = f"the request is {describe_value(request)}"
-        raise BadInput(problem, hint="give an object with messages")
-    options = request.get("prompt_cache_options")
-    if not isinstance(options, Mapping):
-        options = {}
-    lifetime = word_or_empty(options.get("ttl")) or _DEFAULT_LIFETIME
+    require_request(request, "give an object with messages")
+    options = mapping_or_empty(request.get("prompt_cache_options"))
+    lifetime = text_or_empty(options.get("ttl")) or _DEFAULT_LIFETIME
     blocks = [*_read_tools(request), *_read_messages(request, lifetime)]
     return Stream(
         dialect=NAME,
-        model=word_or_empty(request.get("model")),
+        model=text_or_empty(request.get("model")),
         blocks=tuple(blocks),
         settings=_read_settings(request),
         key=_read_key(request),
@@ -87,7 +88,7 @@ def stream(request: Request) -> Stream:
 
 def _read_key(request: Request) -> str:
     """The key that routes requests to one cache, with the salt that separates tenants."""
-    key = word_or_empty(request.get("prompt_cache_key"))
+    key = text_or_empty(request.get("prompt_cache_key"))
     salt = request.get("cache_salt")
     if salt:
         key += f"{_SALT_PREFIX}{salt}"
@@ -96,9 +97,9 @@ def _read_key(request: Request) -> str:
 
 def _read_automatic(request: Request, options: Mapping[str, Any]) -> str:
     """The mode and the lifetimes of the request as words, without those that are the default."""
-    mode = word_or_empty(options.get("mode"))
-    lifetime = word_or_empty(options.get("ttl"))
-    retention = word_or_empty(request.get("prompt_cache_retention")).replace("-", "_")
+    mode = text_or_empty(options.get("mode"))
+    lifetime = text_or_empty(options.get("ttl"))
+    retention = text_or_empty(request.get("prompt_cache_retention")).replace("-", "_")
     default_words = ("", "implicit", _DEFAULT_LIFETIME)
     return " ".join(word for word in (mode, lifetime, retention) if word not in default_words)
 
@@ -111,7 +112,7 @@ def _read_tools(request: Request) -> Iterator[StreamBlock]:
             yield StreamBlock(
                 sort="tool",
                 role="tool",
-                data=_encode(_remove_silent_fields(definition), place),
+                data=encode_data(_remove_silent_fields(definition), place),
                 place=place,
                 opens=True,
                 name=_read_function_name(definition),
@@ -121,25 +122,19 @@ def _read_tools(request: Request) -> Iterator[StreamBlock]:
 def _read_function_name(block: Mapping[str, Any]) -> str:
     """The name in a definition or a call; from before tools, the block is the function itself."""
     function = block.get("function") or block.get("custom") or block
-    if not isinstance(function, Mapping):
-        return ""
-    return word_or_empty(function.get("name"))
+    return text_or_empty(mapping_or_empty(function).get("name"))
 
 
-def _remove_silent_fields(definition: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_silent_fields(definition: Mapping[str, Any]) -> Json:
     """A definition without fields that say nothing: nulls, and a strictness that is the default."""
-    bare_definition = _without_nulls(definition)
+    bare_definition = drop_nulls(definition)
     function = bare_definition.get("function")
     if isinstance(function, Mapping):
-        bare_function = _without_nulls(function)
+        bare_function = drop_nulls(function)
         if bare_function.get("strict") is False:
             del bare_function["strict"]
         bare_definition["function"] = bare_function
     return bare_definition
-
-
-def _without_nulls(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in block.items() if value is not None}
 
 
 class _ChatStreamReader(NamedTuple):
@@ -150,7 +145,7 @@ class _ChatStreamReader(NamedTuple):
 
     def read_message(self, message: Mapping[str, Any], place: str) -> list[StreamBlock]:
         """The blocks of a message: reasoning, content, calls. The first of them opens the message."""
-        role = word_or_empty(message.get("role"))
+        role = text_or_empty(message.get("role"))
         blocks: list[StreamBlock] = []
         if not _REASONING_FIELDS.isdisjoint(message):
             blocks += _read_reasoning(message, place, role)
@@ -171,11 +166,13 @@ class _ChatStreamReader(NamedTuple):
             return [self._read_part(text_part, extra_fields, part_place, role, opens=opens)]
         if content:
             return self._read_parts(message, extra_fields, place, role, opens=opens)
-        if extra_fields:
-            sort: Sort = "result" if role == "tool" else "raw"
-            data = _encode(extra_fields, "")
-            return [StreamBlock(sort=sort, role=role, data=data, place=place, opens=opens)]
-        return []
+        if not extra_fields:
+            return []
+        sort: Sort = "raw"
+        if role == "tool":
+            sort = "result"
+        data = encode_data(extra_fields, "")
+        return [StreamBlock(sort=sort, role=role, data=data, place=place, opens=opens)]
 
     def _read_parts(
         self, message: Mapping[str, Any], extra_fields: dict[str, Any], place: str, role: str, *, opens: bool
@@ -198,8 +195,8 @@ class _ChatStreamReader(NamedTuple):
         self, part: Mapping[str, Any], extra_fields: dict[str, Any], place: str, role: str, *, opens: bool
     ) -> StreamBlock:
         """One part of a content. The first part carries the other fields of its message."""
-        part_type = word_or_empty(part.get("type"))
-        data = _remove_marker_and_nulls(part)
+        part_type = text_or_empty(part.get("type"))
+        data: Json = drop_field(drop_nulls(part), MARKER)
         name = ""
         if part_type != "text" or extra_fields:
             name = self._name_part(part, extra_fields)
@@ -210,11 +207,11 @@ class _ChatStreamReader(NamedTuple):
         return StreamBlock(
             sort=_SORTS_BY_ROLE.get(role) or _SORTS_BY_TYPE.get(part_type, "raw"),
             role=role,
-            data=_encode(data, ""),
+            data=encode_data(data, ""),
             place=place,
             opens=opens,
             name=name,
-            marker=_read_marker(part, self.lifetime),
+            marker=read_marker(part, MARKER, self.lifetime),
             markable=part_type in _SORTS_BY_TYPE and part.get("text") != "",
         )
 
@@ -225,8 +222,8 @@ class _ChatStreamReader(NamedTuple):
             return self.call_names.get(call_id, "")
         file = part.get("file")
         if isinstance(file, Mapping):
-            return word_or_empty(file.get("filename"))
-        return word_or_empty(extra_fields.get("name"))
+            return text_or_empty(file.get("filename"))
+        return text_or_empty(extra_fields.get("name"))
 
     def _read_calls(
         self, message: Mapping[str, Any], place: str, role: str, *, opens: bool
@@ -242,12 +239,11 @@ class _ChatStreamReader(NamedTuple):
             call_id = call.get("id")
             if isinstance(call_id, str):
                 self.call_names[call_id] = name
-            data = _without_nulls(call)
-            data.pop("index", None)
+            data = drop_field(drop_nulls(call), "index")
             block = StreamBlock(
                 sort="call",
                 role=role,
-                data=_encode(data, call_place),
+                data=encode_data(data, call_place),
                 place=f"{place}.{call_place}",
                 opens=opens and not blocks,
                 name=name,
@@ -275,7 +271,7 @@ def _read_reasoning(message: Mapping[str, Any], place: str, role: str) -> list[S
         block = StreamBlock(
             sort="thinking",
             role=role,
-            data=_encode({field: message[field]}, field),
+            data=encode_data({field: message[field]}, field),
             place=f"{place}.{field}",
             opens=not blocks,
         )
@@ -290,75 +286,37 @@ def _read_extra_fields(message: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in message.items() if value and name not in _FIELDS_NOT_EXTRA}
 
 
-def _remove_marker_and_nulls(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part without its marker, and without nulls: they say as much as an absent field."""
-    if MARKER not in part and None not in part.values():
-        return part
-    return {name: value for name, value in part.items() if value is not None and name != MARKER}
-
-
 def _remove_default_detail(image: Any) -> Any:
     """An address of a picture without the detail, if that is the default."""
-    if isinstance(image, Mapping) and image.get("detail") in ("auto", None):
-        return {name: value for name, value in image.items() if name != "detail"}
+    if mapping_or_empty(image).get("detail") in ("auto", None):
+        return drop_field(image, "detail")
     return image
 
 
-def _read_marker(part: Mapping[str, Any], lifetime: str) -> str:
-    """The lifetime that a marker on a part asks for; "" without a marker."""
-    marker = part.get(MARKER)
-    if marker is None:
-        return ""
-    if not isinstance(marker, Mapping):
-        return lifetime
-    return word_or_empty(marker.get("ttl")) or lifetime
-
-
-def _encode(value: Any, place: str) -> bytes:
-    try:
-        return encode_block(value)
-    except BadInput as error:
-        raise BadInput(error.problem, place=place, hint=error.hint) from None
-
-
 def _read_settings(request: Request) -> dict[str, bytes]:
-    """The parameters that a cache may depend on, without those that have their default."""
-    parallel = request.get("parallel_tool_calls")
-    values: dict[str, Any] = {
-        "tool_choice": _read_tool_choice(request),
-        "parallel": False if parallel is False else None,
-        "effort": request.get("reasoning_effort"),
-        "format": _unless_default(request.get("response_format"), {"type": "text"}),
-        "verbosity": _unless_default(request.get("verbosity"), "medium"),
-        "tier": _unless_default(request.get("service_tier"), "auto"),
-        "web_search": request.get("web_search_options"),
-        "thinking": _read_present_fields(request, _THINKING_FIELDS),
-        "other": _read_unknown_fields(request),
-    }
-    return {name: _encode(value, name) for name, value in values.items() if value is not None}
+    """The parameters that a cache may depend on, without those that have their default.
 
-
-def _read_tool_choice(request: Request) -> Any:
-    """The choice of a tool; None if it is the default, which depends on whether there are tools."""
-    has_tools = request.get("tools") or request.get("functions")
-    default_choice = "auto" if has_tools else "none"
+    The default choice of a tool depends on whether there are tools. Fields that no table above has are
+    compared too: whoever compares two requests should see that they differ.
+    """
+    default_choice = "none"
+    if request.get("tools") or request.get("functions"):
+        default_choice = "auto"
+    parallel = None
+    if request.get("parallel_tool_calls") is False:
+        parallel = False
+    thinking_fields = {name: request.get(name) for name in _THINKING_FIELDS}
+    other_fields = {name: value for name, value in request.items() if name not in _FIELDS_OF_API}
     choice = request.get("tool_choice") or request.get("function_call")
-    return _unless_default(choice, default_choice)
-
-
-def _unless_default(value: Any, default: Any) -> Any:
-    """A value, or None if it is the default of its field."""
-    if value == default:
-        return None
-    return value
-
-
-def _read_present_fields(request: Request, names: Sequence[str]) -> dict[str, Any] | None:
-    fields = {name: request[name] for name in names if request.get(name) is not None}
-    return fields or None
-
-
-def _read_unknown_fields(request: Request) -> dict[str, Any] | None:
-    """Fields that are not in the tables above. Whoever compares two requests should see that they differ."""
-    unknown_names = [name for name in request if name not in _FIELDS_OF_API]
-    return _read_present_fields(request, unknown_names)
+    values = {
+        "tool_choice": drop_default(choice, default_choice),
+        "parallel": parallel,
+        "effort": request.get("reasoning_effort"),
+        "format": drop_default(request.get("response_format"), {"type": "text"}),
+        "verbosity": drop_default(request.get("verbosity"), "medium"),
+        "tier": drop_default(request.get("service_tier"), "auto"),
+        "web_search": request.get("web_search_options"),
+        "thinking": drop_nulls(thinking_fields) or None,
+        "other": drop_nulls(other_fields) or None,
+    }
+    return {name: encode_data(value, name) for name, value in drop_nulls(values).items()}

@@ -1,6 +1,6 @@
 """The Responses API of OpenAI, and of the servers that are compatible with it, as a dialect.
 
-Read `parse` and `item_scan` first, then `render` and `item_writer`; `items` says what each type of item is.
+Read `parse` first, then `render`; `items` says what each type of item is, `parts` what items hold.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
-from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinking, ToolResult
+from lamina.core.values import Document, Image, Raw, Role, Segment, Thinking, ToolResult
+from lamina.dialects.json_values import mapping_or_empty
 from lamina.dialects.openai_responses.absorb import absorb, absorb_stream
 from lamina.dialects.openai_responses.check import check, check_again
 from lamina.dialects.openai_responses.head import own_head, plain_head
@@ -19,37 +20,35 @@ from lamina.dialects.openai_responses.parse import parse
 from lamina.dialects.openai_responses.parts import NAME, explain_unsendable
 from lamina.dialects.openai_responses.render import lasting, render
 from lamina.dialects.openai_responses.stream import stream
-from lamina.dialects.origins import explain_foreign_segment, find_other_dialect
+from lamina.dialects.origins import explain_foreign_segment, find_other_dialect, read_origin_in
 from lamina.dialects.port import Dialect, Request
 
 __all__ = ["DIALECT"]
 
-_FIELDS_OF_OTHERS = ("messages", "contents")
+_FIELDS_OF_OTHERS = frozenset(("messages", "contents"))
 
 _DIALECTS_WITH_SAME_FILES = ("", "openai_chat")
 """Dialects in which the id of a file means the same."""
 
 
 def recognises(request: Request) -> bool:
-    """Whether it has an input of text or items, or continues a response, a conversation or a template."""
-    if not _is_mapping(request):
-        return False
-    if any(field in request for field in _FIELDS_OF_OTHERS):
-        return False
-    request_input = request.get("input")
-    if request_input is None:
-        # A completion request has a "prompt" too, but as text; here it names a template.
-        has_template = isinstance(request.get("prompt"), Mapping)
-        return has_template or bool(request.get("previous_response_id") or request.get("conversation"))
-    if isinstance(request_input, str):
-        return True
-    if not isinstance(request_input, list | tuple):
-        return False
-    return not any(isinstance(item, str | int | list) for item in request_input)
+    """Whether it has an input of text or items, or continues a response, a conversation or a template.
 
-
-def _is_mapping(request: object) -> bool:
-    return isinstance(request, Mapping)
+    A completion request has a "prompt" too, but as text; here it names a template. An embedding request has
+    an input too, but of texts or numbers.
+    """
+    fields = mapping_or_empty(request)
+    if not _FIELDS_OF_OTHERS.isdisjoint(fields):
+        return False
+    match fields.get("input"):
+        case None:
+            has_template = isinstance(fields.get("prompt"), Mapping)
+            return has_template or bool(fields.get("previous_response_id") or fields.get("conversation"))
+        case str():
+            return True
+        case list() | tuple() as items:
+            return not any(isinstance(item, str | int | list) for item in items)
+    return False
 
 
 def carries(segment: Segment) -> str:
@@ -57,33 +56,26 @@ def carries(segment: Segment) -> str:
 
     Either it is reasoning that would be refused, or media that only other APIs take.
     """
-    note = segment.meta.get("wire", {})
-    if note.get("dialect") == NAME:
-        loose_reason: str = note.get("loose", "")
-        return loose_reason
-    first = segment.parts[0] if segment.parts else None
-    if isinstance(first, Thinking):
-        return explain_foreign_segment(segment, NAME) or f"{NAME} takes only its own reasoning back"
-    if isinstance(first, Raw) and not first.data:
-        return "says nothing"
-    if segment.role is Role.ASSISTANT and isinstance(first, Image | Document):
-        return f"{NAME} takes no pictures or documents from the assistant"
-    return explain_foreign_segment(segment, NAME) or _explain_unsendable_media(segment)
-
-
-def _explain_unsendable_media(segment: Segment) -> str:
+    origin = read_origin_in(segment, NAME)
+    if origin is not None:
+        return str(origin.notes.get("loose", ""))
+    foreign_reason = explain_foreign_segment(segment, NAME)
+    match segment.parts:
+        case (Thinking(), *_):
+            return foreign_reason or f"{NAME} takes only its own reasoning back"
+        case (Raw(data=data), *_) if not data:
+            return "says nothing"
+        case (Image() | Document(), *_) if segment.role is Role.ASSISTANT:
+            return f"{NAME} takes no pictures or documents from the assistant"
+    reason = foreign_reason
     accepts_file_ids = find_other_dialect(segment, NAME) in _DIALECTS_WITH_SAME_FILES
-    parts: list[Part] = []
     for part in segment.parts:
-        if isinstance(part, ToolResult):
-            parts += part.content
-        else:
-            parts.append(part)
-    for part in parts:
-        reason = explain_unsendable(part, accepts_file_ids=accepts_file_ids)
-        if reason:
-            return f"{NAME} does not take {reason}"
-    return ""
+        contents = part.content if isinstance(part, ToolResult) else (part,)
+        for content in contents:
+            media = explain_unsendable(content, accepts_file_ids=accepts_file_ids)
+            if media and not reason:
+                reason = f"{NAME} does not take {media}"
+    return reason
 
 
 def _binding(_: object) -> Binding:

@@ -7,13 +7,12 @@ is not, since nobody may act on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from lamina.dialects.json_values import text_or_empty
-from lamina.dialects.openai_responses.item_scan import ItemScan
-from lamina.dialects.openai_responses.json_objects import Json, read_list, read_object
+from lamina.dialects.json_values import Json, read_list, text_or_empty, to_dict, to_dict_or_empty
+from lamina.dialects.openai_responses.parse import ItemScan
 from lamina.dialects.openai_responses.parts import render_assistant_text
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
@@ -24,7 +23,7 @@ _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 def absorb(response: Any) -> Absorbed:
     """Reads a whole response: a dict, or an object of the SDK."""
-    answer = read_object(response, "response")
+    answer = to_dict(response, "response")
     sdk_items = getattr(response, "output", None)
     if isinstance(sdk_items, list):
         return _absorb_items(sdk_items, answer)
@@ -36,9 +35,9 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     items = _StreamedItems()
     answer: Json = {}
     for value in events:
-        event = read_object(value, "event")
+        event = to_dict(value, "event")
         if event.get("type") in _LAST_EVENTS:
-            answer = _read_object_or_empty(event.get("response"))
+            answer = to_dict_or_empty(event.get("response"))
         else:
             items.take(event)
     output: Sequence[Any] = items.finish()
@@ -48,8 +47,12 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
 
 
 def _absorb_items(items: Sequence[Any], answer: Json) -> Absorbed:
+    """The answer. It ended for the reason why it is incomplete, else with its status."""
     segments = tuple(chain.from_iterable(ItemScan().read(items)))
-    return Absorbed(segments=segments, usage=read_usage(answer.get("usage")), stop=_read_stop(answer))
+    reason = to_dict_or_empty(answer.get("incomplete_details")).get("reason")
+    if not isinstance(reason, str):
+        reason = text_or_empty(answer.get("status"))
+    return Absorbed(segments=segments, usage=read_usage(answer.get("usage")), stop=reason)
 
 
 class _StreamedItems:
@@ -61,51 +64,38 @@ class _StreamedItems:
         self.texts: dict[int, dict[int, list[str]]] = {}
 
     def take(self, event: Json) -> None:
+        """Takes in one event."""
         event_type = event.get("type")
         position = _read_index(event.get("output_index"))
+        delta = event.get("delta")
         if event_type == "response.output_item.done":
-            self.done[position] = _read_object_or_empty(event.get("item"))
+            self.done[position] = to_dict_or_empty(event.get("item"))
         elif event_type == "response.output_item.added":
-            self.begun[position] = _read_object_or_empty(event.get("item"))
-        elif event_type in _TEXT_EVENTS:
-            delta = event.get("delta")
-            if isinstance(delta, str):
-                part_index = _read_index(event.get("content_index"))
-                self.texts.setdefault(position, {}).setdefault(part_index, []).append(delta)
+            self.begun[position] = to_dict_or_empty(event.get("item"))
+        elif event_type in _TEXT_EVENTS and isinstance(delta, str):
+            part_index = _read_index(event.get("content_index"))
+            texts_of_item = self.texts.setdefault(position, {})
+            texts_of_item.setdefault(part_index, []).append(delta)
 
     def finish(self) -> list[Json]:
+        """The items that are done, and messages that were not finished.
+
+        The id of such a message names nothing that was stored, so it is left out.
+        """
         items = dict(self.done)
-        for position in self.texts:
-            if position not in items:
-                items[position] = self._finish_broken_message(position)
-        return [item for _, item in sorted(items.items()) if item]
-
-    def _finish_broken_message(self, position: int) -> Json:
-        """A message that was not finished. Its id names nothing that was stored, so it is left out."""
-        texts = self.texts[position]
-        content = [render_assistant_text("".join(texts[index])) for index in sorted(texts)]
-        message: Json = {"type": "message", "role": "assistant", "content": content}
-        phase = self.begun.get(position, {}).get("phase")
-        if phase:
-            message["phase"] = phase
-        return message
-
-
-def _read_stop(answer: Json) -> str:
-    """Why the answer ended: the reason if it is incomplete, else its status."""
-    reason = _read_object_or_empty(answer.get("incomplete_details")).get("reason")
-    if isinstance(reason, str):
-        return reason
-    return text_or_empty(answer.get("status"))
-
-
-def _read_object_or_empty(value: Any) -> Json:
-    if isinstance(value, Mapping) or hasattr(value, "model_dump"):
-        return read_object(value, "response")
-    return {}
+        for position in self.texts.keys() - self.done.keys():
+            texts = self.texts[position]
+            content = [render_assistant_text("".join(texts[index])) for index in sorted(texts)]
+            message: Json = {"type": "message", "role": "assistant", "content": content}
+            phase = self.begun.get(position, {}).get("phase")
+            if phase:
+                message["phase"] = phase
+            items[position] = message
+        return list(filter(None, map(items.get, sorted(items))))
 
 
 def _read_index(value: Any) -> int:
+    """A position in an answer; 0 for a value that is none."""
     if isinstance(value, int) and value > 0:
         return value
     return 0

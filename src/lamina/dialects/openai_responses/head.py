@@ -13,7 +13,7 @@ from typing import Any
 from lamina.core.values import Head
 from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
 from lamina.dialects.json_values import drop_nulls, mapping_or_empty, number_or_none, text_or_empty
-from lamina.dialects.openai_responses.items import make_safe_name
+from lamina.dialects.openai_chat.calls import make_safe_name
 from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 _NOT_FOR_THE_MODEL = frozenset(
@@ -97,15 +97,13 @@ def own_head(plain: PlainHead) -> OwnHead:
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
     """The tool of a definition; None for tools that the API itself runs."""
-    name = definition.get("name")
+    name = text_or_empty(definition.get("name"))
     tool_type = definition.get("type")
-    if not isinstance(name, str) or not name or tool_type not in ("function", "custom"):
+    if not name or tool_type not in ("function", "custom"):
         return None
-    schema = definition.get("parameters")
+    schema = dict(mapping_or_empty(definition.get("parameters")))
     if tool_type == "custom":
         schema = _ONE_TEXT_SCHEMA
-    if not isinstance(schema, dict):
-        schema = {}
     return Tool(name=name, description=str(definition.get("description") or ""), schema=schema)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Role
+from lamina.dialects.json_values import Json, text_or_empty, to_dict
 
 Item = Mapping[str, Any]
 
@@ -27,6 +28,13 @@ DEFINED_CALL_TYPES = ("function_call", "custom_tool_call")
 """Calls of tools that the client itself has defined."""
 
 DEFINED_OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
+
+PARTS_FIELDS = {
+    "message": "content",
+    "function_call_output": "output",
+    "custom_tool_call_output": "output",
+}
+"""The field of an item that holds its parts."""
 
 CALL_TYPES_THAT_NEED_AN_ID = ("computer_call", "local_shell_call", "mcp_approval_request")
 """Calls that cannot be sent without the id that the API gave them."""
@@ -78,8 +86,13 @@ _ID_PREFIXES_OF_OTHERS = ("msg_", "rs_", "cmp_")
 """How the ids of messages, reasoning and compactions begin: items that are not calls."""
 
 _ITEM_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""A name that a function may have: "read_file", but not "fs.read"."""
+
+
+def to_item(value: Any) -> Json:
+    """An item as a dict. A bare string is a message of the user."""
+    if isinstance(value, str):
+        return {"role": "user", "content": value}
+    return to_dict(value)
 
 
 def read_type(item: Item) -> str:
@@ -100,10 +113,7 @@ def read_role(item: Item) -> Role | None:
     """Whose item it is; None for a message with a role that does not exist."""
     item_type = read_type(item)
     if item_type == "message":
-        role = item.get("role")
-        if not isinstance(role, str):
-            return None
-        return ROLES.get(role)
+        return ROLES.get(text_or_empty(item.get("role")))
     if item_type in OUTPUT_TYPES:
         return Role.TOOL
     if item_type in _SETTING_TYPES:
@@ -112,47 +122,50 @@ def read_role(item: Item) -> Role | None:
 
 
 def may_follow_reasoning(item: Item) -> bool:
-    """Whether reasoning may lead to this item: the model made it, and it says something."""
+    """Whether reasoning may lead to this item: the model made it, and it says something.
+
+    A message with an empty list of content says nothing. An empty text is allowed.
+    """
     item_type = read_type(item)
     if item_type in ("reasoning", "compaction"):
         return False
-    if item_type == "message":
-        content = item.get("content")
-        if not content and content != "":
-            return False
+    if item_type == "message" and item.get("content") != "" and not item.get("content"):
+        return False
     return read_role(item) is Role.ASSISTANT
 
 
 def must_stay(item: Item) -> bool:
     """Whether an item must be sent as it is, since others depend on it in ways that only the server knows."""
-    caller = item.get("caller")
-    if caller is None:
-        return read_type(item) in _PINNED_TYPES
-    is_made_by_program = isinstance(caller, Mapping) and caller.get("type") == "program"
-    return is_made_by_program and read_type(item) in OUTPUT_TYPE_OF_CALL
+    match item.get("caller"):
+        case None:
+            return read_type(item) in _PINNED_TYPES
+        case {"type": "program"}:
+            return read_type(item) in OUTPUT_TYPE_OF_CALL
+    return False
 
 
 def read_item_id(item: Item) -> str:
-    """The item's own id, which no other item may have; "" if it has none."""
+    """The item's own id, which no other item may have; "" if it has none.
+
+    The id of the output of a local shell, and of a request for an approval, pairs a call with its output.
+    """
     if read_type(item) in ("local_shell_call_output", "mcp_approval_request"):
-        return ""  # here the field "id" pairs a call with its output
-    item_id = item.get("id")
-    if not isinstance(item_id, str):
         return ""
-    return item_id
+    return text_or_empty(item.get("id"))
 
 
 def has_fitting_id(item: Item) -> bool:
-    """Whether the item's id, if it has one, is one that the API gave to an item of this type."""
+    """Whether the item's id, if it has one, is one that the API gave to an item of this type.
+
+    The id of the output of a local shell is that of its call, so it may be any.
+    """
     item_id = item.get("id")
-    if item_id is None:
-        return True
     item_type = read_type(item)
-    if item_type == "local_shell_call_output":  # that is the id of its call
+    if item_id is None or item_type == "local_shell_call_output":
         return True
-    if not isinstance(item_id, str) or _ITEM_ID.fullmatch(item_id) is None:
+    if not _ITEM_ID.fullmatch(text_or_empty(item_id)):
         return False
-    return item_id.startswith(_ID_PREFIXES.get(item_type, ""))
+    return str(item_id).startswith(_ID_PREFIXES.get(item_type, ""))
 
 
 def is_reference(item: Item) -> bool:
@@ -175,15 +188,3 @@ def find_call_id_field(item: Item) -> str:
 def is_valid_call_id(call_id: str) -> bool:
     """Whether an id may stand in the field that pairs a call with its output."""
     return 1 <= len(call_id) <= CALL_ID_LIMIT
-
-
-def is_safe_name(name: str) -> bool:
-    """Whether the API accepts a function's name."""
-    return _SAFE_NAME.fullmatch(name) is not None
-
-
-def make_safe_name(name: str) -> str:
-    """The name with every character that the API refuses replaced: "fs.read" becomes "fs_read"."""
-    if is_safe_name(name):
-        return name
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"

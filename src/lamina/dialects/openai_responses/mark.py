@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.json_values import mapping_or_empty
-from lamina.dialects.openai_responses.items import read_type
-from lamina.dialects.openai_responses.json_objects import Json, read_object_or_none
+from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, to_dict_or_none
+from lamina.dialects.openai_responses.items import PARTS_FIELDS, read_type
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.same_objects import change_items, drop_field, keep_list, keep_source, set_field
@@ -29,13 +28,6 @@ LIFETIMES = ("30m", "12h")
 Places = dict[str, str]
 """The lifetime of each marker that is still to be placed, by its place. Placing one removes it."""
 
-_CONTENT_FIELDS = {
-    "message": "content",
-    "function_call_output": "output",
-    "custom_tool_call_output": "output",
-}
-"""The field of an item that holds its parts."""
-
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
     """The request with these breakpoints and no others.
@@ -47,7 +39,7 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     items: Any = request_input
     if isinstance(request_input, str) and "input[0].content[0]" in places:
         items = _mark_items([{"type": "message", "role": "user", "content": request_input}], places)
-    elif isinstance(request_input, list | tuple):
+    elif isinstance(request_input, LIST_TYPES):
         items = _mark_items(request_input, places)
     if places:
         first_place = next(iter(places))
@@ -84,10 +76,10 @@ def _mark_items(items: Sequence[Any], places: Places) -> Sequence[Any]:
 
 def _mark_item(source: Any, place: str, places: Places) -> Any:
     """An item with its parts marked. An object of the SDK becomes a dict only if something changed."""
-    item = read_object_or_none(source)
+    item = to_dict_or_none(source)
     if item is None:
         return source
-    field = _CONTENT_FIELDS.get(read_type(item))
+    field = PARTS_FIELDS.get(read_type(item))
     if field is None:
         return source
     content = item.get(field)
@@ -97,7 +89,7 @@ def _mark_item(source: Any, place: str, places: Places) -> Any:
     if isinstance(content, str):
         if content and not is_assistant:
             marked = _mark_text(content, content_place, places)
-    elif isinstance(content, list | tuple):
+    elif isinstance(content, LIST_TYPES):
         parts = [
             _mark_part(part, f"{content_place}[{index}]", places, is_assistant=is_assistant)
             for index, part in enumerate(content)
@@ -114,7 +106,7 @@ def _mark_text(text: str, place: str, places: Places) -> Any:
 
 
 def _mark_part(source: Any, place: str, places: Places, *, is_assistant: bool) -> Any:
-    part = read_object_or_none(source)
+    part = to_dict_or_none(source)
     if part is None:
         return source
     lifetime = None
@@ -152,18 +144,18 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
 
 def _remove_from_item(source: Any) -> Any:
     """An item with breakpoints on its parts only, and only on those that may have one."""
-    item = read_object_or_none(source)
+    item = to_dict_or_none(source)
     if item is None:
         return source
     allowed = drop_field(item, MARKER_FIELD)
-    field = _CONTENT_FIELDS.get(read_type(item))
+    field = PARTS_FIELDS.get(read_type(item))
     if field is not None:
         allowed = change_items(allowed, field, _remove_from_part)
     return keep_source(source, item, allowed)
 
 
 def _remove_from_part(source: Any) -> Any:
-    part = read_object_or_none(source)
+    part = to_dict_or_none(source)
     if part is None or str(part.get("type")) in MARKABLE_TYPES:
         return source
     return keep_source(source, part, drop_field(part, MARKER_FIELD))

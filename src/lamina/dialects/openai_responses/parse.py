@@ -1,30 +1,95 @@
 """Parses a request of the Responses API into a log and a head, one segment for each piece to be lowered.
 
-`item_scan` reads the items. An item that triggers a compaction says how this request is answered, so it is a
-field of the head and not part of the log. Nothing is judged here: what may be lowered is for the core to say.
+Items are read one after the other, with what earlier items mean for later ones. Items that the model made in
+a row are one message of the log. An item that breaks a rule of the wire, but whose meaning is plain, is noted
+as mended, so that it is written anew. Reasoning that cannot be sent back is noted as `loose`, with the
+reason; so is a compaction without its content. An output whose call only the server has stays as it is. An
+item that triggers a compaction says how this request is answered, so it is a field of the head and not part
+of the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Head, Role, Segment, Text
-from lamina.dialects.memos import ParseMemo
-from lamina.dialects.openai_responses.item_scan import ItemPiece, ItemScan, build_segment
-from lamina.dialects.openai_responses.items import read_type
-from lamina.dialects.openai_responses.json_objects import describe_value
+from lamina.core.values import Head, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.extra_fields import (
+    ExtraParts,
+    collect_blank_texts,
+    collect_extra_fields,
+    join_parts,
+    list_counted_fields,
+)
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    add_outer_place,
+    describe_value,
+    list_or_empty,
+    read_list,
+    read_optional_text,
+    text_or_empty,
+    to_dict,
+)
+from lamina.dialects.memos import ParsedMessage, ParseMemo, copy_message, count_unchanged
+from lamina.dialects.named_files import find_path
+from lamina.dialects.openai_responses.items import (
+    ARGUMENT_FIELDS,
+    OUTPUT_TYPE_OF_CALL,
+    OUTPUT_TYPES,
+    ROLES,
+    has_fitting_id,
+    is_reference,
+    is_valid_call_id,
+    may_follow_reasoning,
+    may_refer_to_call,
+    must_stay,
+    read_item_id,
+    read_role,
+    read_type,
+    to_item,
+)
+from lamina.dialects.openai_responses.parts import (
+    NAME,
+    is_sendable_call,
+    is_sendable_output,
+    may_be_sent_by,
+    parse_call,
+    parse_output,
+    parse_part,
+    read_call_id,
+)
+from lamina.dialects.origins import read_origin
+from lamina.dialects.pieces import MessagePiece, MessagePieces, make_segments
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.snapshots import copy_message, count_unchanged
 from lamina.errors import BadInput
 
 CONTINUATION_FIELDS = ("previous_response_id", "conversation", "prompt")
 """Fields by which a request continues what only the server has."""
 
-ParsedItem = tuple[Any, tuple[Segment, ...]]
-"""A copy of an item, and the segments that it was parsed into."""
+REASONING_ALONE = "reasoning without the item that it led to"
+REASONING_UNREADABLE = "reasoning without encrypted content, which nothing was stored of"
+REASONING_TWICE = "reasoning that stands here twice"
+COMPACTION_EMPTY = "a compaction without its encrypted content"
+
+_KINDS = {Role.USER: "user", Role.SYSTEM: "system"}
+"""The kind of a message's segments by its role; "assistant" for all others."""
+
+_ITEM_FIELDS = list_counted_fields(
+    "content call_id name arguments input output summary encrypted_content approve reason approval_request_id"
+)
+_FIELDS_OF_CALLS = {call_type: _ITEM_FIELDS.union(fields) for call_type, fields in ARGUMENT_FIELDS.items()}
+"""The same for calls of built-in tools, whose arguments stand in fields of their own."""
+
+_BLOCK_FIELDS = list_counted_fields(
+    "text refusal image_url file_id file_data file_url filename stdout stderr outcome"
+)
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -33,32 +98,32 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         raise BadInput(f"the request is {describe_value(request)}", hint="give an object with an input")
     all_items = _read_items(request)
     items = [item for item in all_items if not _is_trigger(item)]
-    trigger: Sequence[Any] = ()
-    if all_items and _is_trigger(all_items[-1]):
-        trigger = all_items[-1:]
-    instructions = _parse_instructions(request.get("instructions"))
-    head = _parse_head(request, items, instructions, trigger=trigger)
+    trigger = [item for item in all_items[-1:] if _is_trigger(item)]
+    instructions_text = read_optional_text(request, "instructions") or ""
+    instructions: tuple[Segment, ...] = ()
+    if not is_blank(instructions_text):
+        piece = MessagePiece("system", Text(instructions_text))
+        message = MessagePieces(Role.SYSTEM, [piece])
+        instructions = tuple(make_segments(NAME, instructions_text, message, notes={"field": "instructions"}))
+    head = _parse_head(request, has_items=bool(items), has_instructions=bool(instructions), trigger=trigger)
 
-    is_stored = request.get("store") is not False
-    has_unseen_calls = continues_server_state(request)
-    scan = ItemScan(is_stored=is_stored, has_unseen_calls=has_unseen_calls)
-    instructions_text = request.get("instructions") if instructions else None
-    basis = (instructions_text, is_stored, has_unseen_calls)
-    reused: list[ParsedItem] = []
+    scan = ItemScan(
+        is_stored=request.get("store") is not False, has_unseen_calls=continues_server_state(request)
+    )
+    basis = (instructions_text, scan.is_stored, scan.has_unseen_calls)
+    reused: list[ParsedMessage] = []
     if memo is not None and memo.basis is not None and memo.basis[0] == basis:
         instructions = memo.basis[1]  # the same segment objects as before
         reused = _drop_last_reasoning(memo.known[: count_unchanged(items, memo.known)])
-
-    past = [segment for _, segments in reused for segment in segments]
+    past = list(chain.from_iterable(segments for _, segments in reused))
     scan.replay(past)
     new_items = items[len(reused) :]
     new = scan.read(new_items, start=len(reused))
     if memo is not None:
-        copies = [copy_message(item) for item in new_items]
+        copies = map(copy_message, new_items)
         memo.basis = (basis, instructions)
         memo.known = _drop_last_reasoning([*reused, *zip(copies, new, strict=True)])
-    log = (*instructions, *past, *chain.from_iterable(new))
-    return ParsedRequest(log=log, head=head)
+    return ParsedRequest(log=(*instructions, *past, *chain.from_iterable(new)), head=head)
 
 
 def continues_server_state(request: Request) -> bool:
@@ -67,12 +132,13 @@ def continues_server_state(request: Request) -> bool:
 
 
 def _read_items(request: Request) -> Sequence[Any]:
+    """The input as items; a text is one item."""
     request_input = request.get("input")
     if request_input is None:
         return ()
     if isinstance(request_input, str):
         return (request_input,)
-    if isinstance(request_input, list | tuple):
+    if isinstance(request_input, LIST_TYPES):
         return request_input
     problem = f"input is {describe_value(request_input)}"
     raise BadInput(problem, place="input", hint="give text or a list of items")
@@ -82,59 +148,32 @@ def _is_trigger(item: Any) -> bool:
     return isinstance(item, Mapping) and read_type(item) == "compaction_trigger"
 
 
-def _parse_instructions(instructions: Any) -> tuple[Segment, ...]:
-    if instructions is None:
-        return ()
-    if not isinstance(instructions, str):
-        problem = f"instructions is {describe_value(instructions)}"
-        raise BadInput(problem, place="instructions", hint="give text")
-    if is_blank(instructions):
-        return ()
-    segment = build_segment(
-        ItemPiece("system", Text(instructions)),
-        Role.SYSTEM,
-        instructions,
-        {"field": "instructions"},
-        is_first=True,
-        count=1,
-        joins=False,
-        pinned=False,
-    )
-    return (segment,)
-
-
-def _parse_head(
-    request: Request, items: Sequence[Any], instructions: tuple[Segment, ...], *, trigger: Sequence[Any]
-) -> Head:
+def _parse_head(request: Request, *, has_items: bool, has_instructions: bool, trigger: Sequence[Any]) -> Head:
     """Tools, and all other fields, as the same objects. An input without items is such a field too.
 
     Of an input that ends with a `trigger`, only that stays: `render` puts it after all items.
     """
     tools = request.get("tools") or ()
-    if not isinstance(tools, list | tuple):
+    if not isinstance(tools, LIST_TYPES):
         problem = f"tools is {describe_value(tools)}"
         raise BadInput(problem, place="tools", hint="give a list of definitions")
     for position, tool in enumerate(tools):
         if not isinstance(tool, dict):
             problem = f"expected an object, got {describe_value(tool)}"
             raise BadInput(problem, place=f"tools[{position}]", hint="give a JSON object")
-    asks_something = items or instructions or trigger or continues_server_state(request)
-    if not asks_something:
+    if not any((has_items, has_instructions, trigger, continues_server_state(request))):
         raise BadInput("nothing is asked", place="input", hint="give text or a list of items")
-
     parameters = dict(request)
-    if items:
-        del parameters["input"]
-    if instructions:
-        del parameters["instructions"]
-    if tools:
-        del parameters["tools"]
+    read_elsewhere = {"input": has_items, "instructions": has_instructions, "tools": bool(tools)}
+    for field, is_read in read_elsewhere.items():
+        if is_read:
+            del parameters[field]
     if trigger:
         parameters["input"] = list(trigger)
     return Head(tools=tuple(tools), parameters=parameters)
 
 
-def _drop_last_reasoning(parsed_items: list[ParsedItem]) -> list[ParsedItem]:
+def _drop_last_reasoning(parsed_items: list[ParsedMessage]) -> list[ParsedMessage]:
     """The items without reasoning at the end: how it is read depends on what will follow it."""
     end = len(parsed_items)
     while end > 0:
@@ -143,3 +182,264 @@ def _drop_last_reasoning(parsed_items: list[ParsedItem]) -> list[ParsedItem]:
             break
         end -= 1
     return parsed_items[:end]
+
+
+class ItemScan:
+    """One pass over the items.
+
+    `is_stored`: the server stores what it answers, so reasoning may be sent by its id alone.
+    `has_unseen_calls`: calls may have been made that only the server has.
+
+    State: `calls` are the calls so far, `item_ids` the ids of items so far, `unpaired_ids` those of outputs
+    whose call only the server has. `is_speaking` says whether the last item was the model's.
+    """
+
+    def __init__(self, *, is_stored: bool = True, has_unseen_calls: bool = False) -> None:
+        self.is_stored = is_stored
+        self.has_unseen_calls = has_unseen_calls
+        self.calls = CallRegister()
+        self.unpaired_ids: set[str] = set()
+        self.item_ids: set[str] = set()
+        self.is_speaking = False
+
+    def replay(self, log: Iterable[Segment]) -> None:
+        """Takes in what was read before."""
+        for segment in log:
+            origin = read_origin(segment)
+            part = segment.parts[0]
+            if origin is not None and origin.is_first:
+                item = to_item(origin.message)
+                self._begin(segment.role)
+                self.item_ids.add(read_item_id(item))
+                if may_refer_to_call(item):
+                    self.has_unseen_calls = True
+                if isinstance(part, Raw) and read_type(item) in OUTPUT_TYPES:
+                    self.unpaired_ids.add(read_call_id(item))
+            if isinstance(part, ToolCall):
+                self.calls.add(part)
+            elif isinstance(part, ToolResult):
+                self.calls.take(part.id)
+
+    def read(self, items: Sequence[Any], *, start: int = 0) -> list[tuple[Segment, ...]]:
+        """The segments of each item. `start` is the position of the first one in the input."""
+        mappings: list[Json] = []
+        segments_of_items: list[tuple[Segment, ...]] = []
+        position = start
+        try:
+            for source in items:
+                position = start + len(mappings)
+                mappings.append(to_item(source))
+            are_followed = _find_followed(mappings)
+            for source, item, is_followed in zip(items, mappings, are_followed, strict=True):
+                position = start + len(segments_of_items)
+                segments_of_items.append(self._read_item(source, item, position, is_followed=is_followed))
+        except BadInput as error:
+            raise add_outer_place(f"input[{position}]", error) from None
+        return segments_of_items
+
+    def _read_item(self, source: Any, item: Json, position: int, *, is_followed: bool) -> tuple[Segment, ...]:
+        """The segments of one item. `source` is the item as it came, `item` the same as a dict."""
+        item_id = read_item_id(item)
+        is_repeated = bool(item_id) and item_id in self.item_ids
+        joins = self._begin(read_role(item))
+        parsed = self._read_pieces(item, is_repeated=is_repeated)
+        self.item_ids.add(item_id)
+
+        notes: Json = {"at": position}
+        if is_repeated or not has_fitting_id(item):
+            notes["anonymous"] = True
+        loose_reason = self._explain_loose(item, is_followed=is_followed, is_repeated=is_repeated)
+        if loose_reason:
+            notes["loose"] = loose_reason
+        if "anonymous" in notes or "loose" in notes:
+            parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
+        is_unpaired_output = read_type(item) in OUTPUT_TYPES and isinstance(parsed.pieces[0].part, Raw)
+        pinned = must_stay(item) or is_unpaired_output
+        segments = make_segments(NAME, source, parsed, joins=joins, pinned=pinned, notes=notes)
+        return _add_extra_fields(segments, parsed.pieces, item)
+
+    def _begin(self, role: Role | None) -> bool:
+        """Begins an item of this role. Says whether the model continues what it was saying."""
+        was_speaking = self.is_speaking
+        self.is_speaking = role is Role.ASSISTANT
+        if self.is_speaking and not was_speaking:
+            self.calls.forget_waiting()
+        return self.is_speaking and was_speaking
+
+    def _explain_loose(self, item: Json, *, is_followed: bool, is_repeated: bool) -> str:
+        """Why an item cannot be sent back, "" if it can."""
+        item_type = read_type(item)
+        has_content = bool(item.get("encrypted_content"))
+        if item_type == "compaction" and not has_content:
+            return COMPACTION_EMPTY
+        if item_type != "reasoning":
+            return ""
+        if is_repeated:
+            return REASONING_TWICE
+        if not self.is_stored and not has_content:
+            return REASONING_UNREADABLE
+        if not is_followed:
+            return REASONING_ALONE
+        return ""
+
+    def _read_pieces(self, item: Json, *, is_repeated: bool) -> MessagePieces:
+        """The pieces of an item. A reference to nothing becomes an empty text."""
+        item_type = read_type(item)
+        if not item_type:
+            problem = f"the type is {describe_value(item.get('type'))}"
+            raise BadInput(problem, place="type", hint="say what the item is")
+        role = read_role(item)
+        if role is None:
+            problem = f"the role is {describe_value(item.get('role'))}"
+            raise BadInput(problem, place="role", hint=f"use one of {', '.join(ROLES)}")
+        if item_type == "message":
+            return _read_message(item, role)
+        if item_type in OUTPUT_TYPES:
+            return self._read_output(item)
+        if item_type in OUTPUT_TYPE_OF_CALL:
+            call = parse_call(item)
+            self.calls.add(call)
+            return MessagePieces(role, [MessagePiece("tool_call", call, item)], is_sendable_call(item))
+        if item_type == "reasoning":
+            return MessagePieces(role, [MessagePiece("thinking", _parse_reasoning(item), item)])
+        kind = _KINDS.get(role, "assistant")
+        refers_to_nothing = is_repeated or not is_reference(item)
+        if item_type == "item_reference" and refers_to_nothing:
+            return MessagePieces(role, [MessagePiece(kind, Text(""))], is_sendable=False)
+        if may_refer_to_call(item):
+            self.has_unseen_calls = True
+        return MessagePieces(role, [MessagePiece(kind, Raw(dialect=NAME, data=item), item)])
+
+    def _read_output(self, item: Json) -> MessagePieces:
+        """An output. One whose call only the server may have stays as it is."""
+        call_id = read_call_id(item)
+        call = self.calls.take(call_id)
+        may_answer_unseen_call = self.has_unseen_calls and is_valid_call_id(call_id)
+        if call is None and may_answer_unseen_call and call_id not in self.unpaired_ids:
+            self.unpaired_ids.add(call_id)
+            return MessagePieces(Role.TOOL, [MessagePiece("tool_result", Raw(dialect=NAME, data=item), item)])
+        attrs = {}
+        name = ""
+        if call is not None:
+            name = call.name
+            path = find_path(call.arguments)
+            if path:
+                attrs["path"] = path
+        result = ToolResult(id=call_id, content=parse_output(item), name=name)
+        piece = MessagePiece("tool_result", result, item, attrs)
+        return MessagePieces(Role.TOOL, [piece], is_sendable_output(item))
+
+
+class CallRegister:
+    """The calls so far, so that each output is named after the call that it answers."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[ToolCall]] = {}
+        self._newest: dict[str, ToolCall] = {}
+
+    def forget_waiting(self) -> None:
+        """The model speaks again, so calls that still wait for an output will get none."""
+        self._waiting.clear()
+
+    def add(self, call: ToolCall) -> None:
+        self._waiting.setdefault(call.id, deque()).append(call)
+        self._newest[call.id] = call
+
+    def take(self, call_id: str) -> ToolCall | None:
+        """The call that an output with this id answers: the first that waits, else the newest."""
+        waiting = self._waiting.get(call_id)
+        if waiting:
+            return waiting.popleft()
+        return self._newest.get(call_id)
+
+
+def _find_followed(items: Sequence[Json]) -> list[bool]:
+    """For each item, whether the next one that is not reasoning is one that reasoning may lead to."""
+    are_followed = [False] * len(items)
+    for position in range(len(items) - 2, -1, -1):
+        next_item = items[position + 1]
+        if read_type(next_item) == "reasoning":
+            are_followed[position] = are_followed[position + 1]
+        else:
+            are_followed[position] = may_follow_reasoning(next_item)
+    return are_followed
+
+
+def _read_message(item: Json, role: Role) -> MessagePieces:
+    """What a message says.
+
+    A message of blank text says nothing, and is sent as it came. A message without content is not sent.
+    """
+    kind = _KINDS.get(role, "assistant")
+    nothing = MessagePiece(kind, Raw(dialect=NAME, data=""))
+    content = item.get("content")
+    if isinstance(content, str):
+        if is_blank(content):
+            return MessagePieces(role, [nothing])
+        return MessagePieces(role, [MessagePiece(kind, Text(content))])
+    blocks = read_list(item, "content")
+    if not blocks:
+        return MessagePieces(role, [MessagePiece(kind, Text(""))], is_sendable=False)
+    pieces: list[MessagePiece] = []
+    for position, block in enumerate(blocks):
+        part = parse_part(block, f"content[{position}]")
+        if not isinstance(part, Text) or not is_blank(part.text):
+            pieces.append(MessagePiece(kind, part, block))
+    role_name = str(item["role"])
+    is_sendable = all(may_be_sent_by(role_name, to_dict(block)) for block in blocks)
+    return MessagePieces(role, pieces or [nothing], is_sendable)
+
+
+def _parse_reasoning(item: Json) -> Thinking:
+    """Reasoning: what can be read of it, and as its signature what only the server can read."""
+    texts: list[str] = []
+    for field in ("summary", "content"):
+        for position, block in enumerate(read_list(item, field)):
+            text = to_dict(block, f"{field}[{position}]").get("text")
+            if isinstance(text, str):
+                texts.append(text)
+    signature = text_or_empty(item.get("encrypted_content") or item.get("id"))
+    return Thinking(text="\n".join(texts), signature=signature)
+
+
+def _add_extra_fields(
+    segments: list[Segment], pieces: Sequence[MessagePiece], item: Json
+) -> tuple[Segment, ...]:
+    """The segments of an item, with what else it holds for the model.
+
+    What a block holds is counted with its segment, what the item itself holds with the last one.
+    """
+    last = len(segments) - 1
+    for position, piece in enumerate(pieces):
+        extra: ExtraParts = ()
+        if position == last:
+            extra = _collect_from_item(piece.part, item)
+        if piece.block is not None and piece.block is not item:
+            extra += _collect_from_block(piece.part, to_dict(piece.block))
+        if extra:
+            segments[position] = msgspec.structs.replace(segments[position], beside=extra)
+    return tuple(segments)
+
+
+def _collect_from_item(part: Part, item: Json) -> ExtraParts:
+    """Of an item, and of the blocks inside it that have no segments of their own."""
+    extra: ExtraParts = ()
+    is_message = item.get("type", "message") == "message"
+    if is_message or not isinstance(part, Raw):
+        extra = collect_extra_fields(NAME, item, _FIELDS_OF_CALLS.get(read_type(item), _ITEM_FIELDS))
+    match part:
+        case Raw():
+            return extra
+        case Thinking():
+            blocks = [*(item.get("summary") or ()), *(item.get("content") or ())]
+            extra += join_parts(_collect_from_block(part, block) for block in blocks)
+        case ToolResult():
+            pairs = zip(part.content, list_or_empty(item.get("output")), strict=False)
+            extra += join_parts(_collect_from_block(inner, block) for inner, block in pairs)
+    return extra + collect_blank_texts(item.get("content"))
+
+
+def _collect_from_block(part: Part, block: Any) -> ExtraParts:
+    if not isinstance(block, Mapping) or isinstance(part, Raw):
+        return ()
+    return collect_extra_fields(NAME, block, _BLOCK_FIELDS)

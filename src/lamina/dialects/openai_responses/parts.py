@@ -1,18 +1,35 @@
-"""The parts of a message or of an output: blocks of the wire as typed parts, and typed parts as blocks.
+"""What items hold, as typed parts: the blocks of messages and outputs, calls, and outputs. And back.
 
-This module does not know items, calls or their order. A block that has no typed part becomes a `Raw` part.
+Calls of functions and of tools that the client runs are typed, whatever their types; items that the server
+answers itself are not calls here. A block that has no typed part becomes a `Raw` part. This module does not
+know the order of items, nor which output answers which call.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.values import Document, Image, Part, Raw, Text
+from lamina.core.values import Document, Image, Part, Raw, Text, ToolCall
 from lamina.core.wording import text_of
-from lamina.dialects.json_values import text_or_empty
-from lamina.dialects.openai_responses.json_objects import Json, describe_value, read_object
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    describe_value,
+    read_optional_text,
+    split_data_url,
+    text_or_empty,
+    to_dict,
+)
+from lamina.dialects.openai_chat.calls import encode_arguments, is_safe_name, read_name
+from lamina.dialects.openai_responses.items import (
+    ARGUMENT_FIELDS,
+    DEFINED_CALL_TYPES,
+    DEFINED_OUTPUT_TYPES,
+    Item,
+    find_call_id_field,
+    read_type,
+)
 from lamina.errors import BadInput
 
 NAME = "openai_responses"
@@ -32,69 +49,59 @@ TEXT_FIELDS = {"input_text": "text", "output_text": "text", "text": "text", "ref
 
 ContentPart = Text | Image | Document | Raw
 
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
-"""The head of a data URL, up to its base64: "data:image/png;base64," in "data:image/png;base64,iVBORw0…"."""
-
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/jpg", "")
 _IMAGE_DETAILS = ("low", "high", "auto", "original")
+_APPROVAL_FIELDS = ("approve", "reason")
+"""What an mcp_approval_response says."""
 
 
 def parse_part(value: Any, place: str) -> ContentPart:
     """The part of a block."""
-    block = read_object(value, place)
+    block = to_dict(value, place)
     block_type = block.get("type")
     if not isinstance(block_type, str):
         problem = f"the type is {describe_value(block_type)}"
         raise BadInput(problem, place=f"{place}.type", hint="say what the part is")
     if block_type in TEXT_FIELDS:
-        return _parse_text(block, TEXT_FIELDS[block_type], place)
+        field = TEXT_FIELDS[block_type]
+        text = block.get(field)
+        if not isinstance(text, str):
+            raise BadInput(f"{field} is {describe_value(text)}", place=f"{place}.{field}", hint="give text")
+        return Text(text)
     part: ContentPart | None = None
     if block_type in ("input_image", "computer_screenshot"):
         part = _parse_image(block)
     elif block_type == "input_file":
         part = _parse_document(block)
-    if part is None:
-        return Raw(dialect=NAME, data=block)
-    return part
-
-
-def _parse_text(block: Json, field: str, place: str) -> Text:
-    text = block.get(field)
-    if not isinstance(text, str):
-        raise BadInput(f"{field} is {describe_value(text)}", place=f"{place}.{field}", hint="give text")
-    return Text(text)
+    return part or Raw(dialect=NAME, data=block)
 
 
 def _parse_image(block: Mapping[str, Any]) -> Image | None:
-    address = block.get("image_url") or block.get("file_id")
-    if not isinstance(address, str) or not address:
+    """A picture: its data, or its address, which may be the id of a file. None if it has neither."""
+    address = text_or_empty(block.get("image_url") or block.get("file_id"))
+    if not address:
         return None
     detail = text_or_empty(block.get("detail"))
-    media_type, data = _split_data_url(address)
+    media_type, data = split_data_url(address)
     if data:
         return Image(data=data, media_type=media_type, detail=detail)
     return Image(url=address, detail=detail)
 
 
 def _parse_document(block: Mapping[str, Any]) -> Document | None:
+    """A file: its data, its address, or the id under which it was uploaded. None if it has none of them."""
     name = text_or_empty(block.get("filename"))
-    match block:
-        case {"file_data": str(file_data)} if file_data:
-            media_type, data = _split_data_url(file_data)
-            return Document(data=data or file_data, media_type=media_type, name=name)
-        case {"file_url": str(url)} if url:
-            return Document(url=url, name=name)
-        case {"file_id": str(file_id)} if file_id:
-            return Document(url=file_id, name=name or file_id)
+    file_data = text_or_empty(block.get("file_data"))
+    file_url = text_or_empty(block.get("file_url"))
+    file_id = text_or_empty(block.get("file_id"))
+    if file_data:
+        media_type, data = split_data_url(file_data)
+        return Document(data=data or file_data, media_type=media_type, name=name)
+    if file_url:
+        return Document(url=file_url, name=name)
+    if file_id:
+        return Document(url=file_id, name=name or file_id)
     return None
-
-
-def _split_data_url(url: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL; two empty strings for other addresses."""
-    match = _DATA_URL.match(url)
-    if match is None:
-        return "", ""
-    return match[1], url[match.end() :]
 
 
 def render_part(part: Part) -> Json:
@@ -102,10 +109,10 @@ def render_part(part: Part) -> Json:
     match part:
         case Image():
             return _render_image(part)
-        case Document() if not part.text and (part.data or part.url):
+        case Document(text="") if part.data or part.url:
             return _render_document(part)
-        case Raw(dialect=dialect, data=dict() as data) if dialect == NAME and "type" in data:
-            return data
+        case Raw(data=dict() as block) if part.dialect == NAME and "type" in block:
+            return block
     return {"type": "input_text", "text": text_of((part,))}
 
 
@@ -145,12 +152,11 @@ def render_assistant_text(text: str) -> Json:
 
 def may_be_sent_by(role: str, block: Mapping[str, Any]) -> bool:
     """Whether a block may stand in a message of this role. A block of an unknown type may."""
-    block_type = block.get("type")
-    if block_type == "text":
-        return False
+    refused_types = ASSISTANT_TYPES
     if role == "assistant":
-        return block_type not in MARKABLE_TYPES
-    return block_type not in ASSISTANT_TYPES
+        refused_types = MARKABLE_TYPES
+    block_type = block.get("type")
+    return block_type != "text" and block_type not in refused_types
 
 
 def explain_unsendable(part: Part, *, accepts_file_ids: bool) -> str:
@@ -158,27 +164,117 @@ def explain_unsendable(part: Part, *, accepts_file_ids: bool) -> str:
 
     `accepts_file_ids`: its address may be the id of a file that this API has.
     """
+    if not isinstance(part, Image | Document):
+        return ""
+    is_reachable = bool(part.data) or _is_address(part.url)
+    if part.url and accepts_file_ids:
+        is_reachable = True
     if isinstance(part, Image):
         if part.media_type not in _IMAGE_TYPES:
             return f"pictures of type {part.media_type}"
-        if not _is_reachable(part, accepts_file_ids=accepts_file_ids):
+        if not is_reachable:
             return "a picture that only another API has"
-    if isinstance(part, Document) and not part.text:
+    elif not part.text:
         if part.media_type.startswith(("audio/", "video/", "image/")):
             return f"documents of type {part.media_type}"
-        if not _is_reachable(part, accepts_file_ids=accepts_file_ids):
+        if not is_reachable:
             return "a file that only another API has"
     return ""
-
-
-def _is_reachable(part: Image | Document, *, accepts_file_ids: bool) -> bool:
-    if part.data:
-        return True
-    if not part.url:
-        return False
-    return accepts_file_ids or _is_address(part.url)
 
 
 def _is_address(url: str) -> bool:
     """Whether an address is a URL, and not the id of a file, as in "file-abc123"."""
     return url.startswith(("https://", "http://", "data:"))
+
+
+def read_call_id(item: Item) -> str:
+    """The id that pairs a call with its output; "" if there is none."""
+    return read_optional_text(item, find_call_id_field(item)) or ""
+
+
+def parse_call(item: Item) -> ToolCall:
+    """A call, with its arguments as JSON text. A call of a built-in tool has the name of that tool."""
+    call_type = read_type(item)
+    if call_type in DEFINED_CALL_TYPES:
+        name = read_name(item)
+        arguments = item.get("arguments")
+        if call_type == "custom_tool_call":
+            arguments = {"input": text_or_empty(item.get("input"))}
+    else:
+        name = call_type.removesuffix("_call")
+        arguments = item.get("arguments") or _select(item, ARGUMENT_FIELDS.get(call_type, ()))
+    return ToolCall(id=read_call_id(item), name=name, arguments=encode_arguments(arguments))
+
+
+def is_sendable_call(item: Item) -> bool:
+    """Whether a call may be sent as it came: with arguments of text, and a name that the API takes."""
+    call_type = read_type(item)
+    if call_type not in DEFINED_CALL_TYPES:
+        return True
+    arguments = item.get("arguments")
+    if call_type == "custom_tool_call":
+        arguments = item.get("input")
+    return isinstance(arguments, str) and is_safe_name(text_or_empty(item.get("name")))
+
+
+def parse_output(item: Item) -> tuple[ContentPart, ...]:
+    """What an output says. A patch may be answered by its status alone."""
+    output_type = read_type(item)
+    output = item.get("output")
+    if output_type == "mcp_approval_response":
+        return (Text(encode_arguments(_select(item, _APPROVAL_FIELDS))),)
+    status = item.get("status")
+    if output is None and output_type == "apply_patch_call_output" and isinstance(status, str):
+        output = status
+    if output is None:
+        return ()
+    if output_type == "computer_call_output":
+        return (parse_part(output, "output"),)
+    if isinstance(output, str):
+        return (Text(output),)
+    if not isinstance(output, LIST_TYPES):
+        problem = f"output is {describe_value(output)}"
+        raise BadInput(problem, place="output", hint="give text or a list of parts")
+    if output_type == "shell_call_output":
+        return tuple(map(_parse_shell_chunk, output))
+    return tuple(parse_part(block, f"output[{position}]") for position, block in enumerate(output))
+
+
+def _parse_shell_chunk(chunk: Any) -> Text:
+    """What a command printed."""
+    match chunk:
+        case {"stdout": str(stdout), "stderr": str(stderr)}:
+            texts = filter(None, (stdout, stderr))
+            return Text("\n".join(texts))
+        case dict() | str():
+            return Text(encode_arguments(chunk))
+    return Text("{}")
+
+
+def is_sendable_output(item: Item) -> bool:
+    """Whether an output may be sent as it came."""
+    if read_type(item) not in DEFINED_OUTPUT_TYPES:
+        return True
+    return isinstance(item.get("output"), str | list | tuple)
+
+
+def can_hold_text(output_type: str) -> bool:
+    """Whether `replace_output_text` can be used for outputs of this type."""
+    return output_type in ("shell_call_output", "apply_patch_call_output", "local_shell_call_output")
+
+
+def replace_output_text(item: Json, text: str) -> Json | None:
+    """An output of a built-in tool that says this text instead; None for outputs of other types."""
+    match read_type(item):
+        case "shell_call_output":
+            outcome = {"type": "exit", "exit_code": 0}
+            return {**item, "output": [{"stdout": text, "stderr": "", "outcome": outcome}]}
+        case "apply_patch_call_output":
+            return {**item, "status": item.get("status", "failed"), "output": text}
+        case "local_shell_call_output":
+            return {**item, "output": text}
+    return None
+
+
+def _select(item: Item, fields: tuple[str, ...]) -> Json:
+    return {field: item[field] for field in fields if field in item}

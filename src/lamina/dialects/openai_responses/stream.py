@@ -13,7 +13,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lamina.caches.stream import Sort, Stream, StreamBlock
-from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty
+from lamina.core.text.characters import split_words
+from lamina.dialects.json_values import (
+    Json,
+    add_outer_place,
+    describe_value,
+    drop_default,
+    drop_nulls,
+    mapping_or_empty,
+    read_list,
+    text_or_empty,
+    to_dict,
+)
 from lamina.dialects.openai_responses.items import (
     DEFINED_OUTPUT_TYPES,
     OUTPUT_TYPE_OF_CALL,
@@ -22,16 +33,9 @@ from lamina.dialects.openai_responses.items import (
     read_role,
     read_type,
 )
-from lamina.dialects.openai_responses.json_objects import (
-    Json,
-    describe_value,
-    put_inside,
-    read_list,
-    read_object,
-)
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD, NAME, TEXT_FIELDS
-from lamina.dialects.openai_responses.stream_settings import read_settings
 from lamina.dialects.port import Request
+from lamina.dialects.same_objects import drop_field
 from lamina.dialects.stream_data import encode_data, read_marker
 from lamina.errors import BadInput
 
@@ -41,6 +45,25 @@ DEFAULT_LIFETIME = "30m"
 _UNSEEN_FIELDS = frozenset(("id", "status", "call_id", "approval_request_id", "type", "role", MARKER_FIELD))
 """Fields of an item that the model is not shown."""
 
+_SORTS_BY_TYPE: dict[str, Sort] = {
+    "input_image": "image",
+    "input_file": "document",
+    **dict.fromkeys(TEXT_FIELDS, "text"),
+}
+_SORTS_BY_ROLE: dict[str, Sort] = {"system": "system", "developer": "system", "tool": "result"}
+
+_FIELDS_OF_API = frozenset(
+    split_words(
+        # These stand elsewhere in a stream, or are read one by one.
+        "model input instructions tools prompt prompt_cache_key prompt_cache_options reasoning text "
+        "tool_choice parallel_tool_calls service_tier image "
+        # These are not in the prompt.
+        "max_output_tokens max_tool_calls temperature top_p stream stream_options user metadata store "
+        "include background safety_identifier top_logprobs truncation moderation prompt_cache_retention "
+        "access_programs previous_response_id conversation extra_headers extra_query timeout"
+    )
+)
+
 
 def stream(request: Request) -> Stream:
     """The blocks of a request with their markers, and the parameters that a cache may see."""
@@ -49,7 +72,7 @@ def stream(request: Request) -> Stream:
     options = mapping_or_empty(request.get("prompt_cache_options"))
     lifetime = text_or_empty(options.get("ttl")) or DEFAULT_LIFETIME
     blocks = (*_stream_tools(request), *_stream_instructions(request), *_stream_items(request, lifetime))
-    settings = {name: encode_data(value, name) for name, value in read_settings(request).items()}
+    settings = {name: encode_data(value, name) for name, value in _read_settings(request).items()}
     return Stream(
         dialect=NAME,
         model=text_or_empty(request.get("model")),
@@ -69,12 +92,45 @@ def _read_automatic(request: Request, options: Mapping[str, Any]) -> str:
     return " ".join(word for word in (lifetime, retention) if word not in ("", DEFAULT_LIFETIME))
 
 
+def _read_settings(request: Request) -> Json:
+    """The parameters that a cache may depend on, by their names in the cache rules. Defaults are left out.
+
+    Fields that lamina does not know are compared too, since the model may read them.
+    """
+    reasoning = mapping_or_empty(request.get("reasoning"))
+    text = mapping_or_empty(request.get("text"))
+    image = mapping_or_empty(request.get("image"))
+    thinking = {
+        "context": drop_default(reasoning.get("context"), "auto"),
+        "mode": drop_default(reasoning.get("mode"), "standard"),
+    }
+    images = {"context_compression": drop_default(image.get("context_compression"), "auto")}
+    other_fields = {name: value for name, value in request.items() if name not in _FIELDS_OF_API}
+    default_choice = "none"
+    if request.get("tools"):
+        default_choice = "auto"
+    parallel = None
+    if request.get("parallel_tool_calls") is False:
+        parallel = False
+    settings: Json = {
+        "tool_choice": drop_default(request.get("tool_choice"), default_choice),
+        "parallel": parallel,
+        "effort": reasoning.get("effort"),
+        "thinking": drop_nulls(thinking) or None,
+        "format": drop_default(text.get("format"), {"type": "text"}),
+        "verbosity": drop_default(text.get("verbosity"), "medium"),
+        "tier": drop_default(request.get("service_tier"), "auto"),
+        "images": drop_nulls(images) or None,
+        "other": drop_nulls(other_fields) or None,
+    }
+    return drop_nulls(settings)
+
+
 def _stream_tools(request: Request) -> Iterator[StreamBlock]:
     for position, value in enumerate(read_list(request, "tools")):
         place = f"tools[{position}]"
-        tool = read_object(value, place)
-        data = drop_nulls(tool)
-        data.pop(MARKER_FIELD, None)
+        tool = to_dict(value, place)
+        data = drop_field(drop_nulls(tool), MARKER_FIELD)
         yield StreamBlock(
             sort="tool",
             role="tools",
@@ -107,9 +163,9 @@ def _stream_items(request: Request, lifetime: str) -> list[StreamBlock]:
     for position, value in enumerate(read_list({"input": request_input}, "input")):
         place = f"input[{position}]"
         try:
-            blocks += _stream_item(read_object(value), place, lifetime, tool_names)
+            blocks += _stream_item(to_dict(value), place, lifetime, tool_names)
         except BadInput as error:
-            raise put_inside(place, error) from None
+            raise add_outer_place(place, error) from None
     return blocks
 
 
@@ -144,7 +200,7 @@ def _stream_parts(
         content = ({"type": "input_text", "text": content},)
     blocks: list[StreamBlock] = []
     for index, value in enumerate(read_list({"content": content}, "content")):
-        part = read_object(value, f"content[{index}]")
+        part = to_dict(value, f"content[{index}]")
         block = _stream_part(
             part, f"{place}[{index}]", role, extra or {}, lifetime, opens=index == 0, name=name
         )
@@ -160,10 +216,13 @@ def _stream_part(
     if text_field:
         data = {"role": role, text_field: part.get(text_field), **extra}
     else:
-        data = {"role": role, **extra, **_drop_defaults(part)}
+        fields = drop_field(drop_nulls(part), MARKER_FIELD)
+        if fields.get("detail") == "auto":
+            fields = drop_field(fields, "detail")
+        data = {"role": role, **extra, **fields}
     is_markable = role != "assistant" and part_type in MARKABLE_TYPES and part.get("text") != ""
     return StreamBlock(
-        sort=_sort_part(part_type, role),
+        sort=_SORTS_BY_ROLE.get(role) or _SORTS_BY_TYPE.get(part_type, "raw"),
         role=role,
         data=encode_data(data, ""),
         place=place,
@@ -172,27 +231,6 @@ def _stream_part(
         marker=read_marker(part, MARKER_FIELD, lifetime),
         markable=is_markable,
     )
-
-
-def _sort_part(part_type: str, role: str) -> Sort:
-    if role in ("system", "developer"):
-        return "system"
-    if role == "tool":
-        return "result"
-    if part_type == "input_image":
-        return "image"
-    if part_type == "input_file":
-        return "document"
-    return "text" if part_type in TEXT_FIELDS else "raw"
-
-
-def _drop_defaults(part: Json) -> Json:
-    """The part without its marker, nulls, and the default detail."""
-    data = drop_nulls(part)
-    data.pop(MARKER_FIELD, None)
-    if data.get("detail") == "auto":
-        del data["detail"]
-    return data
 
 
 def _stream_whole_item(item: Json, item_type: str, place: str, tool_names: dict[str, str]) -> StreamBlock:
@@ -211,10 +249,13 @@ def _stream_whole_item(item: Json, item_type: str, place: str, tool_names: dict[
     elif item_type == "reasoning":
         sort = "thinking"
         name = ""
-    role = read_role(item)
+    role = "user"
+    item_role = read_role(item)
+    if item_role is not None:
+        role = item_role.value
     return StreamBlock(
         sort=sort,
-        role=role.value if role else "user",
+        role=role,
         data=encode_data({"item": item_type, **_select_seen_fields(item, item_type)}, ""),
         place=place,
         opens=True,
@@ -230,9 +271,11 @@ def _select_seen_fields(item: Json, item_type: str) -> Json:
     if item_type == "item_reference":
         return {"id": item.get("id")}
     if item_type == "reasoning":
-        if item.get("encrypted_content"):
-            return {"encrypted_content": item["encrypted_content"]}
+        content = item.get("encrypted_content")
+        if content:
+            return {"encrypted_content": content}
         return {field: item[field] for field in ("id", "summary", "content") if item.get(field)}
-    return {
-        field: value for field, value in item.items() if value is not None and field not in _UNSEEN_FIELDS
-    }
+    fields = drop_nulls(item)
+    for field in _UNSEEN_FIELDS.intersection(fields):
+        del fields[field]
+    return fields

@@ -7,12 +7,13 @@ the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
-from lamina.dialects.openai_chat.parts import to_dict
+from lamina.dialects.json_values import list_or_empty, to_dict
+from lamina.dialects.openai_chat.absorb import read_first_choice
 from lamina.dialects.port import Absorbed
 from lamina.dialects.text.parse import make_reply
 from lamina.dialects.usage import Usage, find_usage
@@ -29,13 +30,17 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     usage = Usage()
     stop = ""
     for event in events:
-        chunk = {"response": event} if isinstance(event, str) else to_dict(event, "response")
-        choice = _first_choice(chunk.get("choices"))
-        texts += _read_text(chunk, choice)
+        chunk = {"response": event}
+        if not isinstance(event, str):
+            chunk = to_dict(event, "response")
+        choice = read_first_choice({"choices": list_or_empty(chunk.get("choices"))})
+        # Each server has one of these fields.
+        texts += _keep_strings(choice.get("text"), chunk.get("response"), chunk.get("content"))[:1]
         chunk_usage = find_usage(chunk)
         if chunk_usage != Usage():
             usage = chunk_usage
-        stop = _read_stop(chunk, choice) or stop
+        reasons = _keep_strings(choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
+        stop = next(filter(None, reasons), stop)
     reply = "".join(texts).removeprefix(" ")
     segments: tuple[Segment, ...] = ()
     if not is_blank(reply):
@@ -43,31 +48,5 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     return Absorbed(segments=segments, usage=usage, stop=stop)
 
 
-def _first_choice(choices: Any) -> Mapping[str, Any]:
-    """The choice with index 0; empty without one."""
-    if not isinstance(choices, list | tuple):
-        return {}
-    for value in choices:
-        choice = to_dict(value, "choices")
-        if not choice.get("index"):
-            return choice
-    return {}
-
-
-def _read_text(chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> list[str]:
-    """The text of a chunk, in the field of the first server that has one; empty without any."""
-    values = (choice.get("text"), chunk.get("response"), chunk.get("content"))
-    return _keep_strings(values)[:1]
-
-
-def _read_stop(chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
-    """Why the model stopped; "" if the chunk does not say."""
-    values = (choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
-    for reason in _keep_strings(values):
-        if reason:
-            return reason
-    return ""
-
-
-def _keep_strings(values: Iterable[Any]) -> list[str]:
+def _keep_strings(*values: Any) -> list[str]:
     return [value for value in values if isinstance(value, str)]

@@ -5,16 +5,10 @@ They hold for completion endpoints of all kinds. What a prompt says is not judge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 from lamina.core.values import Ledger
+from lamina.dialects.json_values import LIST_TYPES, text_or_empty
 from lamina.dialects.port import Request, Violation
-
-Faults = Iterator[tuple[str, str]]
-"""Where a rule is broken, and how."""
-
-Rule = Callable[[Request], Faults]
+from lamina.dialects.rules import Faults, apply_rules, name_rules
 
 _NUMBER_TYPES: dict[str, tuple[type[float], ...]] = {
     "max_tokens": (int,),
@@ -27,27 +21,19 @@ _NUMBER_TYPES: dict[str, tuple[type[float], ...]] = {
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     """Every rule that the request breaks. No rule depends on the past, so `ledger` is unused."""
     del ledger
-    violations = []
-    for name, rule in RULES.items():
-        for place, message in rule(request):
-            violations.append(Violation(rule=name, place=place, message=message))
-    return violations
+    return apply_rules(RULES, request)
 
 
 def prompt_is_one_text(request: Request) -> Faults:
     """T1: the prompt is one string that is not empty; lists of prompts are requests of their own."""
-    prompt = request.get("prompt")
-    if not isinstance(prompt, str) or not prompt:
+    if not text_or_empty(request.get("prompt")):
         yield "prompt", "not one text that says something"
 
 
 def prompt_can_be_encoded(request: Request) -> Faults:
     """T2: the prompt has no half of a surrogate pair, which UTF-8 cannot carry."""
-    prompt = request.get("prompt")
-    if not isinstance(prompt, str):
-        return
     try:
-        prompt.encode()
+        text_or_empty(request.get("prompt")).encode()
     except UnicodeEncodeError as error:
         yield "prompt", f"a lone surrogate at character {error.start}"
 
@@ -62,9 +48,7 @@ def nothing_else_speaks(request: Request) -> Faults:
 def model_is_named(request: Request) -> Faults:
     """T4: a model, where one is given, is a string that is not empty."""
     model = request.get("model")
-    if model is None:
-        return
-    if not isinstance(model, str) or not model:
+    if model is not None and not text_or_empty(model):
         yield "model", "not the name of a model"
 
 
@@ -72,34 +56,28 @@ def numbers_are_possible(request: Request) -> Faults:
     """T5: limits are whole and not negative, sampling parameters are numbers."""
     for name, types in _NUMBER_TYPES.items():
         value = request.get(name)
-        if value is not None and not _is_possible_number(value, types):
+        is_possible = value is None
+        if isinstance(value, types) and not isinstance(value, bool):
+            is_possible = value >= 0
+        if not is_possible:
             yield name, "not a number that is possible here"
-
-
-def _is_possible_number(value: Any, types: tuple[type[float], ...]) -> bool:
-    """Whether a value is a number of these types, and not negative."""
-    if isinstance(value, bool) or not isinstance(value, types):
-        return False
-    return value >= 0
 
 
 def stops_are_texts(request: Request) -> Faults:
     """T6: stop is a string or a list of strings."""
     stop = request.get("stop")
-    if stop is None or isinstance(stop, str):
-        return
-    if not isinstance(stop, list | tuple) or not all(isinstance(text, str) for text in stop):
+    texts = [stop]
+    if isinstance(stop, LIST_TYPES):
+        texts = [*stop]
+    if stop is not None and not all(isinstance(text, str) for text in texts):
         yield "stop", "neither a string nor a list of strings"
 
 
-RULES: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (
-        prompt_is_one_text,
-        prompt_can_be_encoded,
-        nothing_else_speaks,
-        model_is_named,
-        numbers_are_possible,
-        stops_are_texts,
-    )
-}
+RULES = name_rules(
+    prompt_is_one_text,
+    prompt_can_be_encoded,
+    nothing_else_speaks,
+    model_is_named,
+    numbers_are_possible,
+    stops_are_texts,
+)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.json_values import number_or_none, read_texts
+from lamina.dialects.heads import list_untranslated, read_stream_switch
+from lamina.dialects.json_values import drop_nulls, number_or_none, read_texts
 from lamina.dialects.port import OwnHead, PlainHead
 
 _READ_FIELDS = frozenset(("model", "max_tokens", "temperature", "top_p", "stop", "stream"))
@@ -20,20 +21,18 @@ _SILENT_FIELDS = frozenset(
 )
 """Fields that say how a request is run or paid for, and nothing to the model: no loss elsewhere."""
 
-_FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
-
 
 def plain_head(head: Head) -> PlainHead:
     """What the parameters mean; `left` names those that only completions have."""
-    parameters = {name: value for name, value in head.parameters.items() if value is not None}
+    parameters = drop_nulls(head.parameters)
     return PlainHead(
         model=str(parameters.get("model", "")),
         output=number_or_none(parameters.get("max_tokens")),
         temperature=number_or_none(parameters.get("temperature")),
         top_p=number_or_none(parameters.get("top_p")),
         stop=read_texts(parameters.get("stop")),
-        stream=bool(parameters["stream"]) if "stream" in parameters else None,
-        left=tuple(name for name in parameters if name not in _FIELDS_WITHOUT_LOSS),
+        stream=read_stream_switch(parameters),
+        left=tuple(list_untranslated(parameters, _READ_FIELDS, _SILENT_FIELDS)),
     )
 
 
@@ -47,14 +46,11 @@ def own_head(plain: PlainHead) -> OwnHead:
         "stop": list(plain.stop) or None,
         "stream": plain.stream,
     }
-    parameters = {name: value for name, value in fields.items() if value is not None}
-    left = []
-    if plain.tools:
-        left.append("tools")
-        if plain.choice:
-            left.append("choice")
-    if plain.answer:
-        left.append("answer")
-    if plain.effort:
-        left.append("effort")
-    return OwnHead(head=Head(parameters=parameters), left=tuple(left))
+    unsaid = {
+        "tools": plain.tools,
+        "choice": plain.tools and plain.choice,
+        "answer": plain.answer,
+        "effort": plain.effort,
+    }
+    left = tuple(name for name, value in unsaid.items() if value)
+    return OwnHead(head=Head(parameters=drop_nulls(fields)), left=left)

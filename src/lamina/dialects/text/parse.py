@@ -7,15 +7,16 @@ must not become a turn of its own by being read. Parameters are the head; a flat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import find_path
-from lamina.dialects.origins import record_origin
+from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pairing import CallStep, make_call_id
+from lamina.dialects.pieces import MessagePiece, require_request
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.dialects.text.layout import TextTurn, split_turns
 from lamina.errors import BadInput
@@ -25,14 +26,10 @@ NAME = "text"
 _TextPiece = tuple[TextTurn | str, Segment]
 """A segment, and the turn or the prompt that it was made from."""
 
-_BLANK = Segment(role=Role.USER, kind="user", parts=())
-
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The prompt as a log, everything else as a head."""
-    if not isinstance(request, Mapping):
-        problem = f"a request of type {type(request).__name__}"
-        raise BadInput(problem, hint="give an object with a prompt")
+    require_request(request, "give an object with a prompt")
     prompt = read_prompt(request)
     turns = [turn for turn, _ in split_turns(prompt) or ()]
     pieces = _read_turns(turns)
@@ -57,7 +54,7 @@ def read_prompt(request: Request) -> str:
 
 def make_reply(text: str) -> Segment:
     """What a model wrote, as a segment."""
-    return _make_segment(Role.ASSISTANT, "assistant", Text(text), text)
+    return _make_segment(Role.ASSISTANT, MessagePiece("assistant", Text(text)), text)
 
 
 def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiece]:
@@ -78,9 +75,7 @@ def _make_whole_prompt(prompt: str) -> Segment:
     part: Part = Text(prompt)
     if is_blank(prompt):
         part = Raw(dialect=NAME, data=prompt)
-    segment = _make_segment(Role.USER, "user", part, prompt)
-    segment.meta["wire"]["whole"] = True
-    return segment
+    return _make_segment(Role.USER, MessagePiece("user", part), prompt, notes={"whole": True})
 
 
 def _read_turns(turns: Sequence[TextTurn]) -> list[_TextPiece]:
@@ -117,7 +112,7 @@ class _TurnReader:
         if turn.voice == "system" and last_voice != "system":
             return None
         self.step = CallStep()
-        return _make_segment(Role(turn.voice), turn.voice, Text(turn.text), turn.text)
+        return _make_segment(Role(turn.voice), MessagePiece(turn.voice, Text(turn.text)), turn.text)
 
     def _read_call(self, turn: TextTurn, last_voice: str) -> Segment | None:
         """A call. Calls in a row are one step; any other call waits until the last step has its results."""
@@ -129,7 +124,7 @@ class _TurnReader:
         call = ToolCall(id=call_id, name=turn.name, arguments=turn.text)
         self.step.add(call)
         joins = last_voice in ("assistant", "call")
-        return _make_segment(Role.ASSISTANT, "tool_call", call, turn.text, joins=joins)
+        return _make_segment(Role.ASSISTANT, MessagePiece("tool_call", call), turn.text, joins=joins)
 
     def _read_result(self, turn: TextTurn) -> Segment | None:
         """A result; None if no call of its name waits for one."""
@@ -143,24 +138,20 @@ class _TurnReader:
         path = find_path(call.arguments)
         if path:
             attrs["path"] = path
-        return _make_segment(Role.TOOL, "tool_result", result, turn.text, attrs=attrs)
+        return _make_segment(Role.TOOL, MessagePiece("tool_result", result, attrs=attrs), turn.text)
 
 
 def _make_segment(
-    role: Role,
-    kind: str,
-    part: Part,
-    message: Any,
-    *,
-    joins: bool = False,
-    attrs: dict[str, str] | None = None,
+    role: Role, piece: MessagePiece, text: str, *, joins: bool = False, notes: dict[str, Any] | None = None
 ) -> Segment:
+    """The segment of a turn. One that joins another is not the first of its message."""
+    origin = WireOrigin(dialect=NAME, message=text, is_first=not joins, count=1, notes=notes or {})
     return Segment(
         role=role,
-        kind=kind,
-        parts=(part,),
-        attrs=attrs or {},
+        kind=piece.kind,
+        parts=(piece.part,),
+        attrs=piece.attrs,
         joins=joins,
         origin=NAME,
-        meta=record_origin(_BLANK, NAME, message, first=not joins, count=1),
+        meta={ORIGIN: origin},
     )

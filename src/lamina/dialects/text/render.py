@@ -6,7 +6,6 @@ A prompt that was not split is given back as it is. Anything else is written tur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from lamina.core.envelope import Envelope
@@ -22,8 +21,9 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.dialects.origins import group_sent_entries
+from lamina.dialects.origins import group_sent_entries, read_origin
 from lamina.dialects.pairing import PairedResult, find_reading_order
+from lamina.dialects.pieces import explain_refused_part
 from lamina.dialects.text.layout import TextTurn, Voice, join_turns, make_label_name
 from lamina.dialects.text.parse import NAME
 from lamina.dialects.words import write_as_text
@@ -43,20 +43,15 @@ def render(envelope: Envelope) -> dict[str, Any]:
 def render_prompt(envelope: Envelope, *, cue: bool = True) -> str:
     """The whole conversation as one text. Without `cue` it does not ask for a reply: a transcript."""
     sent = envelope.sent
-    if len(sent) == 1 and _is_whole_prompt(sent[0]):
+    origin = read_origin(sent[0].segment) if len(sent) == 1 else None
+    if origin is not None and origin.notes.get("whole") is True:
         return _write_text(sent[0])
     return join_turns(_write_turns(envelope), cue=cue)
 
 
 def carries(segment: Segment) -> str:
     """Why a segment that another dialect parsed cannot stand in a flat prompt; "" if it can."""
-    if segment.origin == NAME:
-        return ""
-    for part in segment.parts:
-        reason = _refuse_part(part, segment)
-        if reason:
-            return reason
-    return ""
+    return explain_refused_part(segment, NAME, _refuse_part)
 
 
 def _refuse_part(part: Part, segment: Segment) -> str:
@@ -65,32 +60,14 @@ def _refuse_part(part: Part, segment: Segment) -> str:
         case Thinking():
             return "reasoning is no part of a flat prompt"
         case Raw(dialect=dialect) if dialect != NAME and segment.role is Role.ASSISTANT:
-            content = "reasoning" if segment.kind == "thinking" else "a block"
-            return f"{content} of {dialect} is no text"
+            if segment.kind == "thinking":
+                return f"reasoning of {dialect} is no text"
+            return f"a block of {dialect} is no text"
         case Image():
             return "a picture cannot stand in a flat prompt"
-        case Document(text=text) if not text:
+        case Document(text=""):
             return "a document without its text cannot stand in a flat prompt"
-        case ToolResult(content=content_parts):
-            return _refuse_result_media(content_parts, segment)
     return ""
-
-
-def _refuse_result_media(parts: Sequence[Part], segment: Segment) -> str:
-    """The same for media in a result. Media at an address can be sent: the words of a result name it."""
-    for part in parts:
-        if not isinstance(part, Image | Document) or not part.data:
-            continue
-        reason = _refuse_part(part, segment)
-        if reason:
-            return reason
-    return ""
-
-
-def _is_whole_prompt(entry: Entry) -> bool:
-    """Whether an entry is a prompt that was not split into turns."""
-    note = entry.segment.meta.get("wire", {})
-    return note.get("whole") is True
 
 
 def _write_turns(envelope: Envelope) -> list[TextTurn]:
@@ -163,8 +140,12 @@ class _TurnWriter:
     def _add_result(self, entry: Entry, result: ToolResult) -> None:
         """Keeps a result until its step is complete, with its name as a reader sees it."""
         self.end_turn()
-        name = make_label_name(entry.asked.name if entry.asked else result.name)
-        voice: Voice = "failure" if result.error else "answer"
+        name = make_label_name(result.name)
+        if entry.asked is not None:
+            name = make_label_name(entry.asked.name)
+        voice: Voice = "answer"
+        if result.error:
+            voice = "failure"
         turn = TextTurn(voice, write_as_text(result.content), name)
         self.results.append((turn, PairedResult(asked=result.id, name=name)))
 

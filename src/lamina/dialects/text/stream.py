@@ -7,14 +7,14 @@ layout moves the empty line before it; everything before it stays the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
+from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.text.layout import TextTurn, Voice, split_turns
 from lamina.dialects.text.parse import NAME, read_prompt
-from lamina.errors import BadInput
 
 _SORTS_AND_ROLES: dict[Voice, tuple[Sort, str]] = {
     "system": ("system", "system"),
@@ -28,9 +28,7 @@ _SORTS_AND_ROLES: dict[Voice, tuple[Sort, str]] = {
 
 def stream(request: Request) -> Stream:
     """The prompt as blocks; one block, if the prompt does not have this dialect's layout."""
-    if not isinstance(request, Mapping):
-        problem = f"a request of type {type(request).__name__}"
-        raise BadInput(problem, hint="give an object with a prompt")
+    require_request(request, "give an object with a prompt")
     prompt = read_prompt(request)
     turns = split_turns(prompt) or [(TextTurn("user", prompt), prompt)]
     blocks = []
@@ -38,20 +36,18 @@ def stream(request: Request) -> Stream:
         blocks.append(_make_block(index, turn, text))
     return Stream(
         dialect=NAME,
-        model=_text_or_empty(request.get("model")),
+        model=text_or_empty(request.get("model")),
         blocks=tuple(blocks),
-        key=_text_or_empty(request.get("cache_salt")),
+        key=text_or_empty(request.get("cache_salt")),
     )
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
     """The request as it is: a text has no cache markers."""
     del marking
-    return request if isinstance(request, dict) else dict(request)
-
-
-def _text_or_empty(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    if isinstance(request, dict):
+        return request
+    return dict(request)
 
 
 def _make_block(index: int, turn: TextTurn, text: str) -> StreamBlock:

@@ -67,6 +67,7 @@ async def find(folder: str | os.PathLike[str], epoch: int) -> Path | None:
 
 
 def _save_page(chat: MarkdownChat, folder: Path, *, hidden: bool, zone: tzinfo, first_text: str) -> Path:
+    """Writes a page, over the page of the same chat if there is one."""
     folder.mkdir(parents=True, exist_ok=True)
     existing = _find_page(folder, chat.epoch or 0, first_text=first_text)
     if existing is not None:
@@ -141,6 +142,7 @@ def _candidate_names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
 
 
 def _first_question(chat: MarkdownChat) -> str:
+    """What the user said first; it names the file of a chat without a topic."""
     for message in list_messages(chat.log):
         if message.sender == "user":
             return message.text
@@ -163,6 +165,7 @@ def _find_page(folder: Path, epoch: int, *, first_text: str = "") -> Path | None
 
 
 def _begins_with(path: Path, first_text: str) -> bool:
+    """Whether a page is of the chat that begins with this text."""
     messages = list_messages(_read_shown(path).log)
     if not messages:
         return False
@@ -185,6 +188,7 @@ def _parse_epoch(at: str, zone: tzinfo) -> int | None:
 
 
 def _parse_time(at: str) -> datetime | None:
+    """A time in ISO format or as a page shows it; None for anything else."""
     try:
         return datetime.fromisoformat(at)
     except ValueError:

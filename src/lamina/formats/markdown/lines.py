@@ -81,6 +81,7 @@ def parse_messages(text: str, *, exact: bool) -> tuple[str, list[Message]]:
 
 
 def _format_message(message: Message) -> str:
+    """A message as the lines at the top of this module show it."""
     lines = [f"**{message.sender}**: " + _UNESCAPED_LINE.sub(r"\\", message.text)]
     if message.references:
         lines.append(f"[Context: {_format_references(message.references)}]")
@@ -89,6 +90,7 @@ def _format_message(message: Message) -> str:
 
 
 def _format_references(references: Iterable[tuple[str, str]]) -> str:
+    """What a message refers to, by sort: `Notes: docs/spec.md, a.md | URLs: https://example.org`."""
     names_by_sort: dict[str, list[str]] = {sort: [] for sort in GROUPS}
     for sort, name in references:
         names_by_sort[sort].append(_escape_name(name))
@@ -100,6 +102,7 @@ def _format_references(references: Iterable[tuple[str, str]]) -> str:
 
 
 def _format_time(at: str) -> str:
+    """When a message was sent, or that nobody knows."""
     if not at:
         return NO_TIME
     if at == NO_TIME:  # a real time that happens to read like a missing one

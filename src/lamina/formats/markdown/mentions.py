@@ -38,8 +38,9 @@ def mentions(segment: Segment) -> tuple[Mention, ...]:
 
 def replace_mentions(segment: Segment, new_mentions: Iterable[Mention]) -> Segment:
     """The segment with these mentions in place of its own."""
-    meta = {name: value for name, value in segment.meta.items() if name != MENTIONS}
     pairs = [[mention.sort, mention.name] for mention in new_mentions]
+    meta = dict(segment.meta)
+    meta.pop(MENTIONS, None)
     if pairs:
         meta[MENTIONS] = pairs
     return msgspec.structs.replace(segment, meta=meta)

@@ -136,6 +136,7 @@ def _attach_to_question(messages: list[Message], pending: list[Mention]) -> None
 
 
 def _message_of(segment: Segment, sender: str, references: Iterable[Mention]) -> Message:
+    """A segment as a message that a reader sees. A picture is only named."""
     pieces: list[str] = []
     for part in segment.parts:
         if isinstance(part, Text):
@@ -206,10 +207,12 @@ def _show_same_text(written: Sequence[Message], messages: Sequence[Message]) -> 
 
 
 def _bare_lines(text: str) -> list[str]:
+    """The lines of a text that say something, without spaces at their ends."""
     return [line.rstrip(WHITE_SPACE) for line in text.split("\n") if not is_blank(line)]
 
 
 def _format_comment(chat: MarkdownChat) -> str:
+    """The whole conversation as a comment, which a reader of the page does not see."""
     records = [canonical_json({"lamina": VERSION, "state": chat.state}).decode()]
     records += [encode(segment).decode() for segment in chat.log]
     return _COMMENT_START + "\n".join(_escape_record(record) for record in records) + _COMMENT_END
@@ -262,12 +265,14 @@ def _page_fields(chat: MarkdownChat) -> dict[str, str | int | tuple[str, ...]]:
 
 
 def _check_version(version: str | list[str]) -> None:
+    """Raises BadInput for a page of another version."""
     if version != str(VERSION):
         hint = f"this release reads version {VERSION}; a newer one wrote it"
         raise BadInput(f"version {version!r}", place="page", hint=hint)
 
 
 def _chat_of_fields(fields: Mapping[str, str | list[str]]) -> MarkdownChat:
+    """A chat without its log, from the fields at the top of a page."""
     words = {name: value for name, value in fields.items() if isinstance(value, str)}
     tags = fields.get("tags", [])
     if isinstance(tags, str):

@@ -6,16 +6,23 @@ choice. Each has a title for readers who cannot see it, and the page puts its fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from lamina.replay.html.markup import Safe, join, tag
+from markupsafe import Markup
+
+from lamina.replay.headline import OWN_POLICY
+from lamina.replay.html.markup import join, tag
 from lamina.replay.html.scale import PlotScale, round_step, round_up, short_figure, spread_apart
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 132, 14, 40
 TEXT = 13
 """Height of a label, in units of the drawing."""
+
+LAYERS = ("tools", "system", "library", "history", "turn", "prompt", "steps", "framing")
+LAYER_STYLES = {name: f"c{number}" for number, name in enumerate(LAYERS)}
+"""The class of each layer, most stable first: a layer has one colour in every drawing."""
 
 CLOSE = 90
 """Points nearer than this to each other, from left to right, need labels at different heights."""
@@ -43,7 +50,7 @@ class PlotPoint(NamedTuple):
     reach: tuple[float, float] | None = None
 
 
-def draw_lines(title: str, series: Sequence[Series]) -> Safe:
+def draw_lines(title: str, series: Sequence[Series]) -> Markup:
     """Figures over calls, one line each, named at its end."""
     calls = max((len(line.figures) for line in series), default=1)
     highest = max((figure for line in series for figure in line.figures), default=1)
@@ -59,7 +66,7 @@ def draw_lines(title: str, series: Sequence[Series]) -> Safe:
     return _drawing(title, _axes(across, up, "call"), *paths, *names)
 
 
-def draw_stack(title: str, series: Sequence[Series], *, limit: float = 0) -> Safe:
+def draw_stack(title: str, series: Sequence[Series], *, limit: float = 0) -> Markup:
     """Layers over calls, each on top of the last, and the limit as a line."""
     calls = max((len(layer.figures) for layer in series), default=1)
     columns = zip(*(layer.figures for layer in series), strict=True)
@@ -84,7 +91,7 @@ def draw_stack(title: str, series: Sequence[Series], *, limit: float = 0) -> Saf
 
 def draw_scatter(
     title: str, points: Sequence[PlotPoint], frontier: Sequence[tuple[float, float]], *, label: str
-) -> Safe:
+) -> Markup:
     """Each policy as a point, the best of them joined; refused ones are hollow."""
     across = PlotScale(*_range_of_costs(points), LEFT, WIDTH - RIGHT)
     lowest = min((point.up for point in points), default=0)
@@ -135,7 +142,7 @@ def _close_points(points: Sequence[PlotPoint], across: PlotScale) -> list[list[i
     return groups
 
 
-def _mark(point: PlotPoint, across: PlotScale, up: PlotScale, label_height: float) -> Safe:
+def _mark(point: PlotPoint, across: PlotScale, up: PlotScale, label_height: float) -> Markup:
     x = across(point.across)
     title = f"{point.name}: cost {point.across:,.0f}, recall {100 * point.up:.1f} %"
     style = f"mark {point.style}"
@@ -154,7 +161,7 @@ def _mark(point: PlotPoint, across: PlotScale, up: PlotScale, label_height: floa
     )
 
 
-def _reach_line(point: PlotPoint, across: PlotScale, up: PlotScale) -> list[Safe]:
+def _reach_line(point: PlotPoint, across: PlotScale, up: PlotScale) -> list[Markup]:
     """A thin line to where recalls would take it, with a small ring at its end."""
     if point.reach is None:
         return []
@@ -175,7 +182,7 @@ def _scale_from_zero(highest: float) -> PlotScale:
     return PlotScale(0, round_up(highest), HEIGHT - BOTTOM, TOP)
 
 
-def _name_at(series: Series, *, x: float, y: float) -> Safe:
+def _name_at(series: Series, *, x: float, y: float) -> Markup:
     return tag("text", series.name, x=x + 6, y=y + 4, class_=f"name {series.style}")
 
 
@@ -190,7 +197,7 @@ def _band(below: Sequence[float], above: Sequence[float], across: PlotScale, up:
     return f"{_path(above, across, up)} L{' L'.join(back)} Z"
 
 
-def _limit_line(height: float, across: PlotScale) -> Safe:
+def _limit_line(height: float, across: PlotScale) -> Markup:
     return join(
         [
             tag("line", x1=across.start, x2=across.end, y1=height, y2=height, class_="limit"),
@@ -199,7 +206,7 @@ def _limit_line(height: float, across: PlotScale) -> Safe:
     )
 
 
-def _axes(across: PlotScale, up: PlotScale, label: str, *, percent: bool = False) -> Safe:
+def _axes(across: PlotScale, up: PlotScale, label: str, *, percent: bool = False) -> Markup:
     """The grid with its figures; those at the left may be percents."""
     base = up.start
     elements = []
@@ -215,18 +222,16 @@ def _axes(across: PlotScale, up: PlotScale, label: str, *, percent: bool = False
     return tag("g", *elements)
 
 
-def _drawing(title: str, *children: str) -> Safe:
+def _drawing(title: str, *children: str) -> Markup:
     return tag(
         "svg", tag("title", title), *children, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=title
     )
 
 
-def style_classes(names: Sequence[str], fixed: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A class for each name, the same for the same names in the same order; `fixed` ones are not counted."""
-    classes: dict[str, str] = dict(fixed or {})
-    number = 0
+def policy_styles(names: Sequence[str]) -> dict[str, str]:
+    """A class for each policy, the same for the same names in the same order; lamina has its own."""
+    styles = {OWN_POLICY: "own"}
     for name in names:
-        if name not in classes:
-            classes[name] = f"c{number % 9}"
-            number += 1
-    return {name: classes[name] for name in names}
+        if name not in styles:
+            styles[name] = f"c{(len(styles) - 1) % 9}"
+    return styles

@@ -31,7 +31,7 @@ class LaminaRun:
     def __init__(self, setting: Setting, *, target: float | None = None) -> None:
         self.setting = setting
         reserve = setting.window - setting.room
-        self.budget = Budget(window=setting.window, reserve=reserve, target=target)
+        self.budget = Budget(window=setting.recorded_window, reserve=reserve, target=target)
         self.ledger = Ledger()
         self.memo = RequestMemo()
 
@@ -49,6 +49,9 @@ class LaminaRun:
         self.ledger = fitted.ledger
         messages = fitted.request["messages"]
         layers = _tokens_by_layer(fitted.envelope.entries)
+        unrecorded = self.setting.message_sizes.unrecorded
+        if unrecorded:
+            layers["tools"] = unrecorded
         cut = fitted.envelope.cut
         if cut is None or not cut.lowered:
             return PolicyRequest(messages=messages, layers=layers)
@@ -61,7 +64,7 @@ class OrderedRun:
 
     def __init__(self, setting: Setting, order: Order, *, target: float | None) -> None:
         reserve = setting.window - setting.room
-        self.budget = Budget(window=setting.window, reserve=reserve, target=target, least=0.0)
+        self.budget = Budget(window=setting.recorded_window, reserve=reserve, target=target, least=0.0)
         self.order = order
         self.counter = setting.message_sizes.counter
         self.ledger = Ledger()

@@ -18,7 +18,10 @@ Message = dict[str, Any]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy may know: the sizes in tokens, how messages are measured, and the cache's rules."""
+    """What a policy may know: the sizes in tokens, how messages are measured, and the cache's rules.
+
+    `own_window` and `own_rules`: they are those of the session's own model.
+    """
 
     window: int
     room: int
@@ -27,6 +30,13 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     message_sizes: MessageSizes
     rules: CacheRules
     model: str = ""
+    own_window: bool = False
+    own_rules: bool = False
+
+    @property
+    def recorded_window(self) -> int:
+        """The window without what is sent at the beginning of every request, but not recorded."""
+        return max(self.window - self.message_sizes.unrecorded, self.window - self.room + 1)
 
 
 class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,21 +5,26 @@
 
 The content of each record decides what it is, so one file may hold several shapes. Files are read one after
 the other and in pieces: what is held is a record, and the few conversations that may still go on. Damage is
-reported and passed over. Nothing here asks what a trace cost or would cost.
+reported and passed over. An answer that stands in several files, since its session was resumed or copied, is
+counted in the first one only. Nothing here asks what a trace cost or would cost.
 
     pieces ──▶ lines ──▶ rows ──▶ session | growing | claude_code | codex | exported ──▶ traces
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from lamina.errors import BadInput
 from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
 from lamina.replay.traces.codex import Codex, is_codex
 from lamina.replay.traces.files import Paths, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
+from lamina.replay.traces.json_fields import list_field, text_field
 from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
 from lamina.replay.traces.lines import TraceRow, read_rows, read_text
 from lamina.replay.traces.packed import Tell
@@ -34,13 +39,73 @@ Progress = Callable[[int, int], None]
 MOST_REPORTED = 20
 """Damaged records of one file that are reported one by one; of the rest, only their number."""
 
+LONGEST_TITLE = 60
+"""Characters of the first words of a session."""
+
+_BY_CLIENTS = ("<", "Caveat:", "# AGENTS.md")
+_NO_RECORD = "it is no record of a conversation that is known here"
+
 
 def read_traces(paths: Paths, *, progress: Progress | None = None) -> Iterator[Trace | UnreadableLine]:
     """Every trace in these files, folders and globs, in an order that is always the same.
 
     A path that does not exist raises `BadInput` at once; what a file holds never raises.
     """
-    return _read_files(find_files(paths), progress)
+    return _count_once(_read_files(find_files(paths), progress))
+
+
+def _count_once(results: Iterable[Trace | UnreadableLine]) -> Iterator[Trace | UnreadableLine]:
+    """All results. Answers that an earlier trace has are marked, and a trace of nothing else is left out."""
+    seen: set[str] = set()
+    for result in results:
+        if isinstance(result, UnreadableLine):
+            yield result
+            continue
+        names = {place: _name_of_call(result, place) for place in result.call_ids}
+        copied = frozenset(place for place, name in names.items() if name in seen)
+        seen.update(names.values())
+        if copied and copied.issuperset([*names, *result.used]):
+            continue
+        yield _describe(result, copied)
+
+
+def _name_of_call(trace: Trace, place: int) -> str:
+    """The ids of an answer with its usage, since some servers give every answer the same id."""
+    name = trace.call_ids[place]
+    usage = trace.used.get(place)
+    if usage is None:
+        return name
+    return f"{name} {usage.uncached} {usage.read} {usage.written} {usage.written_long} {usage.output}"
+
+
+def _describe(trace: Trace, copied: frozenset[int]) -> Trace:
+    """The trace with what a reader tells it by, and with the usage of its own answers only."""
+    used = {place: usage for place, usage in trace.used.items() if place not in copied}
+    moments = [usage.at for usage in used.values() if usage.at is not None]
+    began = trace.began
+    if moments and (began is None or copied):
+        began = min(moments)
+    return msgspec.structs.replace(
+        trace, used=used, copied=copied, began=began, title=trace.title or _first_words(trace.items)
+    )
+
+
+def _first_words(items: Iterable[dict[str, Any]]) -> str:
+    """The beginning of what the user wrote first. What a client put there itself begins with a tag."""
+    for item in items:
+        if item.get("role") != "user":
+            continue
+        words = " ".join(_user_text(item.get("content")).split())
+        if words and not words.startswith(_BY_CLIENTS):
+            return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"
+    return ""
+
+
+def _user_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = list_field({"content": content}, "content")
+    return " ".join(filter(None, (text_field(block, "text") for block in blocks)))
 
 
 def _read_files(paths: list[Path], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
@@ -64,13 +129,26 @@ def _teller(progress: Progress | None, done: int, size: int, total: int) -> Tell
 
 
 def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Iterator[Trace | UnreadableLine]:
-    """All traces, and the first few damaged records; of the others only how many there are."""
+    """All traces, and the first few damaged records; of the others only how many there are.
+
+    A file in which every record is in order, but none is of a conversation, is one foreign file: the index
+    that a client keeps of its sessions, say.
+    """
+    unknown_records: list[UnreadableLine] = []
+    is_foreign = True
     damaged = 0
     for result in results:
-        if isinstance(result, UnreadableLine):
-            damaged += 1
-        if isinstance(result, Trace) or damaged <= MOST_REPORTED:
-            yield result
+        if is_foreign and isinstance(result, UnreadableLine) and result.reason == _NO_RECORD:
+            unknown_records.append(result)
+            continue
+        is_foreign = False
+        for line in (*unknown_records, result):
+            damaged += isinstance(line, UnreadableLine)
+            if isinstance(line, Trace) or damaged <= MOST_REPORTED:
+                yield line
+        unknown_records.clear()
+    if unknown_records:
+        yield UnreadableLine(place=path, reason="it holds no session", foreign=True)
     if damaged > MOST_REPORTED:
         left_out = damaged - MOST_REPORTED
         yield UnreadableLine(place=path, reason=f"{left_out:,} more records of it cannot be read")
@@ -122,9 +200,7 @@ class _Shapes:
         elif is_claude_code(row.value):
             yield from self.claude_code.take(row)
         else:
-            yield UnreadableLine(
-                place=row.place, reason="it is no record of a conversation that is known here"
-            )
+            yield UnreadableLine(place=row.place, reason=_NO_RECORD)
 
     def end(self) -> Iterator[Trace | UnreadableLine]:
         for shape in (self.growing, self.claude_code, self.codex, self.exported):

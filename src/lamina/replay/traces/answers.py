@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.dialects import DIALECTS
+from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput
 from lamina.replay.traces.json_fields import json_field, list_field, object_field
 from lamina.replay.traces.lines import decode_json
@@ -73,9 +74,9 @@ def _absorb_events(dialect: str, events: list[Any]) -> Answer:
         return [], None
     items = []
     for segment in absorbed.segments:
-        message = segment.meta.get("wire", {}).get("message")
-        if isinstance(message, dict):
-            items.append(message)
+        origin = read_origin(segment)
+        if origin is not None and origin.is_first and isinstance(origin.message, dict):
+            items.append(origin.message)
     usage = {
         "prompt_tokens": absorbed.usage.input,
         "cached_input_tokens": absorbed.usage.cached,

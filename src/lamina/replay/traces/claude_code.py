@@ -2,14 +2,16 @@
 
     {type: "user" | "assistant" | "system" | ..., uuid, parentUuid, sessionId, message: {...}, timestamp}
 
-Lines with one message id are one answer, whose usage counts once. Side chains (sub-agents) are traces of
-their own. What the client left out or summarised stays, with the place of each compaction. System text and
-tools are not recorded there, so these traces have no head.
+Lines with one message id are one answer, whose usage counts once. Its message and request id name the answer,
+also where a resumed session begins with a copy of it. Side chains (sub-agents) are traces of their own. What
+the client left out or summarised stays, with the place of each compaction. System text and tools are not
+recorded there, so these traces have no head.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 from lamina.replay.traces.json_fields import (
@@ -100,34 +102,40 @@ class _Chain:
         self.answers: dict[str, int] = {}
         self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
+        self.call_ids: dict[int, str] = {}
         self.model = ""
+        self.project = ""
+        self.began: float | None = None
 
     def take(self, line: dict[str, Any]) -> None:
         message = object_field(line, "message")
+        if not self.project:
+            self.project = PurePath(text_field(line, "cwd")).name
+        if self.began is None:
+            self.began = parse_moment(line.get("timestamp"))
         if _is_compaction(line):
             self.compacted.append(len(self.items))
             self.answers.clear()
         elif line["type"] == "assistant" and text_field(message, "model") != _MADE_UP:
-            self._add_answer(message, parse_moment(line.get("timestamp")))
+            self._add_answer(message, line)
         elif line["type"] == "user":
             self._add_user_message(message.get("content"))
 
-    def _add_answer(self, message: dict[str, Any], at: float | None) -> None:
+    def _add_answer(self, message: dict[str, Any], line: dict[str, Any]) -> None:
         """A piece of an answer; results may stand between the pieces of one."""
         blocks = _content_blocks(message.get("content"))
         if not blocks:
             return
-        place = self._place_of_answer(text_field(message, "id"))
+        place = len(self.items)
+        message_id = text_field(message, "id")
+        if message_id:
+            place = self.answers.setdefault(message_id, place)
+            self.call_ids.setdefault(place, f"{message_id} {text_field(line, 'requestId')}")
         if place == len(self.items):
             self.items.append({"role": "assistant", "content": []})
         self.items[place]["content"] += blocks
         self.model = text_field(message, "model") or self.model
-        self._add_usage(place, message.get("usage"), at)
-
-    def _place_of_answer(self, message_id: str) -> int:
-        if not message_id:
-            return len(self.items)
-        return self.answers.setdefault(message_id, len(self.items))
+        self._add_usage(place, message.get("usage"), parse_moment(line.get("timestamp")))
 
     def _add_usage(self, place: int, usage: Any, at: float | None) -> None:
         """Each piece repeats the usage of its answer; the one with the most output is the last."""
@@ -169,6 +177,9 @@ class _Chain:
             model=self.model,
             used=dict(sorted(self.used.items())),
             compacted=tuple(dict.fromkeys(self.compacted)),
+            call_ids=self.call_ids,
+            project=self.project,
+            began=self.began,
         )
 
 

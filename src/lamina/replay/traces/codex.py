@@ -9,6 +9,7 @@ compaction put in place of the history stands behind the place of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 from lamina.replay.traces.growing_requests import is_answer
@@ -58,11 +59,16 @@ class _Rollout:
         self.items: list[dict[str, Any]] = []
         self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
+        self.call_ids: dict[int, str] = {}
+        self.project = ""
+        self.began: float | None = None
         self.answer: int | None = None
         self.counted_total: Any = None
 
     def take(self, row: dict[str, Any]) -> None:
         payload = row["payload"]
+        if self.began is None:
+            self.began = parse_moment(row.get("timestamp"))
         match row["type"]:
             case "session_meta":
                 self._read_meta(payload)
@@ -78,6 +84,8 @@ class _Rollout:
     def _read_meta(self, payload: dict[str, Any]) -> None:
         if not self.id:
             self.id = text_field(payload, "id", "session_id")
+        if not self.project:
+            self.project = PurePath(text_field(payload, "cwd")).name
         if not self.instructions:
             base = text_field(payload.get("base_instructions"), "text")
             self.instructions = text_field(payload, "instructions") or base
@@ -88,6 +96,9 @@ class _Rollout:
         after_answer = bool(self.items) and is_answer(self.items[-1])
         if is_answer(item) and (not after_answer or self.answer is None):
             self.answer = len(self.items)
+        item_id = text_field(item, "id", "call_id")
+        if is_answer(item) and item_id and self.answer is not None:
+            self.call_ids.setdefault(self.answer, item_id)
         self.items.append(item)
 
     def _add_usage(self, info: dict[str, Any], at: float | None) -> None:
@@ -128,4 +139,7 @@ class _Rollout:
             model=self.model,
             used=self.used,
             compacted=tuple(dict.fromkeys(self.compacted)),
+            call_ids=self.call_ids,
+            project=self.project,
+            began=self.began,
         )

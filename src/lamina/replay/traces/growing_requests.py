@@ -75,6 +75,7 @@ class _GrowingConversation:
         self.items = list(call.trace.items)
         self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
+        self.call_ids: dict[int, str] = {}
         self._remember_call(call, fingerprints)
 
     def is_continued_by(self, fingerprints: list[bytes]) -> bool:
@@ -122,8 +123,10 @@ class _GrowingConversation:
         self.response = call.response
         self.last = call.trace
         self.size = call.size
+        at = len(self.items)
+        if call.response:
+            self.call_ids[at] = f"{call.response} {at} {fingerprints[-1].hex()}"
         if call.used is not None:
-            at = len(self.items)
             self.used[at] = _add_usages(self.used.get(at), call.used)
 
     def trace(self) -> Trace:
@@ -133,6 +136,7 @@ class _GrowingConversation:
             head=self.last.head,
             model=self.last.model or self.first.model,
             used=self.used,
+            call_ids=self.call_ids,
             compacted=tuple(dict.fromkeys(self.compacted)),
         )
 

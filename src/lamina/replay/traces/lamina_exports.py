@@ -14,6 +14,7 @@ from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.core.values import Head, Segment
 from lamina.dialects import DIALECTS
+from lamina.dialects.origins import read_origin
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode
@@ -81,9 +82,9 @@ def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trac
 def _most_common_dialect(log: Sequence[Segment]) -> str:
     counts: Counter[str] = Counter()
     for segment in log:
-        origin = segment.meta.get("wire")
-        if isinstance(origin, dict):
-            counts[str(origin.get("dialect"))] += 1
+        origin = read_origin(segment)
+        if origin is not None:
+            counts[origin.dialect] += 1
     for name, _ in counts.most_common():
         if name in FIELDS:
             return name

@@ -5,8 +5,9 @@ reused only after a call that ended in order. A call that was cancelled or faile
 that no later call can read its answer. This module knows no tables.
 
 A connection is made when a call needs one, in that call. So a call that gets none says why, and notices at
-once when the server is back. psycopg's own pool makes connections in the background with growing pauses, and
-can only say that the time is up.
+once when the server is back. psycopg_pool 3.3 makes connections in the background, with pauses that double.
+Measured with a server that was away for 3.5 seconds: this pool answers 0.3 seconds after it is back,
+psycopg_pool 3.3 seconds. After 8 seconds away psycopg_pool gives up, and says only that the time is up.
 """
 
 from __future__ import annotations

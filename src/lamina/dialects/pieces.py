@@ -1,0 +1,165 @@
+"""A message on its way into the log: first pieces, then segments that note where they came from.
+
+Shared by the wire formats in which each message has a role and becomes one segment for each piece that can be
+lowered on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+import msgspec
+
+from lamina.core.values import Document, Entry, Image, Part, Role, Segment, ToolResult
+from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value
+from lamina.dialects.memos import ParsedMessage, ParseMemo, copy_message, count_unchanged
+from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin_in
+from lamina.dialects.port import Request
+from lamina.errors import BadInput
+
+NO_ORIGIN = WireOrigin(dialect="", message={})
+"""The origin of an entry that did not come from the wire."""
+
+AnyReader = TypeVar("AnyReader")
+AnyCalls = TypeVar("AnyCalls")
+
+
+class MessagePiece(msgspec.Struct, frozen=True, gc=False):
+    """A segment before it is made: its kind, its part, and the block of the message that it came from."""
+
+    kind: str
+    part: Part
+    block: Any = None
+    attrs: dict[str, str] = {}
+
+
+class MessagePieces(msgspec.Struct, frozen=True, gc=False):
+    """A message in pieces. `is_sendable` says whether it may be sent as it came."""
+
+    role: Role
+    pieces: list[MessagePiece]
+    is_sendable: bool = True
+
+
+def require_request(request: Request, hint: str) -> None:
+    """Raises BadInput if a request is not an object."""
+    if not isinstance(request, Mapping):
+        raise BadInput(f"the request is {describe_value(request)}", hint=hint)
+
+
+def read_message_list(request: Request) -> Sequence[Any]:
+    """The messages of a request. Raises BadInput if there are none."""
+    require_request(request, "give an object with messages")
+    messages = request.get("messages")
+    if not isinstance(messages, LIST_TYPES) or not messages:
+        problem = f"messages is {describe_value(messages)}"
+        raise BadInput(problem, place="messages", hint="give a list with at least one message")
+    return messages
+
+
+def read_messages(
+    messages: Sequence[Any],
+    memo: ParseMemo | None,
+    *,
+    restore_calls: Callable[[Sequence[tuple[Segment, ...]]], AnyCalls],
+    read_message: Callable[[Any, int, AnyCalls], tuple[Segment, ...]],
+) -> tuple[Segment, ...]:
+    """All messages as segments. Messages that the memo has seen unchanged are not read again.
+
+    `restore_calls` gives the calls of messages that were read before, `read_message` reads one more.
+    """
+    remembered: list[ParsedMessage] = []
+    if memo is not None:
+        remembered = memo.known[: count_unchanged(messages, memo.known)]
+    old_segments = [segments for _, segments in remembered]
+    calls = restore_calls(old_segments)
+    new_messages = messages[len(remembered) :]
+    new_segments: list[tuple[Segment, ...]] = []
+    for index, message in enumerate(new_messages, start=len(remembered)):
+        try:
+            new_segments.append(read_message(message, index, calls))
+        except BadInput as error:
+            raise add_outer_place(f"messages[{index}]", error) from None
+    if memo is not None:
+        copies = map(copy_message, new_messages)
+        memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
+    return tuple(chain.from_iterable(old_segments + new_segments))
+
+
+def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) -> AnyReader:
+    """What reads messages of this role. Raises BadInput for a role that does not exist."""
+    role = message.get("role")
+    if not isinstance(role, str) or role not in readers:
+        problem = f"the role is {describe_value(role)}"
+        raise BadInput(problem, place="role", hint=f"use one of {', '.join(readers)}")
+    return readers[role]
+
+
+def find_origin(entry: Entry, dialect: str) -> WireOrigin:
+    """What this dialect parsed an entry from.
+
+    `NO_ORIGIN` if another dialect parsed it, if lamina made it, or if it has another role by now.
+    """
+    origin = read_origin_in(entry.segment, dialect)
+    if origin is None or entry.role is not entry.segment.role:
+        return NO_ORIGIN
+    return origin
+
+
+def explain_refused_part(segment: Segment, dialect: str, refuse_part: Callable[[Part, Segment], str]) -> str:
+    """Why a segment that another dialect parsed cannot be sent in this one; "" if it can.
+
+    `refuse_part` says why a part cannot. Of a result it judges media that came with their data: those at an
+    address can be sent, since the words of the result name it.
+    """
+    if segment.origin == dialect:
+        return ""
+    reasons: list[str] = []
+    for part in segment.parts:
+        if not isinstance(part, ToolResult):
+            reasons.append(refuse_part(part, segment))
+            continue
+        media = [inner for inner in part.content if isinstance(inner, Image | Document)]
+        reasons += [refuse_part(inner, segment) for inner in media if inner.data]
+    return next(filter(None, reasons), "")
+
+
+def make_segments(
+    dialect: str,
+    message: Any,
+    parsed: MessagePieces,
+    *,
+    joins: bool = False,
+    pinned: bool = False,
+    notes: dict[str, Any] | None = None,
+) -> list[Segment]:
+    """The segments of a message. All but the first join the one before; `joins` says whether the first does.
+
+    `message` is the object as it came. `notes` are what the dialect needs to know of it besides.
+    """
+    segments: list[Segment] = []
+    for position, piece in enumerate(parsed.pieces):
+        is_first = position == 0
+        origin = WireOrigin(
+            dialect=dialect,
+            message=message,
+            block=piece.block,
+            is_first=is_first,
+            count=len(parsed.pieces),
+            is_mended=not parsed.is_sendable,
+            notes=notes or {},
+        )
+        segment = Segment(
+            role=parsed.role,
+            kind=piece.kind,
+            parts=(piece.part,),
+            attrs=piece.attrs,
+            joins=joins or not is_first,
+            pinned=pinned,
+            origin=dialect,
+            meta={ORIGIN: origin},
+        )
+        segments.append(segment)
+    return segments

@@ -1,0 +1,220 @@
+"""The answer in a few figures: what sessions cost, what they would have cost, and what was lost to misses.
+
+`compare_sessions` puts what was recorded of each session beside what it would have cost under each policy.
+`summarise` adds that up for the first setting of an account, which is the one that a reader asked for. The
+terminal, the page and the JSON file show these figures. Nothing here writes them down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.replay.account_sums import group_by, list_losses, setting_of, sum_known, sum_losses
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported
+
+OWN_POLICY = "lamina"
+UNTOUCHED = "none"
+MOST_REASONS = 3
+"""Reasons for lost caches in a headline."""
+
+DEARER_BY = 1.01
+"""A session is dearer under lamina if it costs more than this times what it cost before."""
+
+ADVICE = (
+    ("idle", "Go on sooner, or buy the longer lifetime (Claude Code: CLAUDE_CODE_PROMPT_CACHE_TTL=1h)."),
+    ("the model changed", "Stay with one model in a session; begin a new session for another one."),
+    ("the client compacted", "Begin a new session for a new task, before the window is full."),
+    (
+        "the client sent less",
+        "Do not drop or rewrite earlier messages call by call: cut seldom, and much at once.",
+    ),
+    (
+        "no call of it read",
+        "Nothing is cached: set cache markers, or let lamina plan them, and send the same beginning.",
+    ),
+    (
+        "nothing was read",
+        "The beginning changed. Keep tools and system text byte for byte; `lamina diff` finds the place.",
+    ),
+    (
+        "only the head",
+        "An early message changed. Keep sent messages as they are; `lamina diff` finds the place.",
+    ),
+    (
+        "only a part",
+        "A message in the middle changed. Keep sent messages as they are; `lamina diff` finds the place.",
+    ),
+)
+"""What to do about each reason for a lost cache, by how the reason begins."""
+
+
+class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
+    """One session: what was recorded, and what it would have cost under each policy, in dollars.
+
+    `policies` are simulated, with recalls, and without policies that have no price. `own` is what lamina
+    would have cost. A simulated cache is not the real one: if the client sent everything, `own` is what was
+    recorded, times what lamina costs beside sending everything, both simulated. So it is what was recorded
+    where lamina changes nothing. `dearer` says why lamina costs more than before.
+    """
+
+    trace: str
+    source: str
+    model: str
+    project: str = ""
+    began: float | None = None
+    title: str = ""
+    calls: int = 0
+    cuts: int = 0
+    recorded: float | None = None
+    policies: dict[str, float] = {}
+    own: float | None = None
+    dearer: str = ""
+
+    @property
+    def before(self) -> float | None:
+        """What the session cost without lamina, as far as that is known."""
+        if self.recorded is not None:
+            return self.recorded
+        return self.policies.get(UNTOUCHED)
+
+
+class LossReason(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason for which caches were lost, and what to do about it."""
+
+    why: str
+    times: int
+    tokens: int
+    dollars: float | None
+    advice: str
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """All sessions in a few figures; money is in dollars, and of the `compared` sessions.
+
+    `is_recorded`: `before` is what the records say, and not what sending everything would have cost.
+    """
+
+    sessions: int
+    calls: int
+    began: float | None
+    ended: float | None
+    compared: int
+    is_recorded: bool
+    before: float
+    own: float | None
+    own_cuts: int
+    dearer: int
+    lost: float | None
+    lost_calls: int
+    lost_tokens: int
+    reasons: tuple[LossReason, ...]
+
+
+def summarise(account: ReplayAccount) -> Headline:
+    """The figures of all sessions that have calls."""
+    sessions = [session for session in compare_sessions(account) if session.calls]
+    moments = [session.began for session in sessions if session.began is not None]
+    is_recorded = any(session.recorded is not None for session in sessions)
+    compared = [session for session in sessions if _is_comparable(session, is_recorded=is_recorded)]
+    own = [session.own for session in compared if session.own is not None]
+    losses = list_losses(account.reported)
+    reasons = []
+    for loss in sum_losses(losses)[:MOST_REASONS]:
+        advice = next((words for start, words in ADVICE if loss.why.startswith(start)), "")
+        reasons.append(LossReason(**loss._asdict(), advice=advice))
+    return Headline(
+        sessions=len(sessions),
+        calls=sum(session.calls for session in sessions),
+        began=min(moments, default=None),
+        ended=max(moments, default=None),
+        compared=len(compared),
+        is_recorded=is_recorded,
+        before=sum(session.before or 0.0 for session in compared),
+        own=sum(own) if own and len(own) == len(compared) else None,
+        own_cuts=sum(session.cuts for session in compared),
+        dearer=sum(bool(session.dearer) for session in compared),
+        lost=sum_known(loss.dollars for loss in losses),
+        lost_calls=len(losses),
+        lost_tokens=sum(loss.tokens for loss in losses),
+        reasons=tuple(reasons),
+    )
+
+
+def compare_sessions(account: ReplayAccount) -> list[SessionCost]:
+    """Every session of the account under the first of its settings, the dearest first."""
+    outcomes = outcomes_of_first_setting(account.outcomes)
+    outcomes_by_trace = group_by(outcomes, lambda outcome: outcome.trace)
+    reports = {report.trace: report for report in account.reported}
+    traces = dict.fromkeys([*outcomes_by_trace, *reports])
+    sessions = [_compare(trace, reports.get(trace), outcomes_by_trace.get(trace, [])) for trace in traces]
+    sessions.sort(key=lambda session: (-(session.before or 0.0), session.trace))
+    return sessions
+
+
+def outcomes_of_first_setting(outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
+    """The outcomes under the window and the rules that were asked for first."""
+    if not outcomes:
+        return []
+    first = setting_of(outcomes[0])
+    return [outcome for outcome in outcomes if setting_of(outcome) == first]
+
+
+def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutcome]) -> SessionCost:
+    if report is None:
+        report = Reported(trace=trace, source=outcomes[0].source, model=outcomes[0].model)
+    own = next((outcome for outcome in outcomes if outcome.policy == OWN_POLICY), None)
+    policies = {}
+    for outcome in outcomes:
+        if outcome.dollars is not None:
+            policies[outcome.policy] = outcome.dollars + outcome.recall_dollars
+    session = SessionCost(
+        trace=trace,
+        source=report.source,
+        model=report.model,
+        project=report.project,
+        began=report.began,
+        title=report.title,
+        calls=max([report.calls, *(outcome.calls for outcome in outcomes)]),
+        cuts=own.cuts if own else 0,
+        recorded=report.dollars,
+        policies=policies,
+        own=_estimate_own(policies, report),
+    )
+    return msgspec.structs.replace(session, dearer=_explain_dearer(session, own))
+
+
+def _estimate_own(policies: dict[str, float], report: Reported) -> float | None:
+    """What lamina would have cost, as `SessionCost` says."""
+    own = policies.get(OWN_POLICY)
+    untouched = policies.get(UNTOUCHED)
+    if own is None or report.dollars is None or not untouched or report.compactions:
+        return own
+    return report.dollars * own / untouched
+
+
+def _explain_dearer(session: SessionCost, own: ReplayOutcome | None) -> str:
+    """Why lamina costs more in this session; "" if it does not."""
+    if own is None or session.own is None or session.before is None:
+        return ""
+    if session.own <= DEARER_BY * session.before:
+        return ""
+    if not own.cuts:
+        return "the client compacted its history, and lamina had no need to cut"
+    if own.recall_dollars >= session.own - session.before:
+        return f"for {count_noun(own.recalls, 'recall')} of what {count_noun(own.cuts, 'cut')} left out"
+    return f"{count_noun(own.cuts, 'cut')}, after each of which the request is written to the cache anew"
+
+
+def _is_comparable(session: SessionCost, *, is_recorded: bool) -> bool:
+    if is_recorded and session.recorded is None:
+        return False
+    return session.before is not None
+
+
+def count_noun(number: int, noun: str) -> str:
+    """A number with its noun: `1 cut`, `3 cuts`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"

@@ -1,0 +1,52 @@
+"""The check of the documentation's prose finds what readers tripped over, and counts sentences rightly."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.prose import Sentence, find_banned, find_complaints, split_sentences
+
+UNREADABLE = [
+    "(Rooms a call for prices as Anthropic's, OpenAI's before GPT-5.6, and a server's of one's own.)",
+    "What is no file there stays words.",
+    "It is that very session behind a portal, not a second one.",
+    "The constant foretells no miss.",
+    "Cases B14 to B18 hold.",
+]
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_sentences_that_newcomers_could_not_read_are_found(text: str) -> None:
+    assert list(find_banned([Sentence("page.md", text)]))
+
+
+def test_plain_sentences_pass() -> None:
+    assert not list(find_complaints([Sentence("page.md", "A cut lowers many segments in one pass.")]))
+
+
+def test_code_tables_and_headings_are_not_sentences() -> None:
+    page = """# A heading that is not a sentence
+
+First sentence. `code` begins the second one, with a [link](docs/other.md).
+
+```python
+print("no sentence here. Nor here.")
+```
+
+| a table | has no sentences. |
+|---|---|
+
+- An item is one sentence,
+  over two lines.
+"""
+    assert split_sentences(page) == [
+        "First sentence.",
+        "`code` begins the second one, with a link.",
+        "An item is one sentence, over two lines.",
+    ]
+
+
+def test_long_sentences_are_complained_about() -> None:
+    text = " ".join(["word"] * 61)
+    complaints = list(find_complaints([Sentence("page.md", text)]))
+    assert any("61 words" in complaint for complaint in complaints)
