@@ -172,6 +172,9 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
     while progress.tokens > limits.target and sparing.tokens:
         sparing = sparing.halve()
         progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
+    if sparing:
+        # What is spared could still be lowered.
+        progress = msgspec.structs.replace(progress, exhausted=False)
     if not is_over_room:
         return progress
     enough = max(limits.target, min(limits.trigger, progress.tokens_before) - limits.least)

@@ -310,7 +310,8 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The one event after which bytes already sent may differ.
 
-    `first` is the segment where they begin to; `floor`: nothing more could have been lowered.
+    `first` is the segment where they begin to. `floor`: the target was not reached, since nothing was left
+    that the cut may lower.
     """
 
     number: int
