@@ -345,8 +345,8 @@ def _find_lost(case: Case) -> list[Entry]:
         if entry.form is Form.FULL or not _is_unrecoverable(entry, case):
             continue
         fold = fold_of.get(entry.ref)
-        is_under_digest = fold is not None and entry.segment.role is Role.USER
-        if not is_under_digest:
+        is_message = entry.segment.role is Role.USER and not _is_attachment(entry, case)
+        if fold is None or not is_message:
             lost.append(entry)
     return lost
 

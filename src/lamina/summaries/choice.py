@@ -128,7 +128,9 @@ def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[
     """Return the indices of entries that a summary may cover. `logged` are the refs of the log."""
     sparing = NOTHING_SPARED
     if terms.budget is not None:
-        sparing = spare_steps(terms.budget, terms.budget.window)
+        # A summary can be asked for long before the window is full.
+        room = min(terms.budget.window, sum(entry.tokens for entry in entries))
+        sparing = spare_steps(terms.budget, room)
     blocked = find_untouchable(entries) | find_spared(entries, sparing)
     free: set[int] = set()
     for index, entry in enumerate(entries):
