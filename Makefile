@@ -18,7 +18,7 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs screenshots site format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +80,12 @@ housed: $(STAMP)
 documented: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.docs
 	@$(PYTHON_IN_VENV) -m tools.cli_help
+	@$(PYTHON_IN_VENV) -m tools.prose --check
+	@$(PYTHON_IN_VENV) -m tools.site
+
+site: $(STAMP)  ## build the documentation as a site into build/site
+	@$(PYTHON_IN_VENV) -m tools.site
+	@echo "open build/site/index.html"
 
 bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
 	@$(PYTHON_IN_VENV) bench/build.py
@@ -101,6 +107,10 @@ peers: $(STAMP)  ## install the libraries that the lab compares with, and try ea
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write
 	@$(PYTHON_IN_VENV) -m tools.cli_help --write
+	@$(PYTHON_IN_VENV) -m tools.picture --write
+
+screenshots: $(STAMP)  ## take the pictures of the inspector in docs/pictures/ anew
+	@$(PYTHON_IN_VENV) -m tools.screenshots
 
 format: $(STAMP)  ## format the code and apply what the linter can fix
 	@$(VENV)/bin/ruff check --fix --quiet $(CHECKED) || true

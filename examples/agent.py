@@ -1,16 +1,19 @@
 """A coworker in a folder: it looks before it answers, and asks before it changes anything.
 
-    python examples/agent.py FOLDER                                  # a script stands for the model
+    python examples/agent.py                                         # a sample; a script plays the model
+    python examples/agent.py FOLDER                                  # your own folder, with a file limits.md
     python examples/agent.py FOLDER http://127.0.0.1:8080/v1 MODEL   # a server with Chat Completions
 
 From ids to the model: the conversation is loaded, its persona and tools stand in the system text, the file
-that is attached is read inside the folder only, the answer streams, tools run, and every step is kept.
+that is attached is read inside the folder only, the answer streams, tools run, and every step is kept: beside
+the folder, where no tool can change it.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +29,7 @@ from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolCall
 from lamina.workspace.workspace import Workspace
 
+SAMPLE = "# Limits\n\nAt most 20 requests a minute.\n"
 PROMPT = "Our limit is 30 requests a minute now. Please correct the file."
 
 
@@ -53,18 +57,35 @@ async def approved(call: ToolCall, _: Action) -> bool:
     return True
 
 
+def beside(folder: Path, name: str) -> Path:
+    """A file beside the folder, and not in it."""
+    return folder.resolve().with_name(f"{folder.resolve().name}-{name}")
+
+
 async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
     client: Client = openai_chat(base_url=url, api_key="none") if url else ScriptedClient(SCRIPT)
     root = Path(folder)
-    actions = workspace_actions(workspace_tools(Workspace(root))) + scratchpad(root / "notes.txt")
+    notes = beside(root, "notes.txt")
+    actions = workspace_actions(workspace_tools(Workspace(root))) + scratchpad(notes)
     agent = Agent(client=client, actions=actions, approve=approved)
     budget = Budget(window=16_000, reserve=1_000)
     async with open_for(
-        agent, root / "chats.db", "coworker", model=model, budget=budget, root=root
+        agent, beside(root, "chats.db"), "coworker", model=model, budget=budget, root=root
     ) as session:
         outcome = await agent.run(session, PROMPT, attach=[root / "limits.md"], hear=shown)
     print(f"\n{outcome.ending} after {outcome.spent.steps} steps; {len(outcome.ran)} calls")
 
 
+def run_on_sample() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "workspace"
+        root.mkdir()
+        (root / "limits.md").write_text(SAMPLE, encoding="utf-8")
+        anyio.run(main, str(root))
+
+
 if __name__ == "__main__":
-    anyio.run(partial(main, *sys.argv[1:4]))
+    if len(sys.argv) > 1:
+        anyio.run(partial(main, *sys.argv[1:4]))
+    else:
+        run_on_sample()

@@ -1,6 +1,7 @@
 """An answer from search, with its sources: what is found stands before the question, and the answer cites it.
 
-    python examples/agent_search.py FOLDER
+    python examples/agent_search.py           # a sample folder
+    python examples/agent_search.py FOLDER    # the Markdown files of your own
 
 Append the user's words, gather context, build, render, call the model, append its answer: the session and the
 agent are these six steps. What finds context is a list; leave a source out and nothing else changes.
@@ -9,6 +10,7 @@ agent are these six steps. What finds context is a list; leave a source out and 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from lamina.stores.memory import MemoryStore
 
 PROMPT = "How many requests may I send?"
 ANSWER = "20 a minute [[limits.md]]."
+SAMPLE = "# Limits\n\nAt most 20 requests a minute.\n"
 
 
 class Words:
@@ -55,5 +58,14 @@ async def main(folder: str) -> None:
         print(f"source: {citation.source}, line {citation.place}")
 
 
+def run_on_sample() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "limits.md").write_text(SAMPLE, encoding="utf-8")
+        anyio.run(main, folder)
+
+
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1])
+    if len(sys.argv) > 1:
+        anyio.run(main, sys.argv[1])
+    else:
+        run_on_sample()

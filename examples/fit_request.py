@@ -1,4 +1,4 @@
-"""An agent's loop with `fit_request` before every call: the requests stay small, the history stays whole.
+"""Way in 2: `fit_request` before every call of an agent. Requests stay small, and the history stays whole.
 
     python examples/fit_request.py
 

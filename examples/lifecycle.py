@@ -1,15 +1,18 @@
 """The life of a prompt: from the ids that an application has, to what the model sees, and back.
 
-    python examples/lifecycle.py FOLDER                                  # a script stands for the model
+    python examples/lifecycle.py                                         # a sample; a script plays the model
+    python examples/lifecycle.py FOLDER                                  # a workspace of your own
     python examples/lifecycle.py FOLDER http://127.0.0.1:8080/v1 MODEL   # a server with Chat Completions
 
-FOLDER is a workspace. Run it twice: the second run goes on with what the first one kept.
+These are the four phases of buildscale.ai's document: `docs/from-buildscale.md` says more. The conversation
+is kept beside the workspace, where no tool can change it. With a FOLDER of your own, a second run goes on.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -26,9 +29,14 @@ from lamina.core.kinds import HIGH, LOW
 from lamina.core.layout import Cap, Layout
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
-from lamina.sessions import Session
+from lamina.sessions import Session, SetupOptions
 from lamina.workspace.workspace import Workspace
 
+SAMPLE = {
+    "limits.md": "# Limits\n\nAt most 20 requests a minute.\n",
+    "decisions.md": "From May on: 30 requests a minute.\n",
+    "history.md": "An old note.\n" * 400,
+}
 PROMPT = "How many requests may a client send now? Correct what is out of date."
 ATTACHED = [("limits.md", HIGH), ("history.md", LOW), ("../other/secret.md", HIGH)]
 """Each with its priority: the least important is left out first. The last one is in another workspace."""
@@ -47,11 +55,17 @@ def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextMana
     Without `persona=` it is one that looks before it answers. Attachments are read inside `root` only, and
     may take 500 tokens.
     """
+    store = folder.resolve().with_name(f"{folder.resolve().name}-chats.db")
     return open_for(
-        agent, folder / "chats.db", "chat-17", workspace=folder.name, model=model, root=folder,
-        budget=Budget(window=16_000, reserve=200), head=PlainHead(output=200),
-        layout=Layout(attachments=Cap(tokens=500)),
-    )  # fmt: skip
+        agent,
+        store,
+        "chat-17",
+        workspace=folder.name,
+        model=model,
+        root=folder,
+        budget=Budget(window=16_000, reserve=200),
+        setup=SetupOptions(head=PlainHead(output=200), layout=Layout(attachments=Cap(tokens=500))),
+    )
 
 
 async def streamed(event: TurnEvent) -> None:
@@ -97,5 +111,19 @@ SCRIPT = (
     "30 a minute, as decisions.md says. I corrected limits.md.",
 )
 
+
+def run_on_sample() -> None:
+    """Runs in a workspace with a file to correct, one that says how, and one that is too large."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "workspace"
+        root.mkdir()
+        for name, text in SAMPLE.items():
+            (root / name).write_text(text, encoding="utf-8")
+        anyio.run(main, str(root))
+
+
 if __name__ == "__main__":
-    anyio.run(partial(main, *sys.argv[1:4]))
+    if len(sys.argv) > 1:
+        anyio.run(partial(main, *sys.argv[1:4]))
+    else:
+        run_on_sample()

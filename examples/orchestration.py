@@ -1,15 +1,18 @@
 """A voice assistant for a house: each utterance goes through the same six steps, whatever finds its context.
 
-    python examples/orchestration.py FOLDER                                   # a script stands for the model
+    python examples/orchestration.py                                          # a script plays the model
+    python examples/orchestration.py FOLDER                                   # the house is kept in FOLDER
     python examples/orchestration.py FOLDER http://127.0.0.1:11434/v1 MODEL   # Ollama, or a server like it
 
 Append the user's words, gather context, build, render, call the model, append its answer. Conversations are
-encrypted files in FOLDER, one for each message; the key is made at the first run.
+encrypted files in FOLDER, one for each message; the key is made at the first run. This is the loop of
+ElaraAi's document: `docs/from-elara.md` says more.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -27,7 +30,7 @@ from lamina.context.search import chunks_of, open_index, search
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.segments import assistant, user
-from lamina.sessions import Session
+from lamina.sessions import Session, SetupOptions
 from lamina.stores.files import open_files
 from lamina.stores.port import Store
 from lamina.stores.sealed import Sealed, from_file, init_file
@@ -80,9 +83,14 @@ def kitchen(
 ) -> AbstractAsyncContextManager[Session]:
     """The conversation: its system text, what finds context, and how much of it the model can take."""
     return Session.open(
-        store, "kitchen", model=model, dialect=client.dialect, system=SYSTEM, sources=sources,
-        budget=BUDGET, head=PlainHead(output=100),
-    )  # fmt: skip
+        store,
+        "kitchen",
+        model=model,
+        setup=SetupOptions(dialect=client.dialect, head=PlainHead(output=100)),
+        system=SYSTEM,
+        sources=sources,
+        budget=BUDGET,
+    )
 
 
 async def main(folder: str, url: str = "", model: str = "qwen3") -> None:
@@ -101,5 +109,14 @@ async def main(folder: str, url: str = "", model: str = "qwen3") -> None:
 
 ANSWERS = ("At six in the morning.", "Twelve.")
 
+
+def run_on_sample() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        anyio.run(main, folder)
+
+
 if __name__ == "__main__":
-    anyio.run(partial(main, *sys.argv[1:4]))
+    if len(sys.argv) > 1:
+        anyio.run(partial(main, *sys.argv[1:4]))
+    else:
+        run_on_sample()

@@ -1,6 +1,7 @@
-"""A chat that survives its program: run it twice, and the second run goes on where the first one stopped.
+"""A chat that survives its program: the second run goes on where the first one stopped.
 
-    python examples/session.py chats.db
+    python examples/session.py             # two runs, with a store in a temporary folder
+    python examples/session.py chats.db    # one run, with a store of your own: run it twice
 
 No model is asked here; `answered` stands where the call of an SDK would.
 """
@@ -8,6 +9,8 @@ No model is asked here; `answered` stands where the call of an SDK would.
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from lamina.blocking import Session
@@ -32,5 +35,15 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
     return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
 
+def run_twice() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for run in (1, 2):
+            print(f"--- run {run}")
+            main(str(Path(folder) / "chats.db"))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "chats.db")
+    if len(sys.argv) > 1:
+        main(sys.argv[1])
+    else:
+        run_twice()

@@ -15,7 +15,7 @@ _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow],
 _BY_DEFAULT = "ci" if os.environ.get("CI") == "true" else "dev"
 
 settings.register_profile("dev", parent=_PATIENT, max_examples=50)
-settings.register_profile("ci", parent=_PATIENT, max_examples=50, derandomize=True, database=None)
+settings.register_profile("ci", parent=_PATIENT, max_examples=35, derandomize=True, database=None)
 settings.register_profile("seeds", parent=_PATIENT, max_examples=40)
 settings.register_profile("long", parent=_PATIENT, max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT))

@@ -74,11 +74,16 @@ class Speaker(NamedTuple):
 
     @asynccontextmanager
     async def wrapped(
-        self, url: str, wire: Wire | None = None, *, budget: lamina.Budget, counter: Counter = COUNTER
+        self,
+        url: str,
+        wire: Wire | None = None,
+        *,
+        budget: lamina.Budget,
+        counter: Counter = COUNTER,
+        **options: Any,
     ) -> AsyncIterator[Any]:
-        async with entered(
-            lamina.wrap(self.client(url, wire), budget=budget, counter=counter), self
-        ) as client:
+        wrapped = lamina.wrap(self.client(url, wire), budget=budget, counter=counter, **options)
+        async with entered(wrapped, self) as client:
             yield client
 
     @property

@@ -130,6 +130,12 @@ def check_why_miss(figures: Any) -> None:
     assert {row[0] for row in figures["times"]} == {"anthropic", "openai_chat"}
 
 
+def check_inspector(figures: Any) -> None:
+    rows = figures["figures"]
+    assert all(positive(row["milliseconds"]) for row in rows)
+    assert not rows or {row["session"] for row in rows} == {"1 request, 100 entries", "250 requests"}
+
+
 def check_window(figures: Any) -> None:
     rows = {(row["model"], row["window"]): row for row in figures}
     for model in ("gpt-5", "claude-sonnet-4-5"):
@@ -151,12 +157,29 @@ def check_markers(figures: Any) -> None:
         assert row["read"]["plan"] >= max(row["read"]["two"], row["read"]["four"])
 
 
+def check_gateway(figures: Any) -> None:
+    names = {row["name"] for row in figures["rows"]}
+    assert names == {"direct", "lamina", "lamina, off"}
+    assert positive(*(row["p50"] for row in figures["rows"]), *figures["json"].values())
+
+
+def check_loss(figures: Any) -> None:
+    (table,) = figures
+    comparison = table["comparison"]
+    assert comparison["answers"] == comparison["sessions"] == 2
+    assert [row["policy"] for row in comparison["policies"]] == ["sliding", "lamina"]
+    assert positive(comparison["full_loss"], *(row["prompt"] for row in comparison["policies"]))
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
     "estimate": check_estimate,
+    "inspector": check_inspector,
     "fit_request": check_fit_request,
     "fuzz": check_fuzz,
+    "gateway": check_gateway,
+    "loss": check_loss,
     "markers": check_markers,
     "oracle": check_oracle,
     "policies": check_policies,

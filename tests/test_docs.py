@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from pathlib import Path
 
 import pytest
 
 from tools.docs import PAGES, ROOT, PageError, broken_links, check, pages, write
+
+NO_MODULES = {"lamina.sealed"}
+"""Names on pages that look like modules: a workspace in a store."""
 
 PRINTS = "```python\nx = 1\nprint(x + 1)\n```\n"
 
@@ -25,6 +30,23 @@ def test_blocks_of_the_page_run_and_print_what_it_says(page: Path) -> None:
 @pytest.mark.parametrize("page", pages(ROOT), ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_the_page_resolve(page: Path) -> None:
     assert broken_links(page) == []
+
+
+@pytest.mark.parametrize("page", pages(ROOT), ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_and_names_on_the_page_exist(page: Path) -> None:
+    names = set(re.findall(r"`(lamina(?:\.[a-z_]+)*\.[A-Za-z_]+)[`(]", page.read_text(encoding="utf-8")))
+    missing = [name for name in sorted(names - NO_MODULES) if not is_importable(name)]
+    assert missing == []
+
+
+def is_importable(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        module, _, attribute = name.rpartition(".")
+        return hasattr(importlib.import_module(module), attribute)
+    return True
 
 
 def test_pages_in_folders_of_docs_are_found(tmp_path: Path) -> None:

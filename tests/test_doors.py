@@ -26,7 +26,7 @@ from lamina.formats.codec import decode, encode
 from lamina.models.counters.tokenizer_files import from_file
 from lamina.models.facts import load_models
 from lamina.segments import assistant, call, result, user
-from lamina.sessions import Session
+from lamina.sessions import RuntimeOptions, Session, SetupOptions
 from lamina.settings import Settings, load_settings
 from lamina.stores.memory import MemoryStore
 from lamina.workspace.superseding import read_move
@@ -40,6 +40,9 @@ PARSERS = frozenset(
 """Calls that raise RecursionError for nesting that is deep enough."""
 
 NOT_FROM_OUTSIDE = {
+    "gateway/bodies.py:_check_keys": "one string, which has no depth",
+    "gateway/supervised.py:main": "settings that the supervisor wrote",
+    "gateway/server.py:create_worker_app": "settings that the first process wrote for its workers",
     "cli/strict.py:_check_key": "one string, which has no depth",
     "clients/scripted.py": "a double for tests, which reads what the test wrote",
     "models/counters/remote.py": "whatever an endpoint answers, its callers turn into CountFailed",
@@ -218,8 +221,8 @@ def test_a_session_keeps_what_a_model_wrote_or_refuses_it(depth: int, *, redacti
             "a",
             model="gpt-5",
             budget=Budget(window=3_000_000),
-            redact=hook,
-            recall=True,
+            runtime=RuntimeOptions(redact=hook),
+            setup=SetupOptions(recall=True),
             settings=Settings(),
         )
         async with kept as session:

@@ -25,6 +25,7 @@ SHAPE_NOTHING = {
     "lamina.cli": "prints to a person, and reads what one types",
     "lamina.clients": "passes requests on as they are",
     "lamina.replay": "replays recorded sessions and reports on them",
+    "lamina.inspector": "shows requests that were sent before",
     "lamina.diagnose": "says where two requests part, and sends neither",
     "lamina.core.explanation": "prints to a person",
     "lamina.settings": "names environment variables",
@@ -34,6 +35,8 @@ SHAPE_NOTHING = {
 """Modules and packages whose text is neither sent nor kept."""
 
 ALLOWED = {
+    ("lamina.gateway.stream", "lower"): "the name of a header, in bytes: ASCII in every interpreter",
+    ("lamina.gateway.upstreams", "lower"): "as in lamina.gateway.stream",
     ("lamina.models.counters", "split"): "a table of names in the file itself",
     ("lamina.models.counters.claude", "split"): "a table of names in the file itself",
     ("lamina.models.framing", "split"): "a table of names in the file itself",

@@ -44,6 +44,7 @@ from lamina.formats.markdown import MarkdownChat, file_name, read, write
 from lamina.formats.tagged_context import read_context
 from lamina.models.counters.vocabularies import vocabulary
 from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.sessions import RuntimeOptions, SetupOptions
 from lamina.stores.memory import MemoryStore
 from lamina.summaries.judge import collect_facts, find_problems
 from lamina.workspace.html_text import read_page
@@ -236,7 +237,14 @@ def talked() -> list[Any]:
     store, made = MemoryStore(), list[Any]()
     budget = Budget(window=3_000, reserve=0)
     for name, sentence in list(SENTENCES.items())[:9]:
-        opened = Session.open(store, "chat", model="gpt-5", budget=budget, recall=True, clock=None)
+        opened = Session.open(
+            store,
+            "chat",
+            model="gpt-5",
+            budget=budget,
+            setup=SetupOptions(recall=True),
+            runtime=RuntimeOptions(clock=None),
+        )
         with opened as talk:
             talk.ask(f"{sentence}{DISGUISED}", attach=[segments.note(f"{name}.md", sentence * 30)])
             made.append(talk.request())

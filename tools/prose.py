@@ -40,6 +40,15 @@ BANNED = {
     r"\bbe it\b": 'say "whether"',
     r"\bsuch as has\b|\bsuch that has\b": "make two sentences",
     r"\bnought\b|\baught\b": "use a plain word",
+    r"^Who\b[^?]*[^?]$": 'say "Whoever …", "A user who …" or "If you …"',
+    r"\bthat is none\b": "say what is refused, and with which error",
+    r"\bof one's own\b|\bone can see\b": 'say "of your own", "you can see"',
+    r"\bhad again\b": 'say "recovered" or "recalled"',
+    r"\bWhat is otherwise\b": 'say "What is different"',
+    r"\bheld against\b|\btaken for one that\b": 'say "compared with", "counts as"',
+    r"\bto nobody\b|\bis nobody\b": 'say "unknown"',
+    r"\bsuch as it\b|\bas it leaves it\b": "make two sentences",
+    r"\bit is that\b": "say what it is",
     r"\bcase [A-Z]?[0-9]+\b|\b[A-Z][0-9]{1,2} to [A-Z][0-9]{1,2}\b": "readers cannot look up case numbers",
 }
 """Constructions that a newcomer could not read, as patterns, and what to write instead."""
@@ -49,7 +58,7 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _INLINE_CODE = re.compile(r"`+[^`\n]+(?:\n[^`\n]+)?`+")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _EMPHASIS = re.compile(r"\*\*?|__")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9`*])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*(?:[A-Z0-9`*]|lamina\b))")
 _LIST_ITEM = re.compile(r"^\s*(?:[-*+]|[0-9]+\.)\s+")
 _WORD = re.compile(r"[^\s]*[A-Za-z0-9][^\s]*")
 

@@ -7,24 +7,26 @@ These are the names that most programs need. Everything else is imported from wh
 `from lamina.core.layout import Layout`; ARCHITECTURE.md says what each room holds.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.explanation import explain, table
-from lamina.core.memo import Memo
-from lamina.core.options import Options
-from lamina.core.recall import recall
-from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Role, Segment
-from lamina.diagnose.differences import diff
-from lamina.diagnose.values import Difference
-from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
-from lamina.fitting.request import Fitted, fit_request
-from lamina.fitting.wrap import wrap
 
 if TYPE_CHECKING:
     from lamina.agent.loop import Agent
+    from lamina.core.build import build
+    from lamina.core.envelope import Envelope
+    from lamina.core.explanation import explain, table
+    from lamina.core.memo import Memo
+    from lamina.core.options import Options
+    from lamina.core.recall import recall
+    from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Role, Segment
+    from lamina.diagnose.differences import diff
+    from lamina.diagnose.values import Difference
+    from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
+    from lamina.fitting.request import Fitted, fit_request
+    from lamina.fitting.wrap import wrap
     from lamina.sessions.session import Session
+
+    __version__: str
 
 __all__ = [
     "Agent",
@@ -46,6 +48,7 @@ __all__ = [
     "Role",
     "Segment",
     "Session",
+    "__version__",
     "build",
     "diff",
     "explain",
@@ -55,17 +58,49 @@ __all__ = [
     "wrap",
 ]
 
+_PLACES = {
+    "Agent": "lamina.agent.loop",
+    "BadInput": "lamina.errors",
+    "Budget": "lamina.core.values",
+    "BudgetExceeded": "lamina.errors",
+    "Difference": "lamina.diagnose.values",
+    "Entry": "lamina.core.values",
+    "Envelope": "lamina.core.envelope",
+    "Fitted": "lamina.fitting.request",
+    "Form": "lamina.core.values",
+    "Head": "lamina.core.values",
+    "InvalidRequest": "lamina.errors",
+    "LaminaError": "lamina.errors",
+    "Layer": "lamina.core.values",
+    "Ledger": "lamina.core.values",
+    "Memo": "lamina.core.memo",
+    "Options": "lamina.core.options",
+    "Role": "lamina.core.values",
+    "Segment": "lamina.core.values",
+    "Session": "lamina.sessions.session",
+    "build": "lamina.core.build",
+    "diff": "lamina.diagnose.differences",
+    "explain": "lamina.core.explanation",
+    "fit_request": "lamina.fitting.request",
+    "recall": "lamina.core.recall",
+    "table": "lamina.core.explanation",
+    "wrap": "lamina.fitting.wrap",
+}
+"""Where each name is defined. It is imported when it is first used, so that `import lamina` is quick."""
+
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Imports the session and the agent when they are first used."""
-        if name == "Session":
-            from lamina.sessions.session import Session  # noqa: PLC0415
+        if name == "__version__":
+            value = import_module("importlib.metadata").version("lamina")
+        elif name in _PLACES:
+            value = getattr(import_module(_PLACES[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
-            return Session
-        if name == "Agent":
-            from lamina.agent.loop import Agent  # noqa: PLC0415
 
-            return Agent
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

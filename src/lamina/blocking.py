@@ -17,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from lamina.errors import BadInput
 from lamina.sessions import Session as Async
 
 P = ParamSpec("P")
@@ -30,6 +31,7 @@ def _run_blocking(
 
     @wraps(method)
     def call(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self.session.check_open()
         return self.portal.call(partial(method, self.session, *args, **kwargs))
 
     return call
@@ -58,7 +60,32 @@ def _open_blocking(
         ):
             yield Session(session, portal)
 
-    return wraps(open_async)(open_session)
+    @wraps(open_async)
+    def open_when_entered(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[Session]:
+        return OpeningBlockingSession(open_session(*args, **kwargs))
+
+    return open_when_entered
+
+
+class OpeningBlockingSession(AbstractContextManager["Session"]):
+    """What `Session.open` returns: the session comes with `with`."""
+
+    def __init__(self, manager: AbstractContextManager[Session]) -> None:
+        self._manager: Any = manager
+
+    def __enter__(self) -> Session:
+        session: Session = self._manager.__enter__()
+        return session
+
+    def __exit__(self, *error: object) -> bool | None:
+        handled: bool | None = self._manager.__exit__(*error)
+        return handled
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(Async, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        hint = "write: with Session.open(...) as session"
+        raise BadInput("the session is not open yet", place="Session.open", hint=hint)
 
 
 class Session:
@@ -81,6 +108,7 @@ class Session:
     regenerate = _run_blocking(Async.regenerate)
     reload = _run_blocking(Async.reload)
 
+    check_open = _run_directly(Async.check_open)
     explain = _run_directly(Async.explain)
     report = _run_directly(Async.report)
     dialogue = _run_directly(Async.dialogue)
@@ -90,6 +118,7 @@ class Session:
 
     def fork(self, at: int | str | None = None, name: str = "") -> Session:
         """As `lamina.sessions.Session.fork`."""
+        self.session.check_open()
         return Session(self.portal.call(partial(self.session.fork, at, name)), self.portal)
 
     def __getattr__(self, name: str) -> Any:

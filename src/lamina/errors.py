@@ -21,7 +21,7 @@ Each inherits the builtin that a caller would catch, and carries its data as att
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -45,19 +45,31 @@ class BadInput(LaminaError, ValueError):
 
 
 class BudgetExceeded(LaminaError, ValueError):
-    """No sequence of lowerings fits the room: `floor` tokens are needed, made up by `segments`."""
+    """No sequence of lowerings fits the room: `floor` tokens are needed, made up by `segments`.
+
+    `names` says for the ref or key of a segment where and what it is, in words for a person.
+    """
 
     def __init__(
-        self, *, floor: int, room: int, segments: tuple[tuple[str, int], ...], reason: str = ""
+        self,
+        *,
+        floor: int,
+        room: int,
+        segments: tuple[tuple[str, int], ...],
+        reason: str = "",
+        names: Mapping[str, str] | None = None,
     ) -> None:
         self.floor = floor
         self.room = room
         self.segments = segments
         self.reason = reason
+        self.names = dict(names or {})
         sizes = f"the smallest possible request has {floor:,} tokens and the room is {room:,}"
         if reason:
             sizes = f"{sizes} ({reason})"
-        largest = ", ".join(f"{key!r} ({tokens:,} tokens)" for key, tokens in segments[:3])
+        largest = ", ".join(
+            f"{self.names.get(key, repr(key))}: {tokens:,} tokens" for key, tokens in segments[:3]
+        )
         super().__init__(
             f"{sizes}; largest of what cannot be lowered: {largest or 'nothing'}; "
             "shorten or unpin these, or give a larger window or a smaller reserve"

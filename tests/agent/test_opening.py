@@ -13,12 +13,12 @@ from lamina.sessions import Persona, Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Store
-from tests.sessions.talking import awaited
+from tests.sessions.talking import awaited, group_options
 
 
 def opening(store: Store, **arguments: Any) -> AbstractAsyncContextManager[Session]:
     agent = Agent(client=ScriptedClient(["one", "two", "three"]))
-    return open_for(agent, store, "a", **({"settings": Settings(), "clock": None} | arguments))
+    return open_for(agent, store, "a", **group_options({"settings": Settings(), "clock": None} | arguments))
 
 
 def personas(session: Session) -> list[str]:

@@ -16,6 +16,7 @@ from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.testing.conformance import MODELS
+from tests.sessions.talking import group_options
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 USED = UsageEvent(input=100, cached=60, output=10)
@@ -49,7 +50,7 @@ def opened(
         "clock": None,
         "persona": "",
     }
-    return open_for(agent, store or MemoryStore(), name, **(usual | options))
+    return open_for(agent, store or MemoryStore(), name, **group_options(usual | options))
 
 
 def results(session: Session) -> list[ToolResult]:

@@ -23,7 +23,7 @@ from lamina.errors import KeyNeeded, WrongKey
 from lamina.formats.codec import decode
 from lamina.formats.elara import import_folder, read_folder
 from lamina.segments import excerpt
-from lamina.sessions import LastN, Session
+from lamina.sessions import LastN, RuntimeOptions, Session, SetupOptions
 from lamina.settings import load_settings
 from lamina.stores.address import open_store
 from lamina.stores.files import open_files
@@ -46,7 +46,7 @@ def ticking() -> Any:
 async def test_29_messages_are_appended_with_role_and_time_and_read_from_the_end() -> None:
     store = MemoryStore()
     async with Session.open(
-        store, "kitchen", model="gpt-5", clock=ticking(), settings=NO_SETTINGS
+        store, "kitchen", model="gpt-5", runtime=RuntimeOptions(clock=ticking()), settings=NO_SETTINGS
     ) as session:
         for number in range(3):
             await session.ask(f"Question {number}")
@@ -235,7 +235,7 @@ async def test_33_the_question_is_kept_before_the_model_is_called_and_the_answer
 
     client = ScriptedClient(answer)
     async with Session.open(
-        store, "kitchen", model="gpt-5", dialect=client.dialect, settings=NO_SETTINGS
+        store, "kitchen", model="gpt-5", setup=SetupOptions(dialect=client.dialect), settings=NO_SETTINGS
     ) as session:
         await session.ask("How many lamps?")
         assert (await store.read(Where("", "kitchen"))).head.count > 0
@@ -252,7 +252,7 @@ async def test_33_a_model_that_fails_leaves_the_question_and_it_is_asked_again()
     store = MemoryStore()
     client = ScriptedClient([RuntimeError("no connection"), "Twelve."])
     async with Session.open(
-        store, "kitchen", model="gpt-5", dialect=client.dialect, settings=NO_SETTINGS
+        store, "kitchen", model="gpt-5", setup=SetupOptions(dialect=client.dialect), settings=NO_SETTINGS
     ) as session:
         await session.ask("How many lamps?")
         with pytest.raises(RuntimeError, match="no connection"):
@@ -293,7 +293,11 @@ async def test_34_order_is_by_sequence_and_goes_on_after_a_restart(tmp_path: Pat
     address = f"files:{tmp_path / 'chats'}"
     for number in range(3):
         async with Session.open(
-            address, "kitchen", model="gpt-5", clock=lambda: START, settings=NO_SETTINGS
+            address,
+            "kitchen",
+            model="gpt-5",
+            runtime=RuntimeOptions(clock=lambda: START),
+            settings=NO_SETTINGS,
         ) as session:
             await session.ask(f"Question {number}")
             await session.record(f"Answer {number}")

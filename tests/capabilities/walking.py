@@ -20,6 +20,7 @@ from lamina.clients.events import CallEvent
 from lamina.clients.scripted import ScriptedAnswer
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
+from tests.sessions.talking import group_options
 
 P = ParamSpec("P")
 
@@ -44,7 +45,9 @@ def awaited(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 def talking(store: Any = None, conversation: str = "chat", **given: Any) -> Iterator[Session]:
     """A session; in memory and with gpt-5 unless something else is given."""
     usual: dict[str, Any] = {"model": "gpt-5", "settings": NO_SETTINGS}
-    with Session.open(MemoryStore() if store is None else store, conversation, **(usual | given)) as session:
+    with Session.open(
+        MemoryStore() if store is None else store, conversation, **group_options(usual | given)
+    ) as session:
         yield session
 
 

@@ -71,7 +71,10 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
         "print(sorted(m for m in new if m.partition('.')[0] in ('lamina', 'splintr')))"
     )
     done = shell(f'"{sys.executable}" -c "{code}"', tmp_path)
-    assert done.out.splitlines()[-1] == "['lamina.cli', 'lamina.cli.output', 'lamina.cli.parser']"
+    assert (
+        done.out.splitlines()[-1]
+        == "['lamina.cli', 'lamina.cli.output', 'lamina.cli.parser', 'lamina.errors']"
+    )
 
 
 @pytest.mark.parametrize(

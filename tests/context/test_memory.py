@@ -13,7 +13,7 @@ from lamina.core.values import Role, Segment, Text, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import user
-from lamina.sessions import Session
+from lamina.sessions import RuntimeOptions, Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
@@ -136,8 +136,15 @@ async def test_a_session_hears_what_another_was_told() -> None:
     store = MemoryStore()
     facts = memory(store)
     await facts.remember("tone", "answers in German")
-    async with Session.open(store, "b", workspace="w", model="gpt-5", sources=[facts.source()],
-                            settings=Settings(), clock=None) as session:  # fmt: skip
+    async with Session.open(
+        store,
+        "b",
+        workspace="w",
+        model="gpt-5",
+        sources=[facts.source()],
+        settings=Settings(),
+        runtime=RuntimeOptions(clock=None),
+    ) as session:
         await session.ask("hello")
         assert "answers in German" in str(await session.request())
 

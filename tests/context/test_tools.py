@@ -28,7 +28,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import PlainHead, Tool
 from lamina.errors import BadInput
 from lamina.segments import assistant, call, segment, user
-from lamina.sessions import Session
+from lamina.sessions import RuntimeOptions, Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.workspace import grep as searching
@@ -318,7 +318,12 @@ def test_at_a_cut_of_a_session_a_move_supersedes_what_was_read_at_both_places(
 
     async def talk() -> Envelope:
         opened_session = Session.open(
-            MemoryStore(), "a", model="gpt-5", budget=budget, options=order, settings=Settings()
+            MemoryStore(),
+            "a",
+            model="gpt-5",
+            budget=budget,
+            runtime=RuntimeOptions(options=order),
+            settings=Settings(),
         )
         async with opened_session as session:
             await session.ask("Tidy up.")

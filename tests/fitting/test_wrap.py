@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import anthropic
@@ -85,6 +86,33 @@ def test_a_long_session_is_never_refused_and_keeps_the_servers_cache(
     assert [text for text in texts if text not in within_reach] == []
     lowered = [entry for entry in fitted.envelope.entries if entry.form is not Form.FULL]
     assert [fitted.recall(e.ref) for e in lowered] == [text_of(e.segment.parts) for e in lowered]
+
+
+@each_speaker
+def test_after_a_restart_the_servers_cache_goes_on(
+    server: ModelServer, speaker: Speaker, tmp_path: Path
+) -> None:
+    """A new client every third turn, with the same store: cached tokens are those of one client."""
+    history: list[Any] = []
+
+    async def talk() -> list[Turn]:
+        turns: list[Turn] = []
+        for start in range(8):
+            store = tmp_path / "chats.db"
+            async with speaker.wrapped(server.url, budget=Budget(window=WINDOW), store=store) as client:
+                for turn in range(3 * start, 3 * start + 3):
+                    history.append(prompt(f"{named(speaker)} {turn}: {listing(f'restart_{turn}')}"))
+                    answer = await speaker.ask(client, history, way=turn)
+                    history.append(answer.said)
+                    cuts = len(client.fitted.ledger.cuts)
+                    turns.append(Turn(answer, client.fitted.envelope.tokens, cuts))
+        return turns
+
+    turns = asyncio.run(talk())
+    assert turns[-1].cuts >= 2
+    for before, after in pairwise(turns):
+        if before.cuts == after.cuts:
+            assert after.answer.cached >= before.answer.prompt
 
 
 def reachable(fitted: Fitted) -> str:

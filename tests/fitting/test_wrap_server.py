@@ -124,7 +124,7 @@ TOO_LONG = "request exceeds the available context size: 9000 tokens, the limit i
 def flowing(seen: list[Any]) -> Any:
     """A method like those that send when their first chunk is asked for; it refuses what is long."""
 
-    def chat(model: str = "", messages: Any = None, *, stream: bool = False) -> Iterator[Any]:
+    def chat(model: str = "", messages: Any = None, *, stream: bool = False, **_: Any) -> Iterator[Any]:
         seen.append((model, stream))
         if len(str(messages)) > 4_000:
             raise Refused(TOO_LONG)

@@ -12,7 +12,7 @@ import anyio
 
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead, Tool
-from lamina.sessions import Session
+from lamina.sessions import RuntimeOptions, Session, SetupOptions
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, StoredHead, Where
@@ -36,7 +36,16 @@ def awaited(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 def opened(store: Store, name: str = "a", **arguments: Any) -> AbstractAsyncContextManager[Session]:
     """A session that looks at nothing of the machine it runs on."""
-    return Session.open(store, name, settings=Settings(), **({"clock": None} | arguments))
+    return Session.open(store, name, settings=Settings(), **group_options({"clock": None} | arguments))
+
+
+def group_options(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `Session.open`, with those of its two structs put into them by their names."""
+    grouped = dict(arguments)
+    for name, struct in (("setup", SetupOptions), ("runtime", RuntimeOptions)):
+        fields = {field: grouped.pop(field) for field in struct.__struct_fields__ if field in grouped}
+        grouped[name] = struct(**fields)
+    return grouped
 
 
 def list_texts(session: Session) -> list[str]:

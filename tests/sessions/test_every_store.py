@@ -12,7 +12,7 @@ import pytest
 from lamina.core.hashing import canonical_json
 from lamina.core.values import Budget
 from lamina.segments import file
-from lamina.sessions import Session
+from lamina.sessions import RuntimeOptions, Session
 from lamina.stores.address import open_store
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Store
@@ -39,7 +39,13 @@ async def move(session: Session, turn: int) -> list[bytes]:
 
 
 def opening(store: Store) -> AbstractAsyncContextManager[Session]:
-    return Session.open(store, "chat", model="gpt-5", budget=Budget(window=2_500, reserve=0), clock=None)
+    return Session.open(
+        store,
+        "chat",
+        model="gpt-5",
+        budget=Budget(window=2_500, reserve=0),
+        runtime=RuntimeOptions(clock=None),
+    )
 
 
 async def at_once() -> list[bytes]:

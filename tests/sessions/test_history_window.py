@@ -131,7 +131,7 @@ async def test_a_source_does_not_say_again_what_the_conversation_has() -> None:
     assert len(request["messages"]) == 11
     assert session.notes[-1] == (
         "6 messages that a source found stand in this conversation already, and were left out; "
-        "to send only the last ones, open it with history=LastN(6)"
+        "to send only the last ones, open it with setup=SetupOptions(history=LastN(6))"
     )
 
 

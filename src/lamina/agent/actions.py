@@ -202,8 +202,9 @@ def _result_of_segment(segment: Segment, call: ToolCall) -> Segment:
 
 def _describe_segment(segment: Segment) -> str:
     """Return the text of one of several segments, after a line that says where it comes from."""
-    origins = [segment.attrs[name] for name in ("source", "path", "url", "place") if segment.attrs.get(name)]
-    return f"[{' '.join(origins) or segment.key or segment.kind}]\n{text_of(segment.parts)}"
+    origins = [segment.attrs.get(name, "") for name in ("source", "path", "url", "place")]
+    origin = " ".join(filter(None, origins))
+    return f"[{origin or segment.key or segment.kind}]\n{text_of(segment.parts)}"
 
 
 def _is_parts(value: Any) -> bool:

@@ -180,7 +180,9 @@ class _Turn(msgspec.Struct):
 
 def _list_open_calls(session: Session) -> list[ToolCall]:
     """Return the calls that wait for a result, except for those that the session answers itself."""
-    return [call for call in session.calls if not (session.setup.recall and call.name == RECALL.name)]
+    if not session.setup.recall:
+        return list(session.calls)
+    return [call for call in session.calls if call.name != RECALL.name]
 
 
 async def _refuse_open_calls(session: Session, reason: str) -> None:

@@ -5,7 +5,7 @@ Everything here can also be done with `Session.open` itself.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from os import PathLike
 from typing import Any
@@ -14,9 +14,13 @@ import msgspec
 
 from lamina.agent.loop import Agent
 from lamina.agent.persona import CITING, EXPLORER, guidelines
+from lamina.context.port import Source
+from lamina.core.values import Budget, Head
 from lamina.dialects.port import PlainHead
-from lamina.sessions import Persona, Session
+from lamina.errors import BadInput
+from lamina.sessions import Persona, RuntimeOptions, Session, SetupOptions
 from lamina.sessions.system_sections import UsualPersona, Words
+from lamina.settings import Settings
 from lamina.stores.port import Store
 
 
@@ -27,32 +31,51 @@ async def open_for(
     conversation: str,
     /,
     *,
-    persona: Persona | Words | None = None,
+    workspace: str | None = None,
+    key: Any = None,
+    model: str | None = None,
+    budget: Budget | None = None,
     system: str = "",
-    head: PlainHead | None = None,
-    recall: bool = True,
-    **arguments: Any,
+    persona: Persona | Words | None = None,
+    sources: Sequence[Source] = (),
+    root: str | PathLike[str] | None = None,
+    setup: SetupOptions | None = None,
+    runtime: RuntimeOptions | None = None,
+    settings: Settings | None = None,
 ) -> AsyncIterator[Session]:
-    """Open a session in the dialect of the agent's client; `arguments` are more of those of `Session.open`.
+    """Open a session in the dialect of the agent's client. The arguments are those of `Session.open`.
 
-    Without a `persona` the conversation keeps its own. If it has none, that of the user's settings is used,
-    or else `EXPLORER`. Tools and guidelines are sent first, since they do not change in a conversation.
+    The model has the recall tool, unless `setup` says otherwise. Without a `persona` the conversation keeps
+    its own. If it has none, that of the user's settings is used, or else `EXPLORER`. Tools and guidelines are
+    sent first, since they do not change in a conversation.
     """
+    setup = setup or SetupOptions()
+    has_recall = setup.recall is not False
     own_actions = () if agent.plan else agent.actions
     tools = tuple(action.tool for action in own_actions)
-    plain_head = head or PlainHead()
+    plain_head = setup.head or PlainHead()
+    if isinstance(plain_head, Head):
+        hint = "give a PlainHead: its tools are joined with those of the agent"
+        raise BadInput("a head in the words of a dialect", place="setup.head", hint=hint)
     plain_head = msgspec.structs.replace(plain_head, tools=plain_head.tools + tools)
-    contract = [system, guidelines(own_actions, recall=recall)]
+    contract = [system, guidelines(own_actions, recall=has_recall)]
     if agent.cites:
         contract.append(CITING)
     async with Session.open(
         store,
         conversation,
-        dialect=agent.client.dialect,
-        head=plain_head,
-        recall=recall,
-        persona=UsualPersona(EXPLORER) if persona is None else persona,
+        workspace=workspace,
+        key=key,
+        model=model,
+        budget=budget,
         system="\n\n".join(filter(None, contract)),
-        **arguments,
+        persona=UsualPersona(EXPLORER) if persona is None else persona,
+        sources=sources,
+        root=root,
+        setup=msgspec.structs.replace(
+            setup, dialect=agent.client.dialect, head=plain_head, recall=has_recall
+        ),
+        runtime=runtime,
+        settings=settings,
     ) as session:
         yield session

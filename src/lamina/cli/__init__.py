@@ -32,10 +32,15 @@ COMMANDS = {
     "explain": "show every segment of a request: layer, form, tokens and why",
     "diff": "say where and why two requests part",
     "chat": "talk with a model in the terminal, and see what it sees",
+    "serve": "put a gateway in front of any client: requests that fit, and keep their cached prefix",
+    "run": "run a client through a gateway of its own, and say what it cost",
+    "doctor": "check the settings, the store, the client and the upstreams, with the next step",
+    "conversations": "list, show, delete or prune what the gateway keeps",
     "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
     "recall": "bring back the full text behind a handle",
     "rekey": "seal a store anew under another key",
     "replay": "say what recorded sessions cost, and would have cost under each policy",
+    "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "demo": "send a made-up session through lamina and watch",
 }
 BAD_INPUT, NO_ROOM, STORE, BUG, CLOSED, STOPPED = 2, 3, 4, 70, 141, 130
@@ -46,6 +51,7 @@ examples:
   lamina check request.json
   lamina explain request.json --window 32000
   lamina diff before.json after.json
+  lamina run -- claude
   lamina sessions list
   lamina replay logs/ --html report.html
   lamina demo

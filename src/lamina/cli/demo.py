@@ -47,13 +47,17 @@ PAUSE = 0.04
 MOST_CUTS = 2
 """Cuts that are printed one by one."""
 
-SHOWN = 3
+RECALLED_LINES = 3
 """Lines of a recalled text that are printed."""
 
 SENT = 90
 """Characters of a line of others' words."""
 
-NOUNS = {"assistant": "reply", "user": "question"}
+NOUNS = {
+    "tool_result": ("result", "results"),
+    "assistant": ("reply", "replies"),
+    "user": ("question", "questions"),
+}
 
 _EXAMPLES = """\
 On a terminal one bar is updated in place, and the cuts stay; elsewhere, and with --once, only the cuts are
@@ -178,12 +182,17 @@ def _count_by_sort(entries: Iterable[Entry]) -> str:
         first = entry.segment.parts[0]
         if isinstance(first, ToolCall):  # its result is counted
             continue
-        noun = "result" if isinstance(first, ToolResult) else entry.segment.kind
-        counts[NOUNS.get(noun, noun)] += 1
+        kind = entry.segment.kind
+        if isinstance(first, ToolResult):
+            kind = "tool_result"
+        counts[kind] += 1
     words = []
-    for noun, count in counts.most_common():
-        plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-        words.append(f"{count} {noun if count == 1 else plural}")
+    for kind, count in counts.most_common():
+        singular, plural = NOUNS.get(kind, (kind, f"{kind}s"))
+        noun = plural
+        if count == 1:
+            noun = singular
+        words.append(f"{count} {noun}")
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
@@ -329,5 +338,5 @@ def _print_recall(recalled: RecalledSegment | None) -> None:
     print(f"\nOne of the things that left is {recalled.what}. What is sent in its place:")
     print(f"    {sent[:SENT]}…")
     print(f'recall("{recalled.key}") brings back {recalled.size:,} bytes, and it among them, {equal}:')
-    for line in recalled.text.split("\n")[:SHOWN]:
+    for line in recalled.text.split("\n")[:RECALLED_LINES]:
         print(f"    {line[:SENT]}")

@@ -1,7 +1,7 @@
 """How much attachments have to do with the prompt, and what follows from it: what is lowered first.
 
-    Session.open(..., options=Options(order=Relevance()))
-    Session.open(..., options=Options(order=Relevance(freshness="fresh", judge=by_index(index))))
+    Session.open(..., runtime=RuntimeOptions(options=Options(order=Relevance())))
+    Options(order=Relevance(freshness="fresh", judge=by_index(index)))
 
 A relevance is an order for cuts: another order proposes, and this one changes the priorities that the other
 sees, by at most `reach`, and says so in `why`. What the caller decided (a priority, a pin) stays.

@@ -81,6 +81,9 @@ def explain(envelope: Envelope) -> Manifest:
         fold_key = fold_keys.get(entry.ref, "")
         if is_digest(entry):
             fold_key = entry.segment.key.partition("!")[0]
+        recall_key = ""
+        if entry.form is not Form.FULL:
+            recall_key = handle(entry.content)
         row = ManifestRow(
             key=entry.segment.key or handle(entry.content),
             ref=entry.ref,
@@ -89,7 +92,7 @@ def explain(envelope: Envelope) -> Manifest:
             form=entry.form,
             tokens=entry.tokens,
             why=entry.why,
-            recall="" if entry.form is Form.FULL else handle(entry.content),
+            recall=recall_key,
             kind=entry.segment.kind,
             turn=entry.turn + 1,
             age=last_step - entry.step,
@@ -134,7 +137,9 @@ def _join_fold(key: str, rows: Sequence[ManifestRow]) -> ManifestRow:
     sent = [row for row in rows if row.form is not Form.OMITTED]
     turns = [row.turn for row in covered or rows]
     first, last = min(turns), max(turns)
-    of_turns = f"turn {first}" if first == last else f"turns {first}–{last}"
+    of_turns = f"turns {first}–{last}"
+    if first == last:
+        of_turns = f"turn {first}"
     return ManifestRow(
         key=key,
         ref=rows[0].ref,
@@ -180,17 +185,20 @@ def describe_row(row: ManifestRow) -> str:
     form = _FORM_WORDS[row.form]
     if row.fold and row.form is Form.OMITTED:
         form = f"folded into the digest {row.fold}"
-    at_cut = f" at cut {row.cut}" if row.cut else ""
+    if row.cut:
+        form += f" at cut {row.cut}"
     hint = _HINTS.get(row.form, "")
     if row.pinned:
         hint = "; it is pinned, so no cut lowers it"
     arrival = _ARRIVALS.get(row.kind, "attached")
-    return f"{row.key}: {arrival} at turn {row.turn}, {form}{at_cut}{_describe_reason(row)}{hint}"
+    return f"{row.key}: {arrival} at turn {row.turn}, {form}{_describe_reason(row)}{hint}"
 
 
 def _describe_reason(row: ManifestRow) -> str:
+    if row.why == "in full":
+        return ""
     if row.form is Form.FULL:
-        return "" if row.why == "in full" else f", {row.why}"
+        return f", {row.why}"
     if row.why.startswith("superseded by"):
         return ", since a later result replaces it"
     if row.why.startswith(_REASONS_OF_AGE):

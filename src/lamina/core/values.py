@@ -192,6 +192,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_last: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("window", "reserve", "input", "trigger", "target", "least", "largest", "keep_last"):
+            value = getattr(self, name)
+            _check_budget(
+                f"{name} is {value!r:.100}",
+                hint="give a number: Budget(window=4000)",
+                holds=value is None or isinstance(value, int | float),
+            )
         _check_budget(
             f"window is {self.window!r}",
             hint="give the model's context window in tokens",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from copy import copy
 from itertools import count
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ReferenceType, ref
 
 import msgspec
@@ -22,36 +22,23 @@ from lamina.core.recall import list_refs
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.port import Dialect
-from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
+from lamina.fitting.conversation import Conversation, named_id, thread_ids
+from lamina.fitting.events import Listeners
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.request import Fitted, RequestMemo
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.fitting.recall_loop import read_turns
+from lamina.fitting.request import Fitted, RecallMode, RequestMemo
+from lamina.fitting.request_digests import NO_DIGESTS, count_shared_links, digest_log
 from lamina.fitting.server_reports import ServerHelp
+
+if TYPE_CHECKING:
+    from lamina.fitting.conversation_store import ConversationStore
 
 CONVERSATIONS = 256
 """How many conversations are remembered. The one that was not used for longest is forgotten first."""
 
 SIMILAR_CONVERSATIONS = 8
 """How many conversations with the same first turn are compared to find the most useful memo."""
-
-
-class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is remembered of one conversation between two calls.
-
-    `digests` are those of the last request, which was in `dialect` and had these `turns`. `usage` is what
-    the API counted for it, and `fitted` what was sent. `windows` has the window of each model whose API
-    refused a request as too long.
-    """
-
-    ledger: Ledger = Ledger()
-    memo: Any = msgspec.field(default_factory=RequestMemo)
-    dialect: str = ""
-    turns: tuple[Any, ...] = ()
-    digests: RequestDigests = NO_DIGESTS
-    usage: Usage | int = 0
-    windows: dict[str, int] = {}
-    fitted: Any = None
 
 
 class Conversations:
@@ -68,11 +55,17 @@ class Conversations:
         *,
         breakpoints: Breakpoints = "keep",
         server: ServerHelp | None = None,
+        recall: RecallMode = "handles",
+        listeners: Listeners | None = None,
+        store: ConversationStore | None = None,
     ) -> None:
         self.budget = budget
         self.counter = counter
         self.breakpoints = breakpoints
         self.server = server
+        self.recall = recall
+        self.listeners = listeners or Listeners()
+        self.store = store
         self.name = ""
         self.by_key: OrderedDict[str | int, Conversation] = OrderedDict()
         self.numbers = count()
@@ -115,14 +108,16 @@ class Conversations:
         continues, or a fork of one that it shares answers with, or a new one.
         """
         if self.name:
-            return self.name, self._named_conversation(dialect)
-        turns = _read_turns(request)
+            return self.name, self._find_named(request, dialect)
+        turns = read_turns(request)
         similar = self._find_similar(turns, dialect)
         memo = _branch_memo(similar.memo) if similar else RequestMemo()
         log = dialect.parse(request, memo=memo.parse).log
         digests = digest_log(log, similar.digests if similar else NO_DIGESTS)
         new = Conversation(memo=memo, dialect=dialect.name, turns=turns, digests=digests)
 
+        if self.store is not None:
+            self._take_stored(self.store.load(thread_ids(digests), dialect.name))
         nearest = self._find_nearest(new)
         shares_answer = nearest.shared > digests.first_answer
         if not nearest.continues and not shares_answer:
@@ -137,7 +132,10 @@ class Conversations:
         shared_refs = [name for name, _ in list_refs(log)][:shared_length]
         memo.build = copy(known_conversation.memo.build)
         fork = msgspec.structs.replace(
-            new, ledger=rewind(known_conversation.ledger, shared_refs), windows=known_conversation.windows
+            new,
+            ledger=rewind(known_conversation.ledger, shared_refs),
+            windows=known_conversation.windows,
+            exchanges=known_conversation.exchanges,
         )
         return next(self.numbers), fork
 
@@ -164,18 +162,50 @@ class Conversations:
             self.by_key.popitem(last=False)
         return key
 
-    def _named_conversation(self, dialect: Dialect) -> Conversation:
+    def save(self, key: str | int) -> None:
+        """Store a conversation, if there is a store. A failure is logged: the answer is the caller's."""
+        conversation = self.by_key.get(key)
+        if self.store is None or conversation is None:
+            return
+        names = thread_ids(conversation.digests)
+        if isinstance(key, str):
+            names = [named_id(key)]
+        for name in names[:1]:
+            self.store.save(name, conversation)
+
+    def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
         """Return the conversation with the name of this view.
 
         One client may use two dialects. A memo is valid for one of them only, so it is replaced when the
-        dialect changes.
+        dialect changes. So are the recalls, which are in the words of a dialect.
         """
+        if self.store is not None:
+            self._take_stored(self.store.load([named_id(self.name)], dialect.name), key=self.name)
         conversation = self.by_key.get(self.name)
         if conversation is None:
-            return Conversation(dialect=dialect.name)
-        if conversation.dialect == dialect.name:
-            return conversation
-        return msgspec.structs.replace(conversation, dialect=dialect.name, memo=RequestMemo())
+            conversation = Conversation(dialect=dialect.name)
+        elif conversation.dialect not in ("", dialect.name):
+            conversation = msgspec.structs.replace(
+                conversation,
+                memo=RequestMemo(),
+                spliced_memo=RequestMemo(),
+                exchanges=(),
+                digests=NO_DIGESTS,
+            )
+        log = dialect.parse(request, memo=conversation.memo.parse).log
+        digests = digest_log(log, conversation.digests)
+        return msgspec.structs.replace(conversation, dialect=dialect.name, digests=digests)
+
+    def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
+        """Remember stored conversations that are new here, or that another process has continued."""
+        keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
+        for conversation in stored:
+            own_key = keys.get(conversation.uid, key)
+            if own_key is None:
+                own_key = next(self.numbers)
+            own = self.by_key.get(own_key)
+            if own is None or own.revision < conversation.revision:
+                self.by_key[own_key] = conversation
 
     def _find_similar(self, turns: tuple[Any, ...], dialect: Dialect) -> Conversation | None:
         """Return a conversation with many of the same turns, so that its memo saves parsing them again.
@@ -237,15 +267,6 @@ class AnswerCalls:
         return call
 
 
-def _read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the messages, items or contents of a request, as they came."""
-    for name in ("messages", "input", "contents"):
-        value = request.get(name)
-        if isinstance(value, list | tuple):
-            return tuple(value)
-    return ()
-
-
 def _has_same_turn(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...], index: int) -> bool:
     """Whether both have the same turn at this index."""
     if index >= len(turns):
@@ -290,7 +311,7 @@ def _measure_nearness(new: Conversation, conversation: Conversation, key: str | 
     shared = count_shared_links(new.digests.chain, conversation.digests.chain)
     return _Nearness(
         shared=shared,
-        continues=shared == len(conversation.digests.digests),
+        continues=shared == len(conversation.digests.chain),
         same_system=new.digests.system == conversation.digests.system,
         key=key,
     )

@@ -1,8 +1,10 @@
 """One request on its way to the API, with the conversation that it belongs to.
 
 The sender makes a `PendingCall` of a request, sends `call.request`, and reports the outcome: `finish` when it
-was answered, `shrink` when it was refused as too long, which makes a smaller request to send instead. A call
-that failed in another way leaves no trace. Nothing is sent here. Safe to use from several threads.
+was answered, `shrink` when it was refused as too long, which makes a smaller request to send instead, and
+`take_answer` to see whether the model only asked for something that was left out, which makes the next
+request. A call that failed in another way leaves no trace. Nothing is sent here. Safe to use from several
+threads.
 """
 
 from __future__ import annotations
@@ -12,32 +14,50 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.values import Budget
+from lamina.core.values import Budget, Ledger
 from lamina.dialects.overflow import Overflow
-from lamina.dialects.port import Dialect
+from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
+from lamina.fitting.conversation import Conversation
 from lamina.fitting.conversations import Conversations
+from lamina.fitting.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.fitting.request import Fitted, fit_request
 from lamina.models.facts import model
 
 RETRY_SHARE = 0.75
 """If the API refused a request without naming its limit, the next one may have this share of its tokens."""
 
+EXCHANGES = 256
+"""How many recalls of one conversation are put back into later requests. The oldest are forgotten first."""
+
 
 class PendingCall:
-    """One request: as it is sent first, and as it is sent again after an overflow."""
+    """One request: as it is sent first, and as it is sent again after an overflow or a recall."""
 
-    def __init__(self, conversations: Conversations, dialect: Dialect, request: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        conversations: Conversations,
+        dialect: Dialect,
+        request: Mapping[str, Any],
+        *,
+        streams: bool = False,
+    ) -> None:
         self._conversations = conversations
         self._dialect = dialect
-        self._original = _read_iterators(request)
         self._model = str(request.get("model", ""))
+        self._recalls = RecallLoop(dialect, streams=streams)
+        client_request = _read_iterators(request)
         with conversations.lock:
-            self._key, self._conversation = conversations.find(self._original, dialect)
-            self._conversation_before = conversations.by_key.get(self._key)
+            self._key, self._conversation = conversations.find(client_request, dialect)
+            self._last_remembered = conversations.by_key.get(self._key)
             self._windows = self._conversation.windows
+            digests = self._conversation.digests
+            self._place = place_after(client_request, digests)
+            self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
+            self._is_spliced = self._request is not client_request
             self._fitted = self._fit(self._current_budget())
+        self._reported: Fitted | None = None
 
     @property
     def request(self) -> dict[str, Any]:
@@ -53,6 +73,10 @@ class PendingCall:
     def fitted(self) -> Fitted:
         """The request as it is sent, with its ledger, its account and what was lowered."""
         return self._fitted
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
 
     def shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be.
@@ -74,19 +98,42 @@ class PendingCall:
                 self._fitted = self._fit(smallest)
         return True
 
+    def take_answer(self, absorbed: Absorbed) -> bool:
+        """Take an answer of the model. Returns True if `request` has to be sent once more.
+
+        That is so if the model called the recall tool, and nothing else: the request goes on with the text.
+        """
+        if not self._fitted.has_recall:
+            return False
+        turns = self._recalls.take(absorbed, self._fitted)
+        if not turns:
+            return False
+        self._report(absorbed.usage)
+        with self._conversations.lock:
+            self._request = append_turns(self._request, turns)
+            self._is_spliced = True
+            self._conversation = msgspec.structs.replace(
+                self._conversation, ledger=self._fitted.ledger, usage=absorbed.usage, fitted=self._fitted
+            )
+            self._fitted = self._fit(self._current_budget())
+        return True
+
     def finish(self, *, usage: Usage | int = 0) -> None:
         """Remember the call in its conversation: it was answered. `usage` is what the API counted."""
+        self._report(usage)
         conversation = msgspec.structs.replace(
             self._conversation,
             ledger=self._fitted.ledger,
             fitted=self._fitted,
             windows=self._windows,
             usage=self._complete_usage(usage),
+            exchanges=self._list_exchanges(),
+            revision=self._conversation.revision + 1,
         )
         with self._conversations.lock:
-            self._key = self._conversations.remember(
-                self._key, conversation, before=self._conversation_before
-            )
+            self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
+            self._last_remembered = conversation
+            self._conversations.save(self._key)
 
     def record_usage(self, usage: Usage | int) -> None:
         """Record what the API counted, if it reported that only at the end of a stream.
@@ -97,13 +144,51 @@ class PendingCall:
             conversation = self._conversations.by_key.get(self._key)
             if conversation is None or conversation.fitted is not self._fitted:
                 return
-            updated = msgspec.structs.replace(conversation, usage=self._complete_usage(usage))
+            updated = msgspec.structs.replace(
+                conversation, usage=self._complete_usage(usage), revision=conversation.revision + 1
+            )
             self._conversations.by_key[self._key] = updated
+            self._last_remembered = updated
+            self._conversations.save(self._key)
+        self._report_usage(usage)
 
     def remember_answer(self, answer: Any) -> Any:
         """Remember that this answer belongs to this call, and return the answer."""
         self._conversations.answers.remember(answer, self)
         return answer
+
+    def _list_exchanges(self) -> tuple[Any, ...]:
+        """Return the recalls of the conversation, with those of this call."""
+        exchanges = self._conversation.exchanges
+        if self._place is None:
+            return exchanges
+        exchange = self._recalls.exchange(self._place)
+        if exchange is None:
+            return exchanges
+        return (*exchanges, exchange)[-EXCHANGES:]
+
+    def _report(self, usage: Usage | int) -> None:
+        """Report what was done to the request, once it was answered."""
+        if self._reported is not self._fitted:
+            self._reported = self._fitted
+            before: Ledger = self._conversation.ledger
+            self._conversations.listeners.report_request(
+                self._fitted, before, self._conversation.fitted, self._name
+            )
+        self._report_usage(usage)
+
+    def _report_usage(self, usage: Usage | int) -> None:
+        last_usage = self._conversation.usage
+        if isinstance(usage, Usage) and isinstance(last_usage, Usage) and usage.input:
+            self._conversations.listeners.report_usage(
+                self._fitted, usage, self._conversation.fitted, last_usage, self._name
+            )
+
+    @property
+    def _name(self) -> str:
+        if isinstance(self._key, str):
+            return self._key
+        return f"conversation {self._key}"
 
     def _complete_usage(self, usage: Usage | int) -> Usage | int:
         """Return the usage. If the answer reported none, what the server cleared last still holds."""
@@ -113,16 +198,21 @@ class PendingCall:
         return usage
 
     def _fit(self, budget: Budget) -> Fitted:
+        conversation: Conversation = self._conversation
+        memo = conversation.memo
+        if self._is_spliced:
+            memo = conversation.spliced_memo
         return fit_request(
-            self._original,
+            self._request,
             dialect=self._dialect,
             budget=budget,
-            ledger=self._conversation.ledger,
-            usage=self._conversation.usage,
+            ledger=conversation.ledger,
+            usage=conversation.usage,
             counter=self._conversations.counter,
-            memo=self._conversation.memo,
+            memo=memo,
             breakpoints=self._conversations.breakpoints,
             server=self._conversations.server,
+            recall=self._conversations.recall,
         )
 
     def _current_budget(self) -> Budget:

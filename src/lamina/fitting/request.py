@@ -17,7 +17,7 @@ from which everything that was lowered can be recalled.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -32,7 +32,7 @@ from lamina.core.memo import Memo
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
-from lamina.core.wording import text_of
+from lamina.core.wording import PLAIN, text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
@@ -45,8 +45,10 @@ from lamina.dialects.sending import (
 )
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.dialects.usage import Usage
-from lamina.errors import BadInput
+from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
+from lamina.fitting.names import check_budget, name_segments
+from lamina.fitting.recalls import answer_recall, read_call, recall_tool, render_turns
 from lamina.fitting.server_reports import (
     ServerHelp,
     ServerRequest,
@@ -58,9 +60,22 @@ from lamina.fitting.server_reports import (
 )
 from lamina.models.counters import counter_for
 from lamina.models.facts import model as facts_of
+from lamina.segments import call as call_segment
 
 AS_LOGGED = Layout(context="logged")
 """The messages of a request are already in their order, so `build` must not move any of them."""
+
+NOTHING_REPORTED = Usage()
+
+RecallMode = Literal["handles", "tool", "off"]
+"""How the model can have again what was lowered.
+
+With "handles", what is sent names the key of each thing, and the caller gives the model the tool
+(`Fitted.recall_tool`) and answers its calls (`Fitted.answer`). With "tool" the recall tool is added to the
+request at the first cut, and no handle is shown before that. With "off" no handle is ever shown.
+"""
+
+_WITHOUT_HANDLES = msgspec.structs.replace(PLAIN, handles=False)
 
 
 class RequestMemo:
@@ -80,7 +95,8 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A request that fits, the ledger for the next call, and the account of what was done.
 
     `headers` must be sent with the request. `plan` says why each cache marker is where it is. `left` names
-    the parameters and tools that the target dialect cannot express.
+    the parameters and tools that the target dialect cannot express. `has_recall`: lamina has added the recall
+    tool to the request, as the last of its tools.
     """
 
     request: dict[str, Any]
@@ -90,11 +106,44 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     plan: MarkerPlan | None = None
     left: tuple[str, ...] = ()
+    dialect: Dialect | None = None
+    has_recall: bool = False
+    has_handles: bool = True
 
     def recall(self, key: str) -> str:
         """Return the full text behind a recall handle or behind the key of a digest."""
         segments = recall(self.log, key, ledger=self.ledger)
         return "\n".join(text_of(segment.parts) for segment in segments)
+
+    @property
+    def recall_tool(self) -> dict[str, Any] | None:
+        """The recall tool in the words of the request, to be the last of the tools from now on.
+
+        None while nothing was lowered, and if no handles are shown.
+        """
+        head = self.envelope.head
+        if self.has_recall:
+            return head.tools[-1]
+        if not self.has_handles or self.dialect is None:
+            return None
+        if not self.ledger.lines and not self.ledger.folds:
+            return None
+        return recall_tool(self.dialect, head)
+
+    def answer(self, call: Any) -> dict[str, Any]:
+        """Answer a call of the recall tool: returns the message to append after the model's answer.
+
+        `call` is the call as the API wrote it. A problem, such as an unknown key, is an answer too.
+        """
+        if self.dialect is None:
+            raise BadInput(
+                "this request has no dialect", place="answer", hint="use what fit_request returned"
+            )
+        recall_call = read_call(call)
+        question = call_segment(recall_call.name, recall_call.arguments, id=recall_call.id)
+        result = answer_recall(self.log, recall_call, ledger=self.ledger)
+        message: dict[str, Any] = render_turns([question, result], self.dialect, self.envelope.head)[-1]
+        return message
 
 
 def fit_request(
@@ -112,45 +161,61 @@ def fit_request(
     breakpoints: Breakpoints = "keep",
     rules: CacheRules | None = None,
     server: ServerHelp | None = None,
+    recall: RecallMode = "handles",
 ) -> Fitted:
     """Return the request, valid and within its model's window, continuing the last one byte for byte.
 
     By default `dialect` is recognised from the request's shape, `budget` is taken from the model's window,
     `counter` from its tokenizer and `rules` from its cache. Give `to` for an answer in another dialect and
     `model` to ask another model. `ledger` is what the last call returned, `usage` what the provider reported
-    for it, and `idle` the seconds since then. `breakpoints` says what to do with cache markers, and `server`
-    what the provider's server may do by itself.
+    for it, and `idle` the seconds since then. `breakpoints` says what to do with cache markers, `server` what
+    the provider's server may do by itself, and `recall` how the model can have again what was lowered.
     """
-    check_breakpoints(breakpoints)
+    if breakpoints != "keep":
+        check_breakpoints(breakpoints)
+    _check_recall(recall)
+    if not isinstance(budget, Budget | None):
+        check_budget(budget, "fit_request")
     memo = memo or RequestMemo()
     source = _source_dialect(request, dialect)
     target = source if to is None else find_dialect(to)
     incoming = ServerRequest(request=request)
-    if target is source:
+    if server is not None and target is source:
         incoming = add_server_help(request, source, server)
 
     parsed = _parse(incoming.request, source, memo)
     own_head = _head_for(parsed.head, source, target, model)
     model_name = str(own_head.head.parameters.get("model", ""))
+    if target is not source and not model_name:
+        hint = 'give model="..." with to=, or put the model into the request'
+        raise BadInput(f"no model for {target.name}", place="fit_request", hint=hint)
+    previous_ledger = load_ledger(ledger)
     fit = _Fit(
         original=incoming.request if target is source else None,
         parsed=parsed,
         head=own_head.head,
         target=target,
+        has_handles=recall == "handles",
         counter=counter or counter_for(model_name),
         rules=rules or rules_for(model_name, dialect=target.name),
         breakpoints=breakpoints,
-        previous_ledger=_load_ledger(ledger),
+        previous_ledger=previous_ledger,
         memo=memo,
     )
-    reported = usage_of(usage)
-    envelope = _build(
-        fit,
+    with_recall = _add_recall_tool(fit) if recall == "tool" else fit
+    reported = NOTHING_REPORTED
+    if usage is not None:
+        reported = usage_of(usage)
+    inputs = _BuildInputs(
         budget=_budget_for(incoming.request, fit.head, target, budget, reported),
-        ledger=_record_usage(fit.previous_ledger, reported, fit.counter, incoming.request),
+        ledger=_record_usage(previous_ledger, reported, fit.counter, incoming.request),
         rates=rates(fit.rules, model_name),
         idle=idle or 0,
     )
+    try:
+        fit, envelope = _build_with_recall(fit, with_recall, inputs)
+    except BudgetExceeded as error:
+        raise name_segments(error, parsed.log, request) from None
     rendered = _render(fit, envelope)
     marked_request = _mark(fit, envelope, rendered)
     outgoing = _check(fit, envelope, marked_request, as_it_came=rendered is fit.original)
@@ -165,6 +230,9 @@ def fit_request(
         headers=incoming.headers,
         plan=outgoing.plan,
         left=own_head.left,
+        dialect=target,
+        has_recall=fit.has_recall,
+        has_handles=fit.has_handles,
     )
 
 
@@ -172,7 +240,7 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
     """What the stages of one call share.
 
     `original` is the request as it came, if it came in the target dialect. `head` is the head to send: it is
-    that of `parsed` itself, if nothing about it has to change.
+    that of `parsed` itself, if nothing about it has to change. `has_recall`: it has the recall tool.
     """
 
     original: Request | None
@@ -184,6 +252,17 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
     breakpoints: Breakpoints
     previous_ledger: Ledger
     memo: RequestMemo
+    has_handles: bool
+    has_recall: bool = False
+
+
+class _BuildInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build needs besides the request."""
+
+    budget: Budget
+    ledger: Ledger
+    rates: Rates
+    idle: float
 
 
 def find_dialect(dialect: str | Dialect) -> Dialect:
@@ -260,31 +339,93 @@ def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
     return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
 
 
-def _load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
+def load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
+    """Return a ledger, or the one that `dump` wrote. Anything else raises BadInput."""
     if ledger is None:
         return Ledger()
     if isinstance(ledger, Ledger):
         return ledger
-    return Ledger.load(ledger)
+    if isinstance(ledger, Mapping):
+        return Ledger.load(ledger)
+    hint = "give the ledger that fit_request returned, or what its dump() gave"
+    if isinstance(ledger, str | bytes):
+        hint = "read the text first: ledger=json.loads(text)"
+    elif isinstance(ledger, Fitted):
+        hint = "give its ledger: ledger=fitted.ledger"
+    raise BadInput(f"{type(ledger).__name__} is not a ledger", place="ledger", hint=hint)
+
+
+def _check_recall(recall: Any) -> None:
+    modes = get_args(RecallMode)
+    if recall not in modes:
+        hint = f"use one of {', '.join(map(repr, modes))}"
+        raise BadInput(f"recall is {recall!r:.100}", place="fit_request", hint=hint)
+
+
+def _was_cut(ledger: Ledger) -> bool:
+    """Whether a cut has lowered something that is still there. A fork may have lost what a later cut did."""
+    return bool(ledger.folds) or any(line.cut for line in ledger.lines.values())
+
+
+def _add_recall_tool(fit: _Fit) -> _Fit:
+    """Return the same call with the recall tool in its head. If there is none to add, it stays as it is."""
+    tool = recall_tool(fit.target, fit.head)
+    if tool is None:
+        return fit
+    head = Head(tools=(*fit.head.tools, tool), parameters=fit.head.parameters)
+    return msgspec.structs.replace(fit, head=head, has_handles=True, has_recall=True)
 
 
 def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Request) -> Ledger:
-    """Return the ledger with what the provider reported for the last request."""
+    """Return the ledger with what the provider reported for the last request, if it reported anything."""
+    if reported is NOTHING_REPORTED:
+        return ledger
     calibrated_ledger = calibrate_ledger(ledger, reported, counter, request=request)
     return record_clearing(calibrated_ledger, reported)
 
 
-def _build(fit: _Fit, *, budget: Budget, ledger: Ledger, rates: Rates, idle: float) -> Envelope:
+def _build_with_recall(fit: _Fit, with_recall: _Fit, inputs: _BuildInputs) -> tuple[_Fit, Envelope]:
+    """Build the envelope, with the recall tool from the first cut on: that changes the prefix anyway.
+
+    In a window so small that the tool itself does not fit, the model has to do without it.
+    """
+    envelope: Envelope | None = None
+    if fit is with_recall or not _was_cut(fit.previous_ledger):
+        envelope = _build(fit, inputs)
+        if fit is with_recall or not _was_cut(envelope.ledger):
+            return fit, envelope
+    try:
+        envelope_with_recall = _build(with_recall, inputs)
+    except BudgetExceeded:
+        return fit, envelope or _build(fit, inputs)
+    if envelope is not None and envelope.cut is not None:
+        envelope_with_recall = _give_reason(envelope_with_recall, envelope.cut.reason)
+    return with_recall, envelope_with_recall
+
+
+def _give_reason(envelope: Envelope, reason: str) -> Envelope:
+    """Return the envelope with the reason that made its cut due, not the tool that came with the cut."""
+    if envelope.cut is None:
+        return envelope
+    cut = msgspec.structs.replace(envelope.cut, reason=reason)
+    ledger = msgspec.structs.replace(envelope.ledger, cuts=(*envelope.ledger.cuts[:-1], cut))
+    return msgspec.structs.replace(envelope, cut=cut, ledger=ledger)
+
+
+def _build(fit: _Fit, inputs: _BuildInputs) -> Envelope:
     """Build the envelope, with what rendering will mend for good written into its ledger."""
+    wording = PLAIN
+    if not fit.has_handles:
+        wording = _WITHOUT_HANDLES
     envelope = build(
         fit.parsed.log,
         head=fit.head,
-        budget=budget,
-        ledger=ledger,
+        budget=inputs.budget,
+        ledger=inputs.ledger,
         counter=fit.counter,
-        idle=idle,
+        idle=inputs.idle,
         memo=fit.memo.build,
-        options=choose_options(fit.target, fit.head, layout=AS_LOGGED, rates=rates),
+        options=choose_options(fit.target, fit.head, layout=AS_LOGGED, rates=inputs.rates, wording=wording),
     )
     return settle_repairs(envelope, fit.target, before=fit.previous_ledger.mark, memo=fit.memo.build)
 
@@ -318,7 +459,9 @@ def _is_untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
 
 
 def _mark(fit: _Fit, envelope: Envelope, request: Request) -> Marked:
-    """Place the cache markers."""
+    """Place the cache markers that the caller asked for."""
+    if fit.breakpoints == "keep":
+        return Marked(request=request)  # type: ignore[arg-type]
     return place_markers(
         request,
         envelope,

@@ -1,7 +1,9 @@
-"""One call of an SDK's endpoint, with its request fitted before and one deeper cut after an overflow.
+"""One call of an SDK's endpoint: a fitted request, one deeper cut after an overflow, recalls answered.
 
 SDKs send a request at different times: when the method is called, when the first chunk of a generator is
-read, or when a context manager is entered. Each of these exists with and without `await`.
+read, or when a context manager is entered. Each of these exists with and without `await`. All of them are
+written once here, as generators that yield what is to be done next. `lamina.fitting.steps` does it, with or
+without `await`.
 
 Only for `lamina.fitting.wrap`.
 """
@@ -9,88 +11,325 @@ Only for `lamina.fitting.wrap`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import wraps
-from typing import Any, NamedTuple
+from functools import partial, wraps
+from typing import Any, Self
 
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.anthropic.server import BETAS, merge_betas, read_cleared
 from lamina.dialects.overflow import read_overflow
-from lamina.dialects.port import Dialect
+from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
+from lamina.errors import LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
+from lamina.fitting.recall_streams import filter_for, strip_recalls
+from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
+
+END = object()
+"""What a stream gives after its last chunk."""
 
 
 def fit_calls(
     send: Callable[..., Any], conversations: Conversations, dialect: Dialect, path: str
 ) -> Callable[..., Any]:
     """Return a function like `send` that fits its request first. `path` is where the client has it."""
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(send))
 
-    def prepare_call(arguments: tuple[Any, ...], request: dict[str, Any]) -> _SdkCall:
+    def make_call(arguments: tuple[Any, ...], request: dict[str, Any], *, is_async: bool) -> SdkCall:
         named_arguments = _name_arguments(send, arguments, request)
-        return _SdkCall(send, PendingCall(conversations, dialect, named_arguments), path)
+        return SdkCall(send, conversations, dialect, path, named_arguments, is_async=is_async)
 
     @wraps(send)
     def send_now(*arguments: Any, **request: Any) -> Any:
-        return prepare_call(arguments, request).send_now()
+        return run(make_call(arguments, request, is_async=False).send())
 
     @wraps(send)
     async def send_async(*arguments: Any, **request: Any) -> Any:
-        return await prepare_call(arguments, request).send_async()
+        return await run_async(make_call(arguments, request, is_async=True).send())
 
     @wraps(send)
     def send_when_entered(*arguments: Any, **request: Any) -> Any:
-        return StreamContext(prepare_call(arguments, request))
+        return StreamContext(partial(make_call, arguments, request))
 
     if path.endswith(".stream") or ".with_streaming_response." in path:
         return send_when_entered
-    if inspect.iscoroutinefunction(inspect.unwrap(send)):
+    if is_async:
         return send_async
     return send_now
 
 
-class _SdkCall(NamedTuple):
-    """A pending call, and the SDK's function that sends it."""
+class SdkCall:
+    """A call of an SDK's function. Its methods are steps, which run with or without `await`."""
 
-    send: Callable[..., Any]
-    pending: PendingCall
-    path: str
+    def __init__(
+        self,
+        send: Callable[..., Any],
+        conversations: Conversations,
+        dialect: Dialect,
+        path: str,
+        request: dict[str, Any],
+        *,
+        is_async: bool,
+    ) -> None:
+        self._send = send
+        self._path = path
+        self._is_async = is_async
+        self._has_store = conversations.store is not None
+        self._streams = request.get("stream") is True or "stream" in path.rpartition(".")[2]
+        self._make_pending = partial(PendingCall, conversations, dialect, request, streams=self._streams)
+        self._pending: PendingCall | None = None
 
-    def send_once(self) -> Any:
-        is_beta = self.path.startswith("beta.")
-        return self.send(**with_headers(self.pending.request, self.pending.headers, beta=is_beta))
+    @property
+    def pending(self) -> PendingCall:
+        """The request on its way. It is made by the first step."""
+        assert self._pending is not None  # noqa: S101
+        return self._pending
 
-    def send_now(self) -> Any:
-        """Send the request, and once more if it was too long. Returns the SDK's answer."""
-        try:
-            answer = self.send_once()
-        except Exception as error:
-            if not _shrink_after(self.pending, error):
-                raise
-            answer = self.send_once()
-        if inspect.isgenerator(answer):
-            return self.pending.remember_answer(_pass_chunks(self, answer))
-        return self._finish(answer)
+    def send(self) -> Steps:
+        """Send the request, and return the SDK's answer."""
+        yield from self._prepare()
+        answer = yield from self._send_fitting(self._send_once)
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            return self.pending.remember_answer(self._start(self._pass_events(answer, self._send_once)))
+        if not self.pending.fitted.has_recall:
+            return (yield from self._finish_answer(answer))
+        if self._streams:
+            if not _is_stream(answer):
+                return (yield from self._finish_answer(answer))
+            events = self._start(self._pass_events(answer, self._send_once))
+            return self.pending.remember_answer(self._show(answer, events))
+        while True:
+            absorbed = yield from self._absorb(answer)
+            is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
+            if not is_recall:
+                break
+            answer = yield from self._send_fitting(self._send_once)
+        return (yield from self._finish_answer(strip_recalls(answer, self.pending.dialect)))
 
-    async def send_async(self) -> Any:
-        """Do as `send_now` with an async client."""
-        try:
-            answer = await self.send_once()
-        except Exception as error:
-            if not _shrink_after(self.pending, error):
-                raise
-            answer = await self.send_once()
-        if inspect.isasyncgen(answer):
-            return self.pending.remember_answer(_pass_chunks_async(self, answer))
-        return self._finish(answer)
+    def enter(self) -> Steps:
+        """Enter the SDK's context manager, which sends the request. Returns the manager and its stream."""
+        yield from self._prepare()
+        manager, stream = yield from self._send_fitting(self._send_and_enter)
+        yield from self._finish(Usage())
+        raw_stream = getattr(stream, "_raw_stream", None)
+        if self.pending.fitted.has_recall and raw_stream is not None:
+            # The SDK puts the answer together from these events, so it never sees a recall.
+            steps = self._pass_events(raw_stream, self._send_for_raw_stream)
+            stream._raw_stream = self._show(raw_stream, self._start(steps))  # noqa: SLF001
+        self.pending.remember_answer(stream)
+        return manager, stream
 
-    def _finish(self, answer: Any) -> Any:
-        self.pending.finish(usage=_read_usage(answer))
+    def exit(self, manager: Any, stream: Any, error: tuple[object, ...]) -> Steps:
+        """Leave the SDK's context manager."""
+        usage = _read_usage(_read_snapshot(stream))
+        yield partial(self._wait, partial(self.pending.record_usage, usage))
+        leave = manager.__aexit__ if self._is_async else manager.__exit__
+        return (yield partial(leave, *error))
+
+    def _prepare(self) -> Steps:
+        """Fit the request. With a store this waits for it."""
+        self._pending = yield partial(self._wait, self._make_pending)
+
+    def _finish(self, usage: Usage) -> Steps:
+        yield partial(self._wait, partial(self.pending.finish, usage=usage))
+
+    def _finish_answer(self, answer: Any) -> Steps:
+        yield from self._finish(_read_usage(answer))
         return self.pending.remember_answer(answer)
+
+    def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
+        """Send the request, and once more if the API says that it is too long."""
+        try:
+            return (yield from send())
+        except Exception as error:
+            if not _shrink_after(self.pending, error):
+                raise
+        return (yield from send())
+
+    def _send_once(self) -> Steps:
+        is_beta = self._path.startswith("beta.")
+        request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
+        return (yield partial(self._send, **request))
+
+    def _send_and_enter(self) -> Steps:
+        manager = yield from self._send_once()
+        entering = manager.__aenter__ if self._is_async else manager.__enter__
+        return manager, (yield entering)
+
+    def _send_for_raw_stream(self) -> Steps:
+        _, stream = yield from self._send_and_enter()
+        return stream._raw_stream  # noqa: SLF001
+
+    def _open_stream(self, send: Callable[[], Steps]) -> Steps:
+        """Send the request, and read the first event: some streams are sent only then."""
+        stream = yield from send()
+        return stream, (yield self._next(stream))
+
+    def _pass_events(self, stream: Any, send: Callable[[], Steps]) -> Steps:
+        """Show the events of a stream, without recalls, and those of the streams that follow a recall."""
+        streams = iter([stream])
+
+        def send_or_reuse() -> Steps:
+            opened = next(streams, None)
+            if opened is None:
+                opened = yield from send()
+            return opened
+
+        open_stream = partial(self._open_stream, send_or_reuse)
+        stream, event = yield from self._send_fitting(open_stream)
+        yield from self._finish(Usage())
+        has_recall = self.pending.fitted.has_recall
+        events = filter_for(self.pending.dialect) if has_recall else AllEvents()
+        while True:
+            while event is not END:
+                for shown_event in events.take(event):
+                    yield StreamValue(shown_event)
+                event = yield self._next(stream)
+            if not has_recall:
+                usage = _read_usage(next(iter(events.events), None))
+                yield partial(self._wait, partial(self.pending.record_usage, usage))
+                return
+            absorbed = self._absorb_events(events.events)
+            is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
+            if not is_recall:
+                break
+            events.next_round()
+            stream, event = yield from self._send_fitting(open_stream)
+        yield from self._finish(absorbed.usage)
+        for event in events.closing:
+            yield StreamValue(event)
+
+    def _absorb(self, answer: Any) -> Steps:
+        """Read an answer. One that cannot be read is passed on as it is, so it calls nothing."""
+        if ".with_raw_response." in self._path:
+            answer = yield answer.parse
+        with suppress(LaminaError):
+            return self.pending.dialect.absorb(answer)
+        return Absorbed(segments=())
+
+    def _absorb_events(self, events: list[Any]) -> Absorbed:
+        with suppress(LaminaError):
+            return self.pending.dialect.absorb_stream(events)
+        return Absorbed(segments=(), usage=_read_usage(events[-1]))
+
+    def _start(self, steps: Steps) -> Any:
+        if self._is_async:
+            return iterate_async(steps)
+        return iterate(steps)
+
+    def _show(self, stream: Any, events: Any) -> ShownStream:
+        if self._is_async:
+            return AsyncShownStream(stream, events)
+        return SyncShownStream(stream, events)
+
+    def _next(self, stream: Any) -> Callable[[], Any]:
+        """Return the step that reads the next event of a stream."""
+        if self._is_async:
+            return partial(anext, stream, END)
+        return partial(next, stream, END)
+
+    def _wait(self, action: Callable[[], Any]) -> Any:
+        """Do something that may wait for the store. An event loop goes on meanwhile."""
+        if not self._is_async or not self._has_store:
+            return action()
+        from anyio import to_thread  # noqa: PLC0415 - a client without a store needs no anyio
+
+        return to_thread.run_sync(action)
+
+
+class AllEvents:
+    """A filter that shows every event, and remembers only the last."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.closing: list[Any] = []
+
+    def take(self, event: Any) -> list[Any]:
+        self.events = [event]
+        return self.events
+
+    def next_round(self) -> None:
+        self.events = []
+
+
+class ShownStream:
+    """An SDK's stream of which other events are seen. Everything else is the stream's own."""
+
+    def __init__(self, stream: Any, events: Any) -> None:
+        self._stream = stream
+        self._events = events
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Frameworks ask what a stream is an instance of."""
+        return type(self._stream)
+
+
+class SyncShownStream(ShownStream):
+    """The stream of a sync client."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._events)
+
+    def __next__(self) -> Any:
+        return next(self._events)
+
+    def __enter__(self) -> Self:
+        self._stream.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> Any:
+        return self._stream.__exit__(*error)
+
+
+class AsyncShownStream(ShownStream):
+    """The stream of an async client."""
+
+    def __aiter__(self) -> Any:
+        return self._events
+
+    def __anext__(self) -> Any:
+        return anext(self._events)
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> Any:
+        return await self._stream.__aexit__(*error)
+
+
+class StreamContext:
+    """A context manager of an SDK, which sends its request when it is entered. Its stream is the SDK's."""
+
+    def __init__(self, make_call: Callable[..., SdkCall]) -> None:
+        self._make_call = make_call
+        self._call: Any = None
+        self._manager: Any = None
+        self._stream: Any = None
+
+    def __enter__(self) -> Any:
+        self._call = self._make_call(is_async=False)
+        self._manager, self._stream = run(self._call.enter())
+        return self._stream
+
+    def __exit__(self, *error: object) -> Any:
+        return run(self._call.exit(self._manager, self._stream, error))
+
+    async def __aenter__(self) -> Any:
+        self._call = self._make_call(is_async=True)
+        self._manager, self._stream = await run_async(self._call.enter())
+        return self._stream
+
+    async def __aexit__(self, *error: object) -> Any:
+        return await run_async(self._call.exit(self._manager, self._stream, error))
 
 
 def _name_arguments(
@@ -134,81 +373,8 @@ def _find_betas_header(headers: Mapping[str, str]) -> str:
     return ""
 
 
-def _pass_chunks(call: _SdkCall, stream: Iterator[Any]) -> Iterator[Any]:
-    """Yield the chunks of a generator, which sends its request when the first one is read."""
-    try:
-        chunk = next(stream, None)
-    except Exception as error:
-        if not _shrink_after(call.pending, error):
-            raise
-        stream = call.send_once()
-        chunk = next(stream, None)
-    call.pending.finish()
-    while chunk is not None:
-        last_chunk = chunk
-        yield chunk
-        chunk = next(stream, None)
-        if chunk is None:
-            call.pending.record_usage(_read_usage(last_chunk))
-
-
-async def _pass_chunks_async(call: _SdkCall, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Do as `_pass_chunks` with an async generator."""
-    try:
-        chunk = await anext(stream, None)
-    except Exception as error:
-        if not _shrink_after(call.pending, error):
-            raise
-        stream = await call.send_once()
-        chunk = await anext(stream, None)
-    call.pending.finish()
-    while chunk is not None:
-        last_chunk = chunk
-        yield chunk
-        chunk = await anext(stream, None)
-        if chunk is None:
-            call.pending.record_usage(_read_usage(last_chunk))
-
-
-class StreamContext:
-    """A context manager of an SDK, which sends its request when it is entered. Its stream is the SDK's."""
-
-    def __init__(self, call: _SdkCall) -> None:
-        self._call = call
-        self._inner: Any = None
-        self._stream: Any = None
-
-    def __enter__(self) -> Any:
-        self._inner = self._call.send_once()
-        try:
-            self._stream = self._inner.__enter__()
-        except Exception as error:
-            if not _shrink_after(self._call.pending, error):
-                raise
-            self._inner = self._call.send_once()
-            self._stream = self._inner.__enter__()
-        self._call.pending.finish()
-        return self._call.pending.remember_answer(self._stream)
-
-    def __exit__(self, *error: object) -> Any:
-        self._call.pending.record_usage(_read_usage(_read_snapshot(self._stream)))
-        return self._inner.__exit__(*error)
-
-    async def __aenter__(self) -> Any:
-        self._inner = self._call.send_once()
-        try:
-            self._stream = await self._inner.__aenter__()
-        except Exception as error:
-            if not _shrink_after(self._call.pending, error):
-                raise
-            self._inner = self._call.send_once()
-            self._stream = await self._inner.__aenter__()
-        self._call.pending.finish()
-        return self._call.pending.remember_answer(self._stream)
-
-    async def __aexit__(self, *error: object) -> Any:
-        self._call.pending.record_usage(_read_usage(_read_snapshot(self._stream)))
-        return await self._inner.__aexit__(*error)
+def _is_stream(answer: Any) -> bool:
+    return hasattr(answer, "__next__") or hasattr(answer, "__anext__")
 
 
 def _read_snapshot(stream: Any) -> Any:

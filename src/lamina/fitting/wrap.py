@@ -1,12 +1,13 @@
 """`wrap`: a client of an official SDK that fits every request before it is sent.
 
-    client = lamina.wrap(Anthropic())
+    client = lamina.wrap(Anthropic(), store="chats.db")
     client.messages.create(model=..., max_tokens=..., messages=history)
 
-A request is fitted with the ledger of the conversation that it continues. `client.conversation("support-42")`
+A request is fitted with the ledger of the conversation that it continues. `conversation(client, "support")`
 names the conversation, so that it need not be recognised by its content. If the API refuses a request as too
-long all the same, the request is cut deeper and sent once more. Everything else is the client's own: answers,
-streams, errors and attributes.
+long all the same, the request is cut deeper and sent once more. From the first cut on the model has the
+recall tool, which is answered inside the call. Everything else is the client's own: answers, streams, errors
+and attributes.
 
 Clients are recognised by their shape, so no SDK is imported here. Endpoints that lamina has no dialect for
 are passed on untouched. `lamina.fitting.sdk_calls` has the call itself.
@@ -14,7 +15,9 @@ are passed on untouched. `lamina.fitting.sdk_calls` has the call itself.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from os import PathLike
+from typing import Any, Literal, Self, TypeVar, cast
 
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
@@ -22,33 +25,103 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.conversations import Conversations
-from lamina.fitting.markers import Breakpoints
+from lamina.fitting.events import CutEvent, Listeners, MissEvent, RepairEvent
+from lamina.fitting.markers import Breakpoints, check_breakpoints
+from lamina.fitting.names import check_budget
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.request import Fitted
+from lamina.fitting.request import Fitted, load_ledger
 from lamina.fitting.sdk_calls import fit_calls
 from lamina.fitting.server_reports import ServerHelp
+from lamina.stores.port import Store
+
+C = TypeVar("C")
 
 
 def wrap(
-    client: Any,
+    client: C,
     *,
     budget: Budget | None = None,
+    store: Store | str | PathLike[str] | None = None,
+    key: Any = None,
+    recall: Literal["tool", "off"] = "tool",
+    on_cut: Callable[[CutEvent], Any] | None = None,
+    on_repair: Callable[[RepairEvent], Any] | None = None,
+    on_miss: Callable[[MissEvent], Any] | None = None,
     counter: Counter | None = None,
     breakpoints: Breakpoints = "keep",
     server: ServerHelp | None = None,
-) -> Any:
-    """Return the client with every request fitted. The arguments are those of `fit_request`."""
+) -> C:
+    """Return the client with every request fitted. It has the type of the client that was given.
+
+    With a `store` (an address such as "chats.db" or "postgresql://...") conversations go on after a restart;
+    with a `key` it is sealed. `recall` says whether the model has a tool for what was lowered; with "off" it
+    is shown no handles. `on_cut`, `on_repair` and `on_miss` are called with what happened; each is a line of
+    the logger `lamina`, too. The other arguments are those of `fit_request`.
+    """
     if not any(_has_endpoint(client, path) for path in _ENDPOINTS):
         raise BadInput(
             f"{type(client).__name__} is not a client that lamina knows",
             place="wrap",
             hint="pass a client of an official SDK; or call fit_request before your own call",
         )
-    return Wrapped(client, Conversations(budget, counter, breakpoints=breakpoints, server=server))
+    if recall not in ("tool", "off"):
+        raise BadInput(f"recall is {recall!r:.100}", place="wrap", hint='use "tool" or "off"')
+    check_breakpoints(breakpoints)
+    check_budget(budget, "wrap")
+    conversations = Conversations(
+        budget,
+        counter,
+        breakpoints=breakpoints,
+        server=server,
+        recall=recall,
+        listeners=Listeners(on_cut=on_cut, on_repair=on_repair, on_miss=on_miss),
+        store=_open_store(store, key),
+    )
+    return cast("C", Wrapped(client, conversations))
+
+
+def conversation(client: C, name: str, *, ledger: Ledger | None = None) -> C:
+    """Return the same wrapped client for one named conversation.
+
+    Give `ledger` to continue a conversation of an earlier process, if the client has no store.
+    """
+    return cast("C", _unwrap(client).conversation(name, ledger=ledger))
+
+
+def last_fitted(client: Any) -> Fitted | None:
+    """Return the last request of a wrapped client that was answered, as `Wrapped.fitted` says."""
+    return _unwrap(client).fitted
+
+
+def fitted_of(client: Any, answer: Any) -> Fitted:
+    """Return the request that an answer or stream of a wrapped client belongs to."""
+    return _unwrap(client).fitted_of(answer)
+
+
+def _unwrap(client: Any) -> Wrapped:
+    if type(client) is not Wrapped:
+        hint = "pass what lamina.wrap returned"
+        raise BadInput(f"{type(client).__name__} is not a wrapped client", place="client", hint=hint)
+    return client
+
+
+def _open_store(store: Store | str | PathLike[str] | None, key: Any) -> Any:
+    """Return the store of the conversations. It is opened when it is first used."""
+    if store is None:
+        if key is not None:
+            raise BadInput("a key without a store", place="wrap", hint='give store="chats.db", too')
+        return None
+    from lamina.fitting.conversation_store import ConversationStore  # noqa: PLC0415 - few clients have one
+
+    return ConversationStore(store, key=key)
 
 
 class Wrapped:
-    """A client of an SDK, or a part of one (`client.messages`), whose endpoints fit their requests."""
+    """A client of an SDK, or a part of one (`client.messages`), whose endpoints fit their requests.
+
+    A type checker takes it for the client itself. So `conversation`, `last_fitted` and `fitted_of` are
+    functions of this module, too: `conversation(client, "support-42")`.
+    """
 
     def __init__(self, inner: Any, conversations: Conversations, path: str = "") -> None:
         vars(self).update(_inner=inner, _conversations=conversations, _path=path)
@@ -56,9 +129,12 @@ class Wrapped:
     def conversation(self, name: str, *, ledger: Ledger | None = None) -> Wrapped:
         """Return the same client for one named conversation.
 
-        Give `ledger` to continue a conversation of an earlier process.
+        Give `ledger` to continue a conversation of an earlier process, if the client has no store.
         """
-        return Wrapped(self._inner, self._conversations.with_name(name, ledger=ledger), self._path)
+        if not name or type(name) is not str:
+            raise BadInput(f"the name is {name!r:.100}", place="conversation", hint="give a text")
+        own_ledger = None if ledger is None else load_ledger(ledger)
+        return Wrapped(self._inner, self._conversations.with_name(name, ledger=own_ledger), self._path)
 
     @property
     def fitted(self) -> Fitted | None:

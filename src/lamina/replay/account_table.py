@@ -177,8 +177,9 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
     lines = [describe_sessions(headline)]
     if not headline.compared:
         return [*lines, "what they cost is not known: no model of them has a price"]
-    first = "they cost" if headline.is_recorded else "untouched"
-    source = "as their records say" if headline.is_recorded else "by simulation: their records hold no usage"
+    first, source = "untouched", "by simulation: their records hold no usage"
+    if headline.is_recorded:
+        first, source = "they cost", "as their records say"
     of_how_many = ""
     if headline.compared < headline.sessions:
         of_how_many = f"; {headline.compared:,} of the {headline.sessions:,} sessions have prices"
@@ -204,7 +205,7 @@ def describe_difference(headline: Headline) -> str:
     """How lamina compares, in a sentence. Without a cut the difference is not lamina's."""
     difference = ((headline.own or 0.0) - headline.before) / (headline.before or 1.0)
     words = f"recalls included: {100 * difference:+.1f} %"
-    if headline.own == headline.before:
+    if not headline.own_cuts and abs(difference) < 1e-9:
         return f"{words}; no window was full, so lamina would have changed nothing"
     if not headline.own_cuts:
         return f"{words}; the clients compacted, where lamina had no need to cut"
@@ -225,8 +226,7 @@ def _lost_lines(headline: Headline) -> list[str]:
 
 def describe_reason(reason: LossReason) -> str:
     cost = f"{reason.tokens:,} tokens" if reason.dollars is None else f"${format_money(reason.dollars)}"
-    times = "once" if reason.times == 1 else f"{reason.times:,} times"
-    return f"{cost}, {times}: {printable(reason.why)}"
+    return f"{cost}, {count_noun(reason.times, 'time')}: {printable(reason.why)}"
 
 
 def describe_setting(setting: ReplaySetting) -> str:

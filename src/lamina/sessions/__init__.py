@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from lamina.core.history_window import LastN
+from lamina.fitting.recalls import RECALL, Recalled, TextMatch
 from lamina.sessions.answers import Recorded
 from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
-from lamina.sessions.recalls import Recalled, TextMatch
 from lamina.sessions.reports import Metrics, TurnReport
+from lamina.sessions.request_builder import RuntimeOptions
 from lamina.sessions.session import Session
-from lamina.sessions.setup import RECALL, Setup
+from lamina.sessions.setup import Setup, SetupOptions
 from lamina.sessions.system_sections import Persona, Stored, UsualPersona
 from lamina.sessions.turns import Utterance
 
@@ -20,8 +21,10 @@ __all__ = [
     "Persona",
     "Recalled",
     "Recorded",
+    "RuntimeOptions",
     "Session",
     "Setup",
+    "SetupOptions",
     "Stored",
     "TextMatch",
     "TurnReport",

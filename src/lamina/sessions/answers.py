@@ -16,9 +16,8 @@ from lamina.core.values import Ledger, Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
+from lamina.fitting.recalls import RECALL, answer_recall
 from lamina.segments import assistant, result
-from lamina.sessions.recalls import answer_recall
-from lamina.sessions.setup import RECALL
 
 Answer = Any
 """An SDK's object, a dict, the events of a stream, or text."""

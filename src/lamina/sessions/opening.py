@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from lamina.core.values import Budget, Role
 from lamina.errors import BadInput
-from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions
+from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
 from lamina.sessions.setup import Setup
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.settings import Settings, load_settings
@@ -69,12 +69,16 @@ async def load_conversation(store: Store, where: Where) -> StoredConversation:
 
 
 def prepare_builder(
-    stored: StoredConversation, settings: Settings, runtime: RuntimeOptions, changes: dict[str, Any]
+    stored: StoredConversation,
+    settings: Settings,
+    runtime: RuntimeOptions,
+    inputs: SessionInputs,
+    changes: dict[str, Any],
 ) -> RequestBuilder:
     """Make the builder for a conversation, set up as it was left and with the caller's changes."""
     setup = stored.live.setup or _default_setup(settings)
     setup = _keep_recall(stored, setup.over(changes))
-    builder = RequestBuilder(setup, runtime, stored.where.workspace)
+    builder = RequestBuilder(setup, runtime, inputs, stored.where.workspace)
     if builder.unsupported:
         stored.notes.append(f"{builder.dialect.name} cannot say: {', '.join(builder.unsupported)}")
     return builder

@@ -7,7 +7,7 @@ The caller gives the timer, so that a test can stop it.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -21,8 +21,7 @@ from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.formats.tagged_context import failed_tags
 from lamina.sessions.previous_request import SentRequest
-
-Timer = Callable[[], float]
+from lamina.sessions.request_builder import Timer
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):

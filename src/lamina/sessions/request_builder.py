@@ -5,6 +5,7 @@ A log and a state go in, and an envelope or a request comes out. A `RequestBuild
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from lamina.dialects.memos import CheckMemo
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, check_breakpoints, place_markers
+from lamina.fitting.names import name_segments
 from lamina.models.counters import counter_for
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
@@ -45,9 +47,12 @@ Template = str | Callable[[str], str]
 
 Clock = Callable[[], datetime]
 
+Timer = Callable[[], float]
+"""Gives seconds, to measure how long something takes."""
+
 REPEATED_NOTE = (
     "{count} messages that a source found stand in this conversation already, and were left out; "
-    "to send only the last ones, open it with history=LastN({count})"
+    "to send only the last ones, open it with setup=SetupOptions(history=LastN({count}))"
 )
 
 
@@ -56,31 +61,46 @@ def utc_now() -> datetime:
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an application gives each time it opens a session: functions and such, which are not stored.
+    """What few applications need, and give anew each time they open a session. Nothing of it is stored.
+
+    `context` are more sections of the system text. `redact` sees every text before it is stored or sent, and
+    `template` puts a prompt into its words. `mentioned` finds what messages of an imported page refer to,
+    before the first request; by default it looks among the files below the session's `root`. `breakpoints`
+    says what to do with cache markers, `counter` counts tokens, and `options` are those of the core.
+    `clock` gives the time of each segment; with None they have none. `timer` measures how long things take.
+    """
+
+    context: Sequence[Segment] = ()
+    redact: Redact | None = None
+    template: Template | None = None
+    mentioned: Mentioned | None = None
+    breakpoints: Breakpoints = "plan"
+    counter: Counter | None = None
+    options: Options | None = None
+    clock: Clock | None = utc_now
+    timer: Timer = time.perf_counter
+
+
+class SessionInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a session finds what it adds to the conversation.
 
     `sections` are those of the system text. `read_sections` reads them again, if a part of them comes from a
-    function.
+    function. Attached paths may not leave `root`.
     """
 
     sections: tuple[Segment, ...] = ()
     read_sections: Callable[[], Awaitable[tuple[Segment, ...]]] | None = None
     sources: tuple[Source, ...] = ()
-    redact: Redact | None = None
-    template: Template | None = None
-    clock: Clock | None = utc_now
     root: Path | None = None
-    mentioned: Mentioned | None = None
-    breakpoints: Breakpoints = "plan"
-    counter: Counter | None = None
-    options: Options | None = None
 
 
 class RequestBuilder:
     """Everything that a build of one conversation needs except its log and state."""
 
-    def __init__(self, setup: Setup, runtime: RuntimeOptions, workspace: str) -> None:
+    def __init__(self, setup: Setup, runtime: RuntimeOptions, inputs: SessionInputs, workspace: str) -> None:
         self.setup = setup
         self.runtime = runtime
+        self.inputs = inputs
         self.workspace = workspace
         check_breakpoints(runtime.breakpoints)
         self.dialect = dialect_for(setup)
@@ -98,14 +118,14 @@ class RequestBuilder:
 
     async def refresh_sections(self) -> tuple[str, ...]:
         """Read the sections of the system text again. If that fails, they stay, and a note is returned."""
-        if self.runtime.read_sections is None:
+        if self.inputs.read_sections is None:
             return ()
         try:
-            sections = await self.runtime.read_sections()
+            sections = await self.inputs.read_sections()
         except Exception as error:  # noqa: BLE001 - whatever the function does wrong, the turn goes on
             reason = str(error) or type(error).__name__
             return (f"the system text stays as it was: {reason[:200]}",)
-        self.runtime = msgspec.structs.replace(self.runtime, sections=sections)
+        self.inputs = msgspec.structs.replace(self.inputs, sections=sections)
         return ()
 
     def set_history(self, history: LastN | Literal["all"]) -> None:
@@ -167,7 +187,7 @@ class RequestBuilder:
 
     async def gather_context(self, prompt: str, envelope: Envelope | None) -> GatheredSegments:
         """Collect what the sources find for a prompt, in their order. A source that fails leaves a note."""
-        return await gather(self.runtime.sources, prompt, self._tokens_before_cut(envelope))
+        return await gather(self.inputs.sources, prompt, self._tokens_before_cut(envelope))
 
     def _tokens_before_cut(self, envelope: Envelope | None) -> int | None:
         """Return how many tokens can be added before the next cut is due."""
@@ -264,7 +284,8 @@ class RequestBuilder:
             largest_layer = amounts.most_common(1)[0][0]
             reasons.append(f"mostly the {largest_layer} layer")
         reason = "; ".join(filter(None, reasons))
-        return BudgetExceeded(floor=error.floor, room=error.room, segments=error.segments, reason=reason)
+        named = BudgetExceeded(floor=error.floor, room=error.room, segments=error.segments, reason=reason)
+        return name_segments(named, log)
 
 
 def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentMark | None) -> int:

@@ -14,9 +14,8 @@ a time may use a session; many sessions may share a store.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -28,17 +27,14 @@ from lamina.context.port import Source
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
-from lamina.core.layout import Layout
-from lamina.core.options import Options
-from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
-from lamina.dialects.port import PlainHead
+from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded, Conflict
-from lamina.fitting.markers import Breakpoints
+from lamina.fitting.names import check_budget
+from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
 from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
-from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
+from lamina.sessions.mentioned_attachments import files_mentioned
 from lamina.sessions.opening import (
     load_conversation,
     open_session_store,
@@ -46,19 +42,17 @@ from lamina.sessions.opening import (
     settings_for,
 )
 from lamina.sessions.previous_request import SentRequest
-from lamina.sessions.recalls import Recalled, recall_text
 from lamina.sessions.records import Control, Fork, pin_of
-from lamina.sessions.redaction import Redact, redact_segments
-from lamina.sessions.reports import Timer, TurnReport, report_turn
+from lamina.sessions.redaction import redact_segments
+from lamina.sessions.reports import TurnReport, report_turn
 from lamina.sessions.request_builder import (
-    Clock,
     RequestBuilder,
     RuntimeOptions,
+    SessionInputs,
     Template,
     prompt_of,
-    utc_now,
 )
-from lamina.sessions.setup import Setup
+from lamina.sessions.setup import Setup, SetupOptions
 from lamina.sessions.stored_conversation import StoredConversation, once
 from lamina.sessions.system_sections import (
     Persona,
@@ -82,49 +76,68 @@ from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 from lamina.summaries import Condense, Terms, condense_attachments, with_summary
 
+WITH_HINT = "write: async with Session.open(...) as session"
+
+
+class Lifetime:
+    """Whether the store of a session, and of its forks, is still open."""
+
+    has_ended = False
+
+
+class OpeningSession(AbstractAsyncContextManager["Session"]):
+    """What `Session.open` returns: the session comes with `async with`.
+
+    async with Session.open("chats.db", "support-42") as session: ...
+    """
+
+    def __init__(self, manager: AbstractAsyncContextManager[Session]) -> None:
+        self._manager: Any = manager
+
+    async def __aenter__(self) -> Session:
+        session: Session = await self._manager.__aenter__()
+        return session
+
+    async def __aexit__(self, *error: object) -> bool | None:
+        handled: bool | None = await self._manager.__aexit__(*error)
+        return handled
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(Session, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise BadInput("the session is not open yet", place="Session.open", hint=WITH_HINT)
+
+    def __await__(self) -> Any:
+        raise BadInput("a session is not awaited", place="Session.open", hint=WITH_HINT)
+
 
 class Session:
     """One open conversation. Made by `open`."""
 
-    def __init__(
-        self, stored: StoredConversation, builder: RequestBuilder, *, timer: Timer = time.perf_counter
-    ) -> None:
+    def __init__(self, stored: StoredConversation, builder: RequestBuilder, lifetime: Lifetime) -> None:
         self._stored = stored
+        self._lifetime = lifetime
         self._builder = builder
-        self._writer = TurnWriter(stored, builder, timer)
+        self._writer = TurnWriter(stored, builder)
         self._lock = anyio.Lock()
 
     @staticmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         store: Store | str | PathLike[str] | None,
         conversation: str,
         *,
         workspace: str | None = None,
+        key: Any = None,
         model: str | None = None,
-        dialect: str | None = None,
         budget: Budget | None = None,
-        layout: Layout | None = None,
-        head: PlainHead | Head | None = None,
-        recall: bool | None = None,
-        history: LastN | Literal["all"] | None = None,
-        agent: Mapping[str, Any] | None = None,
         system: Words = "",
         persona: Persona | Words | UsualPersona | None = None,
-        context: Sequence[Segment] = (),
         sources: Sequence[Source] = (),
-        redact: Redact | None = None,
-        template: Template | None = None,
         root: str | PathLike[str] | None = None,
-        mentioned: Mentioned | None = None,
-        breakpoints: Breakpoints = "plan",
-        counter: Counter | None = None,
-        options: Options | None = None,
-        clock: Clock | None = utc_now,
-        timer: Timer = time.perf_counter,
+        setup: SetupOptions | None = None,
+        runtime: RuntimeOptions | None = None,
         settings: Settings | None = None,
-        key: Any = None,
-    ) -> AsyncIterator[Session]:
+    ) -> OpeningSession:
         """Open a conversation, new or as it was left.
 
         `store` is a store, a path or address (see `lamina.stores.address`), or None for the user's own. With
@@ -132,57 +145,45 @@ class Session:
         $LAMINA_KEY, or named by the settings. Opening a sealed store without its key raises KeyNeeded.
         Nothing in `workspace` can be seen from another workspace.
 
-        Stored with the conversation, and used again if they are not given: `model`, `dialect`, `budget`,
-        `layout`, `head` (tools and parameters, in plain words or the dialect's), `recall` (whether the model
-        has the recall tool), `history` (how much of it is sent: the last messages, or "all") and `agent`.
+        `model`, `budget` and what is in `setup` (tools, the wire format, the recall tool) are stored with
+        the conversation, and used again if they are not given.
 
-        `system`, `persona` and `context` are the sections of the system text. Without a `persona` the
-        conversation's own is used, or else that of the settings. A function in their place is called at each
-        turn. `sources` find context for each prompt. `redact` sees every text before it is stored or sent.
-        `root` is the folder that attached paths may not leave. `mentioned` finds what messages of an
-        imported page refer to, before the first request; by default it looks among the files below `root`.
+        `system` and `persona` are the sections of the system text. Without a `persona` the conversation's own
+        is used, or else that of the settings. A function in their place is called at each turn. `sources`
+        find context for each prompt. `root` is the folder that attached paths may not leave. `runtime` has
+        what is seldom needed: redaction, a template, the clock. Without `settings` the user's own are read.
         """
-        user_settings = await settings_for(settings)
-        where = Where(user_settings.workspace if workspace is None else workspace, conversation)
-        environment = os.environ if settings is None else {}
-        if mentioned is None and root is not None:
-            mentioned = files_mentioned(root)
-        async with open_session_store(store, user_settings, key=key, environment=environment) as opened_store:
-            stored = await load_conversation(opened_store, where)
-            chosen_persona = persona_for(stored.live.log, persona, user_settings)
-
-            async def read_redacted_sections() -> tuple[Segment, ...]:
-                sections = await read_sections(
-                    system, chosen_persona, context, store=opened_store, workspace=where.workspace
-                )
-                return tuple(redact_segments(sections, redact))
-
-            changes = changes_by_turn(system, chosen_persona)
-            runtime = RuntimeOptions(
-                sections=await read_redacted_sections(),
-                read_sections=read_redacted_sections if changes else None,
-                sources=tuple(sources),
-                redact=redact,
-                template=template,
-                clock=clock,
-                root=None if root is None else Path(root),
-                mentioned=mentioned,
-                breakpoints=breakpoints,
-                counter=counter,
-                options=options,
+        check_budget(budget, "Session.open")
+        return OpeningSession(
+            _open_session(
+                store,
+                conversation,
+                workspace=workspace,
+                key=key,
+                model=model,
+                budget=budget,
+                system=system,
+                persona=persona,
+                sources=sources,
+                root=root,
+                setup=setup or SetupOptions(),
+                runtime=runtime or RuntimeOptions(),
+                settings=settings,
             )
-            setup_changes = {
-                "model": model,
-                "dialect": dialect,
-                "budget": budget,
-                "layout": layout,
-                "head": head,
-                "recall": recall,
-                "history": history,
-                "agent": None if agent is None else dict(agent),
-            }
-            builder = prepare_builder(stored, user_settings, runtime, setup_changes)
-            yield Session(stored, builder, timer=timer)
+        )
+
+    def check_open(self) -> None:
+        """Raise BadInput if the session was closed."""
+        if self._lifetime.has_ended:
+            hint = "open the conversation again, and use the session inside of `with`"
+            raise BadInput("the session is closed", place=f"session {self.conversation!r}", hint=hint)
+
+    @asynccontextmanager
+    async def _open_lock(self) -> AsyncIterator[None]:
+        """Let one task at a time use the session, while it is open."""
+        self.check_open()
+        async with self._lock:
+            yield
 
     @property
     def conversation(self) -> str:
@@ -281,7 +282,7 @@ class Session:
         early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
         are too much. They are stored in full, with the summary that is sent instead of them.
         """
-        async with self._lock:
+        async with self._open_lock():
             self._writer.begin_turn()
             with self._writer.watch.phase("gather"):
                 await self._writer.rebuild_mentioned()
@@ -305,7 +306,7 @@ class Session:
         Raises Conflict if another writer came between request and answer. Then nothing is stored, and the
         session has read what is new.
         """
-        async with self._lock:
+        async with self._open_lock():
             absorbed = await absorb_answer(answer, self._builder.dialect)
             segments = self._builder.prepare_segments(absorbed.segments)
             state = self._stored.state
@@ -327,7 +328,7 @@ class Session:
         `results` map the id of each call to its result, or are segments or `ToolResult` parts. The session
         itself answers calls of the recall tool. Results are stored even if no request is possible with them.
         """
-        async with self._lock:
+        async with self._open_lock():
             self._writer.begin_turn()
             segments = make_results(
                 results, list_open_calls(self.log), self.log, self.ledger, recall=self.setup.recall
@@ -343,7 +344,7 @@ class Session:
 
     async def add(self, *segments: Segment, key: str = "") -> None:
         """Add segments as they are: messages from elsewhere, or context without a question."""
-        async with self._lock:
+        async with self._open_lock():
             own, notes = self._builder.drop_foreign(segments)
             self._writer.note_left_out(notes)
             prepared = self._builder.prepare_segments(own)
@@ -351,7 +352,7 @@ class Session:
 
     async def build(self, *, idle: float = 0) -> Envelope:
         """Build the request for the conversation as it is, and store its ledger."""
-        async with self._lock:
+        async with self._open_lock():
             await self._writer.rebuild_mentioned()
             if not self._stored.live.count or self._stored.state.fresh:
                 return self._writer.current_envelope(idle)
@@ -397,7 +398,7 @@ class Session:
         key, BudgetExceeded if it does not fit beside what must be sent (nothing is pinned then), and Conflict
         if another writer added something meanwhile.
         """
-        async with self._lock:
+        async with self._open_lock():
             entries = self._writer.last_envelope().entries
             in_full = {entry.ref for entry in entries if entry.form is Form.FULL}
             record = pin_of(self.log, key, on=on, in_full=in_full)
@@ -418,12 +419,12 @@ class Session:
         Nothing is removed: a record says that it is taken back. What a later cut had lowered is sent in full
         again. Raises Conflict if another writer added something meanwhile.
         """
-        async with self._lock:
+        async with self._open_lock():
             await self._writer.take_back(locate_turn(self.log, at, self._builder.options.kinds))
 
     async def regenerate(self) -> Envelope:
         """Take back the last answer with its steps, and build the request for the same prompt again."""
-        async with self._lock:
+        async with self._open_lock():
             self._writer.begin_turn()
             await self._writer.rebuild_mentioned()
             await self._writer.take_back(index_after_prompt(self.log))
@@ -437,7 +438,7 @@ class Session:
         The fork does not need this conversation any more. Raises Conflict if there is a conversation of this
         name already.
         """
-        async with self._lock:
+        async with self._open_lock():
             index = len(self.log)
             if at is not None:
                 index = locate_turn(self.log, at, self._builder.options.kinds)
@@ -448,19 +449,19 @@ class Session:
             state = self._stored.state.after_rewind(self.log[:index], place)
             state = state.for_fork(self._stored.live.places, ahead=len(controls))
             await fork.append(fork.group(controls, self.log[:index]), state)
-        builder = RequestBuilder(self.setup, self._builder.runtime, self.workspace)
-        return Session(fork, builder, timer=self._writer.timer)
+        builder = RequestBuilder(self.setup, self._builder.runtime, self._builder.inputs, self.workspace)
+        return Session(fork, builder, self._lifetime)
 
     async def reload(self) -> None:
         """Read the conversation again, with what others added to it."""
-        async with self._lock:
+        async with self._open_lock():
             await self._writer.load()
 
     async def _read_attachments(
         self, attach: Iterable[Any], hints: Mapping[str, str] | None
     ) -> list[Segment]:
         """Return what the caller gave with a prompt, and note what was left out."""
-        attached = await read_attachments(attach, workspace=self.workspace, root=self._builder.runtime.root)
+        attached = await read_attachments(attach, workspace=self.workspace, root=self._builder.inputs.root)
         self._writer.note_left_out(attached.notes)
         return [*attached.segments, *make_hints(hints)]
 
@@ -493,3 +494,55 @@ class Session:
     def _is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""
         return self.setup.recall and call.name == "recall"
+
+
+@asynccontextmanager
+async def _open_session(
+    store: Store | str | PathLike[str] | None,
+    conversation: str,
+    *,
+    workspace: str | None,
+    key: Any,
+    model: str | None,
+    budget: Budget | None,
+    system: Words,
+    persona: Persona | Words | UsualPersona | None,
+    sources: Sequence[Source],
+    root: str | PathLike[str] | None,
+    setup: SetupOptions,
+    runtime: RuntimeOptions,
+    settings: Settings | None,
+) -> AsyncIterator[Session]:
+    user_settings = await settings_for(settings)
+    where = Where(user_settings.workspace if workspace is None else workspace, conversation)
+    environment = os.environ if settings is None else {}
+    if runtime.mentioned is None and root is not None:
+        runtime = msgspec.structs.replace(runtime, mentioned=files_mentioned(root))
+    async with open_session_store(store, user_settings, key=key, environment=environment) as opened_store:
+        stored = await load_conversation(opened_store, where)
+        chosen_persona = persona_for(stored.live.log, persona, user_settings)
+
+        async def read_redacted_sections() -> tuple[Segment, ...]:
+            sections = await read_sections(
+                system,
+                chosen_persona,
+                runtime.context,
+                store=opened_store,
+                workspace=where.workspace,
+            )
+            return tuple(redact_segments(sections, runtime.redact))
+
+        changes = changes_by_turn(system, chosen_persona)
+        inputs = SessionInputs(
+            sections=await read_redacted_sections(),
+            read_sections=read_redacted_sections if changes else None,
+            sources=tuple(sources),
+            root=None if root is None else Path(root),
+        )
+        setup_changes = {"model": model, "budget": budget, **msgspec.structs.asdict(setup)}
+        builder = prepare_builder(stored, user_settings, runtime, inputs, setup_changes)
+        lifetime = Lifetime()
+        try:
+            yield Session(stored, builder, lifetime)
+        finally:
+            lifetime.has_ended = True

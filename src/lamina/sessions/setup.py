@@ -6,7 +6,8 @@ it goes on with the stored one. This module knows no store and no segment.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,34 +19,13 @@ from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import ladder
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
+from lamina.dialects.port import Dialect, OwnHead, PlainHead
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
+from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 from lamina.workspace.superseding import ORDER
-
-RECALL = Tool(
-    name="recall",
-    description=(
-        "Brings back the full text of something that was shortened or left out above. "
-        'Give the key that stands in recall("..."). Long texts come in pieces: go on with `start`, '
-        "or give `find` to see only the places where a text occurs."
-    ),
-    schema={
-        "type": "object",
-        "properties": {
-            "key": {"type": "string", "description": "The key, such as k1f2e3d4c5b6."},
-            "start": {"type": "integer", "description": "The character to begin with; 0 if left out."},
-            "find": {"type": "string", "description": "A text to look for, whatever its case."},
-        },
-        "required": ["key"],
-    },
-)
-"""The tool with which a model reads what was lowered.
-
-It is in the list of tools from the first request on or never, since a new tool would change the prefix.
-"""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="setup"):
@@ -71,12 +51,31 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         changes = {name: value for name, value in values.items() if value is not None}
         if "history" in changes:
             changes["history"] = _check_window(changes["history"])
+        if "agent" in changes:
+            changes["agent"] = dict(changes["agent"])
         head = changes.pop("head", None)
         if isinstance(head, Head):
             changes |= {"own": head, "head": PlainHead()}
         elif head is not None:
             changes |= {"own": None, "head": head}
         return msgspec.structs.replace(self, **changes)
+
+
+class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the requests of a conversation are written. It is stored with the conversation.
+
+    What is None stays as it was stored, or has its default. `dialect` is the wire format; by default it is
+    the one of the model's provider. `head` has tools and parameters, in plain words or in the dialect's.
+    `recall` says whether the model has the recall tool, `history` how much of the history is sent: the last
+    messages, or "all". `agent` is for the application's own use.
+    """
+
+    dialect: str | None = None
+    head: PlainHead | Head | None = None
+    recall: bool | None = None
+    layout: Layout | None = None
+    history: LastN | Literal["all"] | None = None
+    agent: Mapping[str, Any] | None = None
 
 
 def _check_window(history: Any) -> LastN | None:

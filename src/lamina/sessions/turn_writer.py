@@ -15,7 +15,7 @@ from lamina.errors import Conflict
 from lamina.sessions.mentioned_attachments import RebuiltLog, find_first_mention, rebuild_log
 from lamina.sessions.previous_request import SentRequest, StoredRequest, rebuild_request
 from lamina.sessions.records import Control, Rewind
-from lamina.sessions.reports import Stopwatch, Timer
+from lamina.sessions.reports import Stopwatch
 from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.state import SessionState
 from lamina.sessions.stored_conversation import RecordGroup, StoredConversation
@@ -32,11 +32,10 @@ class TurnWriter:
     `left_out` counts attachments that were left out, and `watch` times the phases of the current turn.
     """
 
-    def __init__(self, stored: StoredConversation, builder: RequestBuilder, timer: Timer) -> None:
+    def __init__(self, stored: StoredConversation, builder: RequestBuilder) -> None:
         self.stored = stored
         self.builder = builder
-        self.timer = timer
-        self.watch = Stopwatch(timer)
+        self.watch = Stopwatch(builder.runtime.timer)
         self.left_out = 0
         self.envelope: Envelope | None = None
         self._envelope_count = -1  # the number of records that the envelope is for
@@ -46,7 +45,7 @@ class TurnWriter:
 
     def begin_turn(self) -> None:
         """Time the phases of a new turn."""
-        self.watch = Stopwatch(self.timer)
+        self.watch = Stopwatch(self.builder.runtime.timer)
 
     async def extend(
         self,
@@ -196,7 +195,7 @@ class TurnWriter:
         """Return the log. An empty conversation begins with the sections of its system text."""
         if self.stored.live.log:
             return self.stored.live.log
-        return tuple(self.builder.prepare_segments(self.builder.runtime.sections))
+        return tuple(self.builder.prepare_segments(self.builder.inputs.sections))
 
     def place(self, index: int) -> int:
         """Return the number of a segment's record; after the last segment, the number of records."""
@@ -239,7 +238,7 @@ class TurnWriter:
             controls.append(self.builder.setup)
         sections: list[Segment] = []
         if opens_turn:
-            changed = changed_sections(self.builder.runtime.sections, self.stored.live.log)
+            changed = changed_sections(self.builder.inputs.sections, self.stored.live.log)
             sections = self.builder.prepare_segments(changed)
         return self.stored.group(controls, [*sections, *segments])
 

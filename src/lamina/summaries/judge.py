@@ -70,9 +70,10 @@ class RequiredFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Yield the facts, one a line, as a model reads them."""
-        yield from (f"- file or source: {name}" for name in self.names)
-        yield from (f"- decision: {line}" for line in self.decided)
-        yield from (f"- error: {line}" for line in self.failed)
+        facts = (("file or source", self.names), ("decision", self.decided), ("error", self.failed))
+        for noun, lines in facts:
+            for line in lines:
+                yield f"- {noun}: {line}"
 
 
 def collect_facts(segments: Sequence[Segment]) -> RequiredFacts:
@@ -118,12 +119,10 @@ def _find_lost_facts(text: str, words: set[str], required: RequiredFacts) -> Ite
     for name in required.names:
         if not _has_name(folded_text, name):
             yield f"it does not name {quote_text(name)}"
-    for line in required.decided:
-        if not _has_line(words, line):
-            yield f"it has lost the decision {quote_text(line)}"
-    for line in required.failed:
-        if not _has_line(words, line):
-            yield f"it has lost the error {quote_text(line)}"
+    for noun, lines in (("decision", required.decided), ("error", required.failed)):
+        for line in lines:
+            if not _has_line(words, line):
+                yield f"it has lost the {noun} {quote_text(line)}"
 
 
 def _has_name(folded_text: str, name: str) -> bool:

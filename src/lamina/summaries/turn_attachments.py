@@ -192,10 +192,7 @@ def _split_turn(turn: Sequence[Segment], kinds: Kinds) -> tuple[list[Segment], l
 
 def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[str]:
     """Return the names of what was chosen, if summaries that are sent already cover all of its content."""
-    summary_keys: set[str] = set()
-    for entry in envelope.entries:
-        if entry.segment.covers and entry.form is not Form.OMITTED:
-            summary_keys.add(entry.segment.key)
+    summary_keys = {entry.segment.key for entry in envelope.sent if entry.segment.covers}
     covered_contents: set[str] = set()
     for entry in envelope.entries:
         if entry.form is Form.OMITTED and entry.why.removeprefix("covered by ") in summary_keys:

@@ -67,8 +67,9 @@ async def expect_value(call: Awaitable[object], value: object) -> None:
 async def expect_count(call: Awaitable[StoredHead | RecordPage], count: int) -> None:
     """The call has to answer that the conversation has so many records."""
     answer = await call
-    head = answer.head if isinstance(answer, RecordPage) else answer
-    assert head.count == count, f"{count} records were due, not {head.count}"
+    if isinstance(answer, RecordPage):
+        answer = answer.head
+    assert answer.count == count, f"{count} records were due, not {answer.count}"
 
 
 async def append_until_accepted(

@@ -251,7 +251,7 @@ async def _serve_tiny_model() -> AsyncIterator[ReachedModel]:
         import openai  # noqa: F401, PLC0415
         import xllamacpp  # type: ignore[import-untyped]  # noqa: F401, PLC0415
     except ImportError as missing:
-        hint = "install lamina[testing,openai]: this model is made on the spot"
+        hint = "install lamina[tiny,openai]: this model is made on the spot"
         raise BadInput(f"{missing.name} is not installed", place="--model tiny", hint=hint) from None
     from lamina.testing.model_server import COUNTER, MODEL, run_model_server  # noqa: PLC0415
 

@@ -34,7 +34,7 @@ from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
-from lamina.sessions import Session, files_mentioned
+from lamina.sessions import RuntimeOptions, Session, SetupOptions, files_mentioned
 from lamina.sessions.system_sections import Words
 from lamina.settings import Settings, data_folder, load_settings
 from lamina.stores.address import open_default_store, open_store
@@ -153,12 +153,11 @@ class ChatRun:
             name,
             model=self.reached_model.model,
             budget=self.reached_model.budget,
-            counter=self.reached_model.counter,
+            runtime=RuntimeOptions(counter=self.reached_model.counter, mentioned=files_mentioned(self.space)),
             persona=_find_persona(self.arguments.persona),
-            head=PlainHead(output=self.reached_model.output),
+            setup=SetupOptions(head=PlainHead(output=self.reached_model.output)),
             workspace=self.settings.workspace,
             settings=self.settings,
-            mentioned=files_mentioned(self.space),
         )
 
     async def _read_lines(self, chat: TerminalChat) -> None:

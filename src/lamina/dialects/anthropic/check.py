@@ -12,7 +12,7 @@ cache markers, with the functions that find the markers of a request.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from lamina.core.bound_thinking import is_thinking
@@ -70,12 +70,18 @@ def check_again(
     def apply_rules(
         past: EarlierMessages, past_count: int, messages: list[MessageReading]
     ) -> list[Violation]:
-        message_markers = chain(past.markers, *(message.markers for message in messages))
+        calls: list[BlockReading] = []
+        thoughts: list[BlockReading] = []
+        message_markers = list(past.markers)
+        for message in messages:
+            calls += message.calls
+            thoughts += message.thoughts
+            message_markers += message.markers
         reading = RequestReading(
             request=request,
             messages=messages,
-            calls=list(chain.from_iterable(message.calls for message in messages)),
-            thoughts=list(chain.from_iterable(message.thoughts for message in messages)),
+            calls=calls,
+            thoughts=thoughts,
             markers=find_markers(request, message_markers),
             past=past,
             has_earlier_messages=past_count > 0,
@@ -130,7 +136,7 @@ class MessageReading:
         "is_directive",
         "markers",
         "message",
-        "place",
+        "position",
         "results",
         "role",
         "thoughts",
@@ -138,13 +144,13 @@ class MessageReading:
 
     def __init__(self, message: Any, position: int) -> None:
         mapping = to_dict_or_empty(message)
-        self.place = f"messages[{position}]"
+        self.position = position
         self.message = message
         self.role = str(mapping.get("role"))
         self.blocks = read_blocks(mapping)
         has_no_words = not self.blocks and isinstance(mapping.get("content"), LIST_TYPES)
         self.is_directive = has_no_words and self.role == "system"
-        self.markers = find_markers_on_message(self.blocks, self.place)
+        self.markers: list[PlacedMarker] = []
         self.calls: list[BlockReading] = []
         self.results: list[BlockReading] = []
         self.thoughts: list[BlockReading] = []
@@ -156,6 +162,14 @@ class MessageReading:
                 self.results.append(BlockReading(position, index, block, _read_id(block, "tool_use_id")))
             elif block_type in THINKING_TYPES:
                 self.thoughts.append(BlockReading(position, index, block))
+            # Most blocks have no marker, and long requests have many blocks: look only where one may be.
+            holds_blocks = block_type == "tool_result" and not isinstance(block.get("content"), str)
+            if holds_blocks or MARKER in block:
+                self.markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
+
+    @property
+    def place(self) -> str:
+        return f"messages[{self.position}]"
 
 
 def _read_id(block: Json, field: str) -> str | None:
@@ -255,17 +269,19 @@ def nothing_is_empty(reading: RequestReading) -> Breaches:
             yield f"system[{position}]{inner_place}", "system: text content blocks must be non-empty"
 
 
-def _find_blank_texts(block: Json) -> Iterator[str]:
+def _find_blank_texts(block: Json) -> Sequence[str]:
     """The places of blank texts in a block: "" for its own, ".content[0]" for one inside a result."""
     block_type = block.get("type")
-    if block_type == "text":
-        if is_blank(str(block.get("text"))):
-            yield ""
-    elif block_type == "tool_result":
-        for position, piece in enumerate(list_or_empty(block.get("content"))):
-            inner = to_dict_or_empty(piece)
-            if inner.get("type") == "text" and is_blank(str(inner.get("text"))):
-                yield f".content[{position}]"
+    if block_type == "text" and is_blank(str(block.get("text"))):
+        return ("",)
+    if block_type != "tool_result":
+        return ()
+    places: list[str] = []
+    for position, piece in enumerate(list_or_empty(block.get("content"))):
+        inner = to_dict_or_empty(piece)
+        if inner.get("type") == "text" and is_blank(str(inner.get("text"))):
+            places.append(f".content[{position}]")
+    return places
 
 
 def system_messages_stand_right(reading: RequestReading) -> Breaches:
@@ -379,6 +395,8 @@ def results_come_first(reading: RequestReading) -> Breaches:
     else comes before it.
     """
     for message in reading.messages:
+        if not message.results:
+            continue
         for rank, result in enumerate(message.results):
             if result.block_index != rank:
                 yield result.place, "`tool_result` blocks must come before other content"
@@ -513,19 +531,6 @@ def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> l
     lifetime = read_lifetime(request)
     if lifetime is not None:
         markers.append(PlacedMarker(MARKER, lifetime))
-    return markers
-
-
-def find_markers_on_message(blocks: Iterable[Json], message_place: str) -> list[PlacedMarker]:
-    """The markers on the blocks of a message.
-
-    Most blocks have none, and long requests have many blocks: only those are looked at that may have one.
-    """
-    markers: list[PlacedMarker] = []
-    for index, block in enumerate(blocks):
-        holds_blocks = block.get("type") == "tool_result" and not isinstance(block.get("content"), str)
-        if holds_blocks or MARKER in block:
-            markers += find_markers_on_block(block, f"{message_place}.content[{index}]")
     return markers
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.anthropic.check import PlacedMarker, find_markers, find_markers_on_message, read_lifetime
+from lamina.dialects.anthropic.check import PlacedMarker, find_markers, find_markers_on_block, read_lifetime
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, LONG_LIFETIME, MARKER, MARKER_LIMIT
 from lamina.dialects.anthropic.parse import read_blocks
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, to_dict_or_none
@@ -135,7 +135,9 @@ def find_all_markers(request: Request) -> list[PlacedMarker]:
     """All markers of a request, in the order in which the API reads it."""
     message_markers: list[PlacedMarker] = []
     for position, message in enumerate(list_or_empty(request.get("messages"))):
-        message_markers += find_markers_on_message(read_blocks(message), f"messages[{position}]")
+        for index, block in enumerate(read_blocks(message)):
+            if MARKER in block or block.get("type") == "tool_result":  # a result may have markers inside
+                message_markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
     return find_markers(request, message_markers)
 
 

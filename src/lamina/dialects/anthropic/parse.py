@@ -157,17 +157,17 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
     if not system:
         return ()
     if isinstance(system, str):
-        return _build_segments([MessagePiece(Role.SYSTEM, "system", (Text(system),))], system)
+        return _build_segments([BlockPiece(Role.SYSTEM, "system", (Text(system),))], system)
     if not isinstance(system, LIST_TYPES):
         hint = "give a string or a list of text blocks"
         raise BadInput(name_value(system), place="system", hint=hint)
-    pieces: list[MessagePiece] = []
+    pieces: list[BlockPiece] = []
     for position, block in enumerate(system):
         try:
             part = parse_content_block(block)
         except BadInput as error:
             raise add_outer_place(f"system[{position}]", error) from None
-        pieces.append(MessagePiece(Role.SYSTEM, "system", (part,), [block]))
+        pieces.append(BlockPiece(Role.SYSTEM, "system", (part,), [block]))
     return _build_segments(pieces, system)
 
 
@@ -183,7 +183,7 @@ def _copy_message(message: Any) -> Any:
         return object()
 
 
-class MessagePiece(NamedTuple):
+class BlockPiece(NamedTuple):
     """A segment in the making.
 
     `blocks` are the content blocks that it came from; None if the message is one string. `was_mended` says
@@ -319,11 +319,11 @@ class MessageScan:
         self.unread_past = []
         return self.older_calls.get(call_id)
 
-    def _read_pieces(self, message: Json, role: str) -> list[MessagePiece]:
+    def _read_pieces(self, message: Json, role: str) -> list[BlockPiece]:
         """One piece for each block, or one for a string. A message without blocks has an empty piece."""
         content = message.get("content")
         if isinstance(content, str):
-            return [MessagePiece(ROLES[role], role, (Text(content),))]
+            return [BlockPiece(ROLES[role], role, (Text(content),))]
         if not isinstance(content, LIST_TYPES):
             hint = "give a string or a list of blocks"
             raise BadInput(f"the content is {name_value(content)}", place=".content", hint=hint)
@@ -332,8 +332,8 @@ class MessageScan:
             if role == "system" and self.conversation_began and not self.demotes_system:
                 # A directive: a system message without words, which only sets something.
                 part = Raw(dialect=NAME, data=_select_extra_fields(message))
-            return [MessagePiece(ROLES[role], role, (part,), [])]
-        pieces: list[MessagePiece] = []
+            return [BlockPiece(ROLES[role], role, (part,), [])]
+        pieces: list[BlockPiece] = []
         for position, block in enumerate(content):
             try:
                 pieces.append(self._read_block(block, role))
@@ -343,14 +343,14 @@ class MessageScan:
             return _join_api_blocks(pieces)
         return pieces
 
-    def _read_block(self, block: Any, role: str) -> MessagePiece:
+    def _read_block(self, block: Any, role: str) -> BlockPiece:
         """The piece for one block. A compaction stands for all that came before it, so it is pinned."""
         mapping = to_dict_or_empty(block)
         block_type = text_or_empty(mapping.get("type"))
         owner = _ROLE_OF_BLOCK.get(block_type)
         if owner is None:
             part = parse_content_block(block)
-            return MessagePiece(ROLES[role], role, (part,), [block], pinned=block_type == "compaction")
+            return BlockPiece(ROLES[role], role, (part,), [block], pinned=block_type == "compaction")
         if owner != role:
             problem = f"a {block_type} block in a message of the {role}"
             raise BadInput(problem, hint=f"a {block_type} block belongs to the {owner}")
@@ -359,15 +359,15 @@ class MessageScan:
         if block_type == "tool_use":
             call = _parse_call(mapping)
             has_unsafe_name = not is_safe_name(call.name)
-            return MessagePiece(Role.ASSISTANT, "tool_call", (call,), [block], was_mended=has_unsafe_name)
+            return BlockPiece(Role.ASSISTANT, "tool_call", (call,), [block], was_mended=has_unsafe_name)
         # The signature of thinking, and the encrypted data of redacted thinking, are passed on unread.
         thinking = Thinking(
             text=text_or_empty(mapping.get("thinking")),
             signature=text_or_empty(mapping.get("signature")) or text_or_empty(mapping.get("data")),
         )
-        return MessagePiece(Role.ASSISTANT, "thinking", (thinking,), [block])
+        return BlockPiece(Role.ASSISTANT, "thinking", (thinking,), [block])
 
-    def _read_result(self, block: Any, mapping: Json) -> MessagePiece:
+    def _read_result(self, block: Any, mapping: Json) -> BlockPiece:
         """The piece for a result. The call that it answers tells the name of the tool, and the file."""
         call_id = _read_text(mapping, "tool_use_id")
         call_segment = self._take_call(call_id)
@@ -380,8 +380,8 @@ class MessageScan:
             attrs = _find_subject(call_segment)
         result, mended_block = _parse_result(mapping, call_id, tool_name)
         if mended_block is None:
-            return MessagePiece(Role.TOOL, "tool_result", (result,), [block], attrs)
-        return MessagePiece(Role.TOOL, "tool_result", (result,), [mended_block], attrs, was_mended=True)
+            return BlockPiece(Role.TOOL, "tool_result", (result,), [block], attrs)
+        return BlockPiece(Role.TOOL, "tool_result", (result,), [mended_block], attrs, was_mended=True)
 
 
 def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
@@ -406,16 +406,16 @@ def _find_subject(call_segment: Segment) -> dict[str, str]:
     return {}
 
 
-def _join_api_blocks(pieces: list[MessagePiece]) -> list[MessagePiece]:
+def _join_api_blocks(pieces: list[BlockPiece]) -> list[BlockPiece]:
     """Joins blocks of the API's own that follow each other, such as a web search and its result.
 
     Each run becomes one piece, since neither of such blocks may be sent without the other.
     """
 
-    def is_api_block(piece: MessagePiece) -> bool:
+    def is_api_block(piece: BlockPiece) -> bool:
         return isinstance(piece.parts[0], Raw) and not piece.pinned
 
-    joined: list[MessagePiece] = []
+    joined: list[BlockPiece] = []
     for are_api_blocks, pieces_in_a_row in groupby(pieces, key=is_api_block):
         run = list(pieces_in_a_row)
         if not are_api_blocks:
@@ -423,12 +423,12 @@ def _join_api_blocks(pieces: list[MessagePiece]) -> list[MessagePiece]:
             continue
         parts = tuple(chain.from_iterable(piece.parts for piece in run))
         blocks = list(chain.from_iterable(piece.blocks or () for piece in run))
-        joined.append(MessagePiece(run[0].role, run[0].kind, parts, blocks))
+        joined.append(BlockPiece(run[0].role, run[0].kind, parts, blocks))
     return joined
 
 
 def _build_segments(
-    pieces: list[MessagePiece],
+    pieces: list[BlockPiece],
     message: Any,
     *,
     extra_fields: Mapping[str, Any] | None = None,
@@ -605,7 +605,9 @@ def read_blocks(message: Any) -> Sequence[Json]:
     content = to_dict_or_empty(message).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [to_dict_or_empty(block) for block in list_or_empty(content)]
+    if not isinstance(content, LIST_TYPES):
+        return ()
+    return [to_dict_or_empty(block) for block in content]
 
 
 def begins_with_compaction(blocks: Sequence[Json]) -> bool:

@@ -31,7 +31,7 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_snake_case,
 )
-from lamina.dialects.json_values import LIST_TYPES, Json
+from lamina.dialects.json_values import LIST_TYPES, Json, text_or_empty
 from lamina.dialects.memos import CheckMemo, NoPast, recheck
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, apply_rules, name_rules
@@ -41,27 +41,39 @@ _NAME_FAULT = "not a name that functions may have"
 
 
 class _PartView(NamedTuple):
-    """A part of a content: its place, and its fields. Text is a part with one field."""
+    """A part of a content: its content, its index there, and its fields. Text is a part with one field."""
 
-    place: str
+    unit: Unit
+    part_index: int
     fields: Json
+
+    @property
+    def place(self) -> str:
+        return self.unit.place_of(self.part_index)
 
 
 class _FunctionView(NamedTuple):
-    """A call or a result. `sort` is the field that holds it, as a REST body spells it."""
+    """A call or a result. `sort` is the field that holds it as a REST body spells it, `field` as it came."""
 
     sort: str
-    place: str
+    field: str
     part: _PartView
     content: Json
     id: str
     name: str
 
+    @property
+    def place(self) -> str:
+        return f"{self.part.place}.{self.field}"
+
 
 class ContentView:
-    """A content as the rules see it. A field is empty where the content has not the right shape."""
+    """A content as the rules see it. A field is empty where the content has not the right shape.
 
-    __slots__ = ("calls", "parts", "place", "results", "role")
+    `functions` are its calls, then its results.
+    """
+
+    __slots__ = ("calls", "functions", "makes_calls", "parts", "place", "results", "role")
 
     def __init__(self, unit: Unit, _: int) -> None:
         self.place = unit.place
@@ -69,39 +81,32 @@ class ContentView:
         if unit.role in ("user", "model"):
             self.role = unit.role
         self.parts: list[_PartView] = []
+        self.calls: list[_FunctionView] = []
+        self.results: list[_FunctionView] = []
         if isinstance(unit.parts, LIST_TYPES):
-            for i, part in enumerate(unit.parts):
-                self.parts.append(_PartView(unit.place_of(i), _read_part(part)))
-        self.calls = self._find_functions("functionCall")
-        self.results = self._find_functions("functionResponse")
-
-    def _find_functions(self, sort: str) -> list[_FunctionView]:
-        """The calls of this content, or its results."""
-        functions = []
-        for part in self.parts:
-            field = find_spelling(part.fields, sort)
-            if not field:
-                continue
-            content = to_dict_or_empty(part.fields[field])
-            function = _FunctionView(
-                sort=sort,
-                place=f"{part.place}.{field}",
-                part=part,
-                content=content,
-                id=get_text(content, "id"),
-                name=get_text(content, "name"),
-            )
-            functions.append(function)
-        return functions
-
-    @property
-    def makes_calls(self) -> bool:
-        return self.role == "model" and len(self.calls) > 0
+            for i, value in enumerate(unit.parts):
+                part = _PartView(unit, i, _read_part(value))
+                self.parts.append(part)
+                self.calls += _view_function(part, "functionCall")
+                self.results += _view_function(part, "functionResponse")
+        self.functions = self.calls + self.results
+        self.makes_calls = self.role == "model" and len(self.calls) > 0
 
     @property
     def begins_turn(self) -> bool:
         """Whether the user says something here, and not only results."""
         return self.role == "user" and len(self.parts) > len(self.results)
+
+
+def _view_function(part: _PartView, sort: str) -> Sequence[_FunctionView]:
+    """The call, or the result, that a part holds; nothing if it holds none."""
+    field = find_spelling(part.fields, sort)
+    if not field:
+        return ()
+    content = to_dict_or_empty(part.fields[field])
+    function_id = text_or_empty(content.get("id"))
+    name = text_or_empty(content.get("name"))
+    return (_FunctionView(sort, field, part, content, function_id, name),)
 
 
 class GeminiReading(NamedTuple):
@@ -121,7 +126,7 @@ class GeminiReading(NamedTuple):
     def list_functions(self) -> Iterator[tuple[ContentView, _FunctionView]]:
         """The calls, then the results, of each content, with the content."""
         for view in self.contents:
-            for function in (*view.calls, *view.results):
+            for function in view.functions:
                 yield view, function
 
     def list_declarations(self) -> Iterator[tuple[str, Json]]:
@@ -293,6 +298,8 @@ def results_match_their_calls(reading: GeminiReading) -> Faults:
 def ids_are_unique(reading: GeminiReading) -> Faults:
     """G3: no two calls of one content share an id. A call may have none."""
     for view in reading.contents:
+        if len(view.calls) < 2:
+            continue
         counts = Counter(call.id for call in view.calls)
         del counts[""]
         for call in view.calls:

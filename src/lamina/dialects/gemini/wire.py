@@ -81,9 +81,11 @@ def get_object(block: Mapping[str, Any], name: str) -> Json:
 
 def find_spelling(block: Mapping[str, Any], name: str) -> str:
     """How a block spells a field; "" if it has none."""
-    for spelling in (name, to_snake_case(name)):
-        if block.get(spelling) is not None:
-            return spelling
+    if block.get(name) is not None:
+        return name
+    other_spelling = to_snake_case(name)
+    if block.get(other_spelling) is not None:
+        return other_spelling
     return ""
 
 

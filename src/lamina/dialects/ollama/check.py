@@ -25,7 +25,7 @@ from lamina.dialects.ollama.fields import (
 )
 from lamina.dialects.pairing import CallStep, make_call_id
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, for_each_view, name_rules
+from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, name_rules
 
 Json = Mapping[str, Any]
 
@@ -110,54 +110,54 @@ def messages_are_objects(reading: OllamaReading) -> Faults:
             yield view.place, "not an object"
 
 
-@for_each_view
-def roles_are_known(view: OllamaMessageView) -> Faults:
+def roles_are_known(reading: OllamaReading) -> Faults:
     """A message has one of the roles of this API."""
-    if view.wire and not view.role:
-        yield ".role", "not a role of this API"
+    for view in reading.views:
+        if view.wire and not view.role:
+            yield f"{view.place}.role", "not a role of this API"
 
 
-@for_each_view
-def content_is_text(view: OllamaMessageView) -> Faults:
+def content_is_text(reading: OllamaReading) -> Faults:
     """Content, reasoning and the name of a tool are strings: this API has no parts."""
-    for field in TEXT_FIELDS:
-        if not isinstance(view.wire.get(field), str | None):
-            yield f".{field}", "not a string"
+    for view in reading.views:
+        for field in TEXT_FIELDS:
+            if not isinstance(view.wire.get(field), str | None):
+                yield f"{view.place}.{field}", "not a string"
 
 
-@for_each_view
-def images_are_base64(view: OllamaMessageView) -> Faults:
+def images_are_base64(reading: OllamaReading) -> Faults:
     """Pictures are base64 without "data:", or what Ollama's client makes that of: bytes and files."""
-    images = view.wire.get("images")
-    if not isinstance(images, _LISTS_OR_NULL):
-        yield ".images", "not a list"
-    for position, image in enumerate(list_or_empty(images)):
-        picture = unwrap_picture(image)
-        is_picture = isinstance(picture, bytes | bytearray | PathLike)
-        if isinstance(picture, str):
-            is_picture = is_base64(picture) or is_picture_file(picture)
-        if not is_picture:
-            yield f".images[{position}]", "neither base64 nor a picture's file"
+    for view in reading.views:
+        images = view.wire.get("images")
+        if not isinstance(images, _LISTS_OR_NULL):
+            yield f"{view.place}.images", "not a list"
+        for position, image in enumerate(list_or_empty(images)):
+            picture = unwrap_picture(image)
+            is_picture = isinstance(picture, bytes | bytearray | PathLike)
+            if isinstance(picture, str):
+                is_picture = is_base64(picture) or is_picture_file(picture)
+            if not is_picture:
+                yield f"{view.place}.images[{position}]", "neither base64 nor a picture's file"
 
 
-@for_each_view
-def calls_are_whole(view: OllamaMessageView) -> Faults:
+def calls_are_whole(reading: OllamaReading) -> Faults:
     """Calls are a list that an assistant makes; each has a function with a name."""
-    calls = view.wire.get("tool_calls")
-    is_by_another_role = calls and view.role and not view.calls
-    if is_by_another_role or not isinstance(calls, _LISTS_OR_NULL):
-        yield ".tool_calls", "not a list of calls by an assistant"
-    for position, call in enumerate(view.calls):
-        if not call.name:
-            yield f".tool_calls[{position}].function.name", _NAME_FAULT
+    for view in reading.views:
+        calls = view.wire.get("tool_calls")
+        is_by_another_role = calls and view.role and not view.calls
+        if is_by_another_role or not isinstance(calls, _LISTS_OR_NULL):
+            yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
+        for position, call in enumerate(view.calls):
+            if not call.name:
+                yield f"{view.place}.tool_calls[{position}].function.name", _NAME_FAULT
 
 
-@for_each_view
-def arguments_are_objects(view: OllamaMessageView) -> Faults:
+def arguments_are_objects(reading: OllamaReading) -> Faults:
     """Arguments are an object, not the JSON text that other APIs have."""
-    for position, call in enumerate(view.calls):
-        if call.function and not isinstance(call.function.get("arguments"), Mapping):
-            yield f".tool_calls[{position}].function.arguments", "not an object"
+    for view in reading.views:
+        for position, call in enumerate(view.calls):
+            if call.function and not isinstance(call.function.get("arguments"), Mapping):
+                yield f"{view.place}.tool_calls[{position}].function.arguments", "not an object"
 
 
 def calls_are_answered(reading: OllamaReading) -> Faults:
@@ -200,17 +200,17 @@ def results_name_their_call(reading: OllamaReading) -> Faults:
                 yield f"{result.place}.tool_name", f"no call of {name!r} waits for a result"
 
 
-@for_each_view
-def assistants_say_something(view: OllamaMessageView) -> Faults:
+def assistants_say_something(reading: OllamaReading) -> Faults:
     """An assistant message has text, reasoning, a picture or a call; no model goes on from nothing.
 
     A text that is not a string is reported by another rule.
     """
-    if view.role != "assistant" or view.calls or view.wire.get("images"):
-        return
-    texts = [view.wire.get("content") or "", view.wire.get("thinking") or ""]
-    if all(isinstance(text, str) and is_blank(text) for text in texts):
-        yield "", "says nothing"
+    for view in reading.views:
+        if view.role != "assistant" or view.calls or view.wire.get("images"):
+            continue
+        texts = [view.wire.get("content") or "", view.wire.get("thinking") or ""]
+        if all(isinstance(text, str) and is_blank(text) for text in texts):
+            yield view.place, "says nothing"
 
 
 def tools_are_definitions(reading: OllamaReading) -> Faults:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
-from lamina.dialects.json_values import list_or_empty, text_or_empty, to_dict_or_empty
+from lamina.dialects.json_values import LIST_TYPES, list_or_empty, text_or_empty, to_dict_or_empty
 from lamina.dialects.memos import CheckMemo, NoPast
 from lamina.dialects.openai_chat.calls import is_safe_name
 from lamina.dialects.openai_chat.mark import MARKABLE_TYPES
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, for_each_view, name_rules
+from lamina.dialects.rules import Faults, Reading, check_growing, find_steps, name_rules
 
 Json = Mapping[str, Any]
 
@@ -57,32 +57,55 @@ class ChatCallView(NamedTuple):
 class ChatMessageView:
     """A message as the rules see it. A field is empty where the message has not the right shape.
 
-    `calls` are its tool calls, `legacy_call` is its `function_call` from before tools. `answered_id` is the
-    id that a tool message has, None if that is not a string.
+    `calls` are its tool calls, `legacy_call` is its `function_call` from before tools, and `all_calls` are
+    both. `is_result`: it answers a call. `answered_id` is the id that a tool message has, None if that is not
+    a string.
     """
 
-    __slots__ = ("answered_id", "calls", "index", "legacy_call", "message", "parts", "role", "wire")
+    __slots__ = (
+        "all_calls",
+        "answered_id",
+        "calls",
+        "index",
+        "is_result",
+        "legacy_call",
+        "message",
+        "parts",
+        "role",
+        "wire",
+    )
 
     def __init__(self, message: Any, index: int) -> None:
+        wire = to_dict_or_empty(message)
+        role = text_or_empty(wire.get("role"))
+        if role not in ROLES:
+            role = ""
         self.index = index
         self.message = message
-        self.wire: Json = to_dict_or_empty(message)
-        self.role = text_or_empty(self.wire.get("role"))
-        if self.role not in ROLES:
-            self.role = ""
-        self.parts = _to_objects(self.wire.get("content"))
+        self.wire: Json = wire
+        self.role = role
+        self.parts = _to_objects(wire.get("content"))
+        self.is_result = role in _CALL_FIELDS
         self.answered_id: str | None = None
-        if self.role == "tool":
-            self.answered_id = _string_or_none(self.wire.get("tool_call_id"))
-        self.calls: list[ChatCallView] = []
+        if role == "tool":
+            self.answered_id = _string_or_none(wire.get("tool_call_id"))
+        self.calls: Sequence[ChatCallView] = ()
         self.legacy_call: ChatCallView | None = None
-        if self.role != "assistant":
-            return
+        self.all_calls: Sequence[ChatCallView] = ()
+        if role == "assistant":
+            self._read_calls()
+
+    def _read_calls(self) -> None:
+        """Reads the tool calls, then the call from before tools."""
+        calls: list[ChatCallView] = []
         for position, call in enumerate(_to_objects(self.wire.get("tool_calls"))):
-            self.calls.append(_view_call(call, f".tool_calls[{position}]"))
+            calls.append(_view_call(call, f".tool_calls[{position}]"))
+        self.calls = calls
+        self.all_calls = calls
         if self.wire.get("function_call"):
             function = to_dict_or_empty(self.wire["function_call"])
             self.legacy_call = ChatCallView(function, None, function, ".function_call")
+            self.all_calls = [*calls, self.legacy_call]
 
     @property
     def place(self) -> str:
@@ -94,17 +117,7 @@ class ChatMessageView:
 
     @property
     def makes_calls(self) -> bool:
-        return bool(self.calls) or self.legacy_call is not None
-
-    @property
-    def is_result(self) -> bool:
-        return self.role in _CALL_FIELDS
-
-    def list_all_calls(self) -> list[ChatCallView]:
-        """The tool calls, then the call from before tools."""
-        if self.legacy_call is None:
-            return self.calls
-        return [*self.calls, self.legacy_call]
+        return len(self.all_calls) > 0
 
 
 ChatReading = Reading[ChatMessageView, NoPast]
@@ -127,11 +140,11 @@ def messages_are_objects(reading: ChatReading) -> Faults:
             yield view.place, "not an object"
 
 
-@for_each_view
-def roles_are_known(view: ChatMessageView) -> Faults:
+def roles_are_known(reading: ChatReading) -> Faults:
     """A message has one of the roles of this API."""
-    if view.wire and not view.role:
-        yield ".role", "not a role of this API"
+    for view in reading.views:
+        if view.wire and not view.role:
+            yield f"{view.place}.role", "not a role of this API"
 
 
 def calls_are_answered(reading: ChatReading) -> Faults:
@@ -167,82 +180,87 @@ def results_have_calls(reading: ChatReading) -> Faults:
             function_waits = view.legacy_call is not None
 
 
-@for_each_view
-def results_name_their_call(view: ChatMessageView) -> Faults:
+def results_name_their_call(reading: ChatReading) -> Faults:
     """C2: a tool message has the id of its call, a function message the name of its function."""
-    if not view.is_result:
-        return
-    field = _CALL_FIELDS[view.role]
-    if not text_or_empty(view.wire.get(field)):
-        yield f".{field}", _STRING_FAULT
+    for view in reading.views:
+        if not view.is_result:
+            continue
+        field = _CALL_FIELDS[view.role]
+        if not text_or_empty(view.wire.get(field)):
+            yield f"{view.place}.{field}", _STRING_FAULT
 
 
-@for_each_view
-def calls_are_whole(view: ChatMessageView) -> Faults:
+def calls_are_whole(reading: ChatReading) -> Faults:
     """A list of calls has some; a call has an id, and its name and arguments are strings."""
-    if "tool_calls" in view.wire and not view.calls:
-        yield ".tool_calls", "not a list of calls by an assistant"
-    for position, call in enumerate(view.calls):
-        if not call.id:
-            yield f".tool_calls[{position}].id", _STRING_FAULT
-    for call in view.list_all_calls():
-        for field in ("name", call.arguments_field):
-            if not isinstance(call.function.get(field), str):
-                yield f"{call.function_place}.{field}", "not a string"
+    for view in reading.views:
+        if "tool_calls" in view.wire and not view.calls:
+            yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
+        for position, call in enumerate(view.calls):
+            if not call.id:
+                yield f"{view.place}.tool_calls[{position}].id", _STRING_FAULT
+        for call in view.all_calls:
+            for field in ("name", call.arguments_field):
+                if not isinstance(call.function.get(field), str):
+                    yield f"{view.place}{call.function_place}.{field}", "not a string"
 
 
-@for_each_view
-def ids_are_unique(view: ChatMessageView) -> Faults:
+def ids_are_unique(reading: ChatReading) -> Faults:
     """No two calls of one assistant message share an id."""
-    seen_ids: set[str | None] = set()
-    for position, call in enumerate(view.calls):
-        if call.id is not None and call.id in seen_ids:
-            yield f".tool_calls[{position}].id", f"a call before it has {call.id!r} too"
-        seen_ids.add(call.id)
+    for view in reading.views:
+        seen_ids: set[str | None] = set()
+        for position, call in enumerate(view.calls):
+            if call.id is not None and call.id in seen_ids:
+                yield f"{view.place}.tool_calls[{position}].id", f"a call before it has {call.id!r} too"
+            seen_ids.add(call.id)
 
 
-@for_each_view
-def content_is_there(view: ChatMessageView) -> Faults:
+def content_is_there(reading: ChatReading) -> Faults:
     """C3: content is text or parts; only an assistant that says something else may have null."""
-    is_valid = is_valid_content(view.wire.get("content"))
-    if view.role == "assistant":
-        is_valid = has_valid_content(view.wire)
-    if view.role and not is_valid:
-        yield ".content", "neither text nor parts"
+    for view in reading.views:
+        if not view.role:
+            continue
+        if view.role == "assistant":
+            is_valid = has_valid_content(view.wire)
+        else:
+            is_valid = is_valid_content(view.wire.get("content"))
+        if not is_valid:
+            yield f"{view.place}.content", "neither text nor parts"
 
 
-@for_each_view
-def assistants_say_something(view: ChatMessageView) -> Faults:
+def assistants_say_something(reading: ChatReading) -> Faults:
     """An assistant message has text, a call or another field that counts; no model goes on from nothing."""
-    if view.role != "assistant" or view.makes_calls:
-        return
-    if _has_blank_content(view) and not read_extra_fields(view.wire):
-        yield "", "says nothing"
+    for view in reading.views:
+        if view.role != "assistant" or view.all_calls:
+            continue
+        if _has_blank_content(view) and not read_extra_fields(view.wire):
+            yield view.place, "says nothing"
 
 
-@for_each_view
-def parts_are_objects(view: ChatMessageView) -> Faults:
+def parts_are_objects(reading: ChatReading) -> Faults:
     """Each part of a content is an object that says its type, and holds text where it says text."""
-    for position, part in enumerate(view.parts):
-        part_type = part.get("type")
-        if not isinstance(part_type, str):
-            yield f".content[{position}]", "not an object with a type"
-        elif part_type in ("text", "refusal") and not isinstance(part.get(part_type), str):
-            yield f".content[{position}].{part_type}", "not a string"
+    for view in reading.views:
+        for position, part in enumerate(view.parts):
+            part_type = part.get("type")
+            if not isinstance(part_type, str):
+                yield f"{view.place}.content[{position}]", "not an object with a type"
+            elif part_type in ("text", "refusal") and not isinstance(part.get(part_type), str):
+                yield f"{view.place}.content[{position}].{part_type}", "not a string"
 
 
 def names_fit_the_pattern(reading: ChatReading) -> Faults:
     """C4: names of functions match [a-zA-Z0-9_-]{1,64}. A name that is not a string breaks another rule."""
-    named_functions: list[tuple[str, Json]] = []
     for position, tool in enumerate(_to_objects(reading.request.get("tools"))):
-        named_functions.append((f"tools[{position}].function", to_dict_or_empty(tool.get("function"))))
+        if _has_refused_name(to_dict_or_empty(tool.get("function"))):
+            yield f"tools[{position}].function.name", _PATTERN_FAULT
     for view in reading.views:
-        calls = view.list_all_calls()
-        named_functions += [(f"{view.place}{call.function_place}", call.function) for call in calls]
-    for place, function in named_functions:
-        name = function.get("name")
-        if isinstance(name, str) and not is_safe_name(name):
-            yield f"{place}.name", _PATTERN_FAULT
+        for call in view.all_calls:
+            if _has_refused_name(call.function):
+                yield f"{view.place}{call.function_place}.name", _PATTERN_FAULT
+
+
+def _has_refused_name(function: Json) -> bool:
+    name = function.get("name")
+    return isinstance(name, str) and not is_safe_name(name)
 
 
 def markers_stand_on_parts(reading: ChatReading) -> Faults:
@@ -252,7 +270,11 @@ def markers_stand_on_parts(reading: ChatReading) -> Faults:
         if MARKER in {**tool, **function}:
             yield f"tools[{position}]", f"has a {MARKER}"
     for view in reading.views:
-        if MARKER in view.wire or any(MARKER in call.wire for call in view.calls):
+        is_marked = MARKER in view.wire
+        for call in view.calls:
+            if MARKER in call.wire:
+                is_marked = True
+        if is_marked:
             yield view.place, f"has a {MARKER} that belongs on a part of its content"
         for position, part in enumerate(view.parts):
             if MARKER in part and part.get("type") not in MARKABLE_TYPES:
@@ -291,7 +313,9 @@ def _has_blank_content(view: ChatMessageView) -> bool:
 
 def _to_objects(value: Any) -> Sequence[Json]:
     """The items of a list as mappings; an empty one for an item that is not an object."""
-    return [to_dict_or_empty(item) for item in list_or_empty(value)]
+    if not isinstance(value, LIST_TYPES):
+        return ()
+    return [to_dict_or_empty(item) for item in value]
 
 
 def _string_or_none(value: Any) -> str | None:

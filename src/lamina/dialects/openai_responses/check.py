@@ -30,13 +30,12 @@ from lamina.dialects.openai_responses.items import (
     read_item_id,
     read_role,
     read_type,
-    to_item,
+    to_item_or_empty,
 )
 from lamina.dialects.openai_responses.parse import continues_server_state
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD, TEXT_FIELDS, may_be_sent_by
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, Reading, check_growing, for_each_view, name_rules
-from lamina.errors import BadInput
+from lamina.dialects.rules import Faults, Reading, check_growing, name_rules
 
 _REQUIRED_FIELDS = {"function_call": ("name", "arguments"), "custom_tool_call": ("name", "input")}
 """Fields of a call that must be text."""
@@ -72,36 +71,42 @@ class ItemReading:
     place in the item.
     """
 
-    __slots__ = ("call_id", "is_call", "is_output", "item", "item_type", "parts", "position", "role")
+    __slots__ = (
+        "call_id",
+        "is_call",
+        "is_output",
+        "item",
+        "item_type",
+        "parts",
+        "position",
+        "role",
+        "speaks",
+    )
 
     def __init__(self, source: Any, position: int) -> None:
+        item = to_item_or_empty(source)  # `items_say_what_they_are` reports an empty one
+        item_type = read_type(item)
         self.position = position
-        try:
-            self.item: Json = to_item(source)
-        except BadInput:
-            self.item = {}  # `items_say_what_they_are` reports it
-        self.item_type = read_type(self.item)
+        self.item: Json = item
+        self.item_type = item_type
         self.role: Role | None = None
-        if self.item_type:
-            self.role = read_role(self.item)
-        self.is_call = self.item_type in OUTPUT_TYPE_OF_CALL
-        self.is_output = self.item_type in OUTPUT_TYPES
+        if item_type:
+            self.role = read_role(item)
+        self.speaks = self.role is Role.ASSISTANT
+        self.is_call = item_type in OUTPUT_TYPE_OF_CALL
+        self.is_output = item_type in OUTPUT_TYPES
         self.call_id = ""
         if self.is_call or self.is_output:
-            self.call_id = text_or_empty(self.item.get(find_call_id_field(self.item)))
+            self.call_id = text_or_empty(item.get(find_call_id_field(item)))
         self.parts: list[tuple[str, Json]] = []
-        field = PARTS_FIELDS.get(self.item_type)
+        field = PARTS_FIELDS.get(item_type)
         if field is not None:
-            for index, block in enumerate(list_or_empty(self.item.get(field))):
+            for index, block in enumerate(list_or_empty(item.get(field))):
                 self.parts.append((f".{field}[{index}]", to_dict_or_empty(block)))
 
     @property
     def place(self) -> str:
         return f"input[{self.position}]"
-
-    @property
-    def speaks(self) -> bool:
-        return self.role is Role.ASSISTANT
 
 
 class EarlierItems:
@@ -137,20 +142,20 @@ def something_is_asked(reading: ResponsesReading) -> Faults:
         yield "instructions", "not text"
 
 
-@for_each_view
-def items_say_what_they_are(view: ItemReading) -> Faults:
+def items_say_what_they_are(reading: ResponsesReading) -> Faults:
     """Each item is an object with a type, or a message; a reference says what it refers to."""
-    if not view.item_type:
-        yield "", "not an object with a type"
-    elif view.item_type == "item_reference" and not read_item_id(view.item):
-        yield ".id", "missing, empty or not text"
+    for view in reading.views:
+        if not view.item_type:
+            yield view.place, "not an object with a type"
+        elif view.item_type == "item_reference" and not read_item_id(view.item):
+            yield f"{view.place}.id", "missing, empty or not text"
 
 
-@for_each_view
-def roles_are_known(view: ItemReading) -> Faults:
+def roles_are_known(reading: ResponsesReading) -> Faults:
     """A message has one of the roles of this API."""
-    if view.item_type == "message" and view.role is None:
-        yield ".role", "not a role of this API"
+    for view in reading.views:
+        if view.item_type == "message" and view.role is None:
+            yield f"{view.place}.role", "not a role of this API"
 
 
 def outputs_have_calls(reading: ResponsesReading) -> Faults:
@@ -163,8 +168,6 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
     has_unseen_calls = reading.past.has_unseen_calls or continues_server_state(reading.request)
     for view in reading.views:
         call_id = view.call_id
-        if may_refer_to_call(view.item):
-            has_unseen_calls = True
         if view.is_call:
             waiting_ids.add(call_id)
             answered_ids.discard(call_id)
@@ -175,6 +178,8 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
                 yield view.place, f"answers no call that waits: {call_id!r}"
             waiting_ids.discard(call_id)
             answered_ids.add(call_id)
+        elif may_refer_to_call(view.item):
+            has_unseen_calls = True
 
 
 def calls_are_answered(reading: ResponsesReading) -> Faults:
@@ -206,11 +211,11 @@ def reasoning_is_followed(reading: ResponsesReading) -> Faults:
 
     Read from the end: what follows a run of reasoning decides for the whole run.
     """
-    is_followed = False
+    next_item: Json | None = None
     for view in reversed(reading.views):
         if view.item_type != "reasoning":
-            is_followed = may_follow_reasoning(view.item)
-        elif not is_followed:
+            next_item = view.item
+        elif next_item is None or not may_follow_reasoning(next_item):
             yield view.place, "no item of the model follows this reasoning"
 
 
@@ -223,14 +228,14 @@ def reasoning_can_be_read_again(reading: ResponsesReading) -> Faults:
             yield view.place, "no encrypted_content, and nothing is stored"
 
 
-@for_each_view
-def phases_are_known(view: ItemReading) -> Faults:
+def phases_are_known(reading: ResponsesReading) -> Faults:
     """R5: the phase of a message is one that the API gave, and the assistant's."""
-    phase = view.item.get("phase")
-    if view.item_type != "message" or phase is None:
-        return
-    if phase not in PHASES or view.role is not Role.ASSISTANT:
-        yield ".phase", "not a phase of an assistant message"
+    for view in reading.views:
+        phase = view.item.get("phase")
+        if view.item_type != "message" or phase is None:
+            continue
+        if phase not in PHASES or view.role is not Role.ASSISTANT:
+            yield f"{view.place}.phase", "not a phase of an assistant message"
 
 
 def a_trigger_stands_last(reading: ResponsesReading) -> Faults:
@@ -252,19 +257,20 @@ def truncation_is_known(reading: ResponsesReading) -> Faults:
         yield "truncation", "neither auto nor disabled"
 
 
-@for_each_view
-def compactions_are_whole(view: ItemReading) -> Faults:
+def compactions_are_whole(reading: ResponsesReading) -> Faults:
     """R9: a compaction is sent back as it came."""
-    if view.item_type == "compaction" and not text_or_empty(view.item.get("encrypted_content")):
-        yield "", "no encrypted_content"
+    for view in reading.views:
+        if view.item_type == "compaction" and not text_or_empty(view.item.get("encrypted_content")):
+            yield view.place, "no encrypted_content"
 
 
-@for_each_view
-def call_ids_fit(view: ItemReading) -> Faults:
+def call_ids_fit(reading: ResponsesReading) -> Faults:
     """The id that pairs a call with its output is text of 1 to 64 characters."""
-    has_call_id = view.is_call or view.is_output
-    if has_call_id and not is_valid_call_id(view.call_id):
-        yield f".{find_call_id_field(view.item)}", f"not text of 1 to {CALL_ID_LIMIT} characters"
+    for view in reading.views:
+        has_call_id = view.is_call or view.is_output
+        if has_call_id and not is_valid_call_id(view.call_id):
+            field = find_call_id_field(view.item)
+            yield f"{view.place}.{field}", f"not text of 1 to {CALL_ID_LIMIT} characters"
 
 
 def call_ids_are_unique(reading: ResponsesReading) -> Faults:
@@ -290,38 +296,40 @@ def item_ids_are_unique(reading: ResponsesReading) -> Faults:
         seen_ids.add(item_id)
 
 
-@for_each_view
-def item_ids_fit_their_type(view: ItemReading) -> Faults:
+def item_ids_fit_their_type(reading: ResponsesReading) -> Faults:
     """The id of a message begins with msg, of a function call with fc, of reasoning with rs.
 
     Broken by clients that make up ids, such as a UUID for each item.
     """
-    if not has_fitting_id(view.item):
-        yield ".id", "not an id of an item of this type"
+    for view in reading.views:
+        if not has_fitting_id(view.item):
+            yield f"{view.place}.id", "not an id of an item of this type"
 
 
-@for_each_view
-def calls_are_whole(view: ItemReading) -> Faults:
+def calls_are_whole(reading: ResponsesReading) -> Faults:
     """A call has a name and arguments, or an input, of text; an output has text or parts."""
-    for field in _REQUIRED_FIELDS.get(view.item_type, ()):
-        if not isinstance(view.item.get(field), str):
-            yield f".{field}", "not text"
-    is_defined_output = view.item_type in DEFINED_OUTPUT_TYPES
-    if is_defined_output and not isinstance(view.item.get("output"), str | list | tuple):
-        yield ".output", "neither text nor parts"
+    for view in reading.views:
+        for field in _REQUIRED_FIELDS.get(view.item_type, ()):
+            if not isinstance(view.item.get(field), str):
+                yield f"{view.place}.{field}", "not text"
+        is_defined_output = view.item_type in DEFINED_OUTPUT_TYPES
+        if is_defined_output and not isinstance(view.item.get("output"), str | list | tuple):
+            yield f"{view.place}.output", "neither text nor parts"
 
 
 def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
     """Names of functions match [a-zA-Z0-9_-]{1,64}."""
-    names: list[tuple[str, Any]] = []
     for place, tool in _read_tools(reading.request):
-        if tool.get("type") in _DEFINED_TYPES:
-            names.append((place, tool.get("name")))
-    defined_calls = (view for view in reading.views if view.item_type in DEFINED_CALL_TYPES)
-    names += [(view.place, view.item.get("name")) for view in defined_calls]
-    for place, name in names:
-        if isinstance(name, str) and not is_safe_name(name):
+        if tool.get("type") in _DEFINED_TYPES and _has_refused_name(tool):
             yield f"{place}.name", _PATTERN_FAULT
+    for view in reading.views:
+        if view.item_type in DEFINED_CALL_TYPES and _has_refused_name(view.item):
+            yield f"{view.place}.name", _PATTERN_FAULT
+
+
+def _has_refused_name(function: Json) -> bool:
+    name = function.get("name")
+    return isinstance(name, str) and not is_safe_name(name)
 
 
 def tools_are_whole(reading: ResponsesReading) -> Faults:
@@ -334,39 +342,39 @@ def tools_are_whole(reading: ResponsesReading) -> Faults:
             yield f"{place}.name", "missing or not text"
 
 
-@for_each_view
-def content_is_there(view: ItemReading) -> Faults:
+def content_is_there(reading: ResponsesReading) -> Faults:
     """The content of a message is text, or at least one part."""
-    content = view.item.get("content")
-    if view.item_type != "message" or isinstance(content, str):
-        return
-    if not list_or_empty(content):
-        yield ".content", "neither text nor parts"
-
-
-@for_each_view
-def parts_say_what_they_are(view: ItemReading) -> Faults:
-    """Each part is an object that says its type, and holds text if it says text."""
-    for place, part in view.parts:
-        part_type = part.get("type")
-        if not isinstance(part_type, str):
-            yield place, "not an object with a type"
+    for view in reading.views:
+        content = view.item.get("content")
+        if view.item_type != "message" or isinstance(content, str):
             continue
-        field = TEXT_FIELDS.get(part_type)
-        if field is not None and not isinstance(part.get(field), str):
-            yield f"{place}.{field}", "not text"
+        if not list_or_empty(content):
+            yield f"{view.place}.content", "neither text nor parts"
 
 
-@for_each_view
-def parts_fit_their_role(view: ItemReading) -> Faults:
+def parts_say_what_they_are(reading: ResponsesReading) -> Faults:
+    """Each part is an object that says its type, and holds text if it says text."""
+    for view in reading.views:
+        for place, part in view.parts:
+            part_type = part.get("type")
+            if not isinstance(part_type, str):
+                yield f"{view.place}{place}", "not an object with a type"
+                continue
+            field = TEXT_FIELDS.get(part_type)
+            if field is not None and not isinstance(part.get(field), str):
+                yield f"{view.place}{place}.{field}", "not text"
+
+
+def parts_fit_their_role(reading: ResponsesReading) -> Faults:
     """The assistant says output_text and refusal; everyone else input_text, input_image and input_file."""
-    role = "user"
-    if view.item_type == "message":
-        role = str(view.item.get("role"))
-    for place, part in view.parts:
-        part_type = part.get("type")
-        if isinstance(part_type, str) and not may_be_sent_by(role, part):
-            yield place, f"a part of type {part_type!r} cannot stand here"
+    for view in reading.views:
+        role = "user"
+        if view.item_type == "message":
+            role = str(view.item.get("role"))
+        for place, part in view.parts:
+            part_type = part.get("type")
+            if isinstance(part_type, str) and not may_be_sent_by(role, part):
+                yield f"{view.place}{place}", f"a part of type {part_type!r} cannot stand here"
 
 
 def markers_stand_on_parts(reading: ResponsesReading) -> Faults:

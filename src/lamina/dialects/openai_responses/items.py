@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Role
-from lamina.dialects.json_values import Json, text_or_empty, to_dict
+from lamina.dialects.json_values import Json, text_or_empty, to_dict, to_dict_or_empty
 
 Item = Mapping[str, Any]
 
@@ -93,6 +93,13 @@ def to_item(value: Any) -> Json:
     if isinstance(value, str):
         return {"role": "user", "content": value}
     return to_dict(value)
+
+
+def to_item_or_empty(value: Any) -> Json:
+    """The same, with an empty dict for a value that is not an object."""
+    if isinstance(value, str):
+        return to_item(value)
+    return to_dict_or_empty(value)
 
 
 def read_type(item: Item) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -54,13 +54,22 @@ class _Server:
 
     def get(self, path: str) -> Any:
         with urlopen(self.address + path, timeout=PATIENCE) as answer:  # noqa: S310 - the user's own address
-            return json.load(answer)
+            return _read_json(answer)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         data = json.dumps(body).encode()
         request = Request(self.address + path, data, {"Content-Type": "application/json"})  # noqa: S310
         with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
-            return json.load(answer)
+            return _read_json(answer)
+
+
+def _read_json(answer: IO[bytes]) -> Any:
+    try:
+        return json.load(answer)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(
+            f"the server did not answer with JSON: {error}", place="judge", hint="check it"
+        ) from None
 
 
 class LlamaServerJudge:

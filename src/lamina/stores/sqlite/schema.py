@@ -194,13 +194,27 @@ NEWEST = len(MIGRATIONS)
 
 def bring_up(connection: SqliteConnection, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> None:
     """Bring the tables up to date in one transaction. Raises for a file that is newer, or not lamina's."""
-    if version_of(connection, len(migrations)) == len(migrations):
+    if _read_version(connection, len(migrations)) == len(migrations):
         return
     connection.run("PRAGMA foreign_keys=0")  # else dropping a table deletes the rows that refer to it
     try:
         _migrate(connection, migrations)
     finally:
         connection.run("PRAGMA foreign_keys=1")
+
+
+def _read_version(connection: SqliteConnection, newest: int) -> int:
+    """The version of the tables, read in one transaction.
+
+    Another process may be making the tables at this moment. Without a transaction the version could be the
+    one before that, and the tables those after it.
+    """
+    connection.run("BEGIN")
+    try:
+        return version_of(connection, newest)
+    finally:
+        if connection.inside():
+            connection.run("ROLLBACK")
 
 
 def _migrate(connection: SqliteConnection, migrations: Sequence[Sequence[Step]]) -> None:

@@ -1,4 +1,4 @@
-"""Bringing back what was left out: whole, a slice of it, or the places where a text occurs in it.
+"""The recall tool, and what it brings back: a whole text, a slice of it, or the places where a text occurs.
 
 The model's own `recall` calls are answered in pieces of at most `PIECE` characters, so that recalling
 something never fills the window again. No store is needed: the log has everything.
@@ -7,17 +7,22 @@ something never fills the window again. No store is needed: the log has everythi
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from lamina.core.build import build
+from lamina.core.layout import Layout
 from lamina.core.recall import recall
 from lamina.core.text.characters import fold_case, quote_text
-from lamina.core.values import Ledger, Segment, ToolCall
+from lamina.core.values import Head, Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
+from lamina.dialects.json_values import read_field
+from lamina.dialects.port import Dialect, PlainHead, Tool
+from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, NotFound
-from lamina.segments import result
+from lamina.segments import result, user
 
 PIECE = 8_000
 """How many characters one call of the recall tool brings back at most."""
@@ -27,6 +32,30 @@ AROUND = 200
 
 MATCHES = 20
 """How many matches are shown."""
+
+
+RECALL = Tool(
+    name="recall",
+    description=(
+        "Brings back the full text of something that was shortened or left out above. "
+        'Give the key that stands in recall("..."). Long texts come in pieces: go on with `start`, '
+        "or give `find` to see only the places where a text occurs."
+    ),
+    schema={
+        "type": "object",
+        "properties": {
+            "key": {"type": "string", "description": "The key, such as k1f2e3d4c5b6."},
+            "start": {"type": "integer", "description": "The character to begin with; 0 if left out."},
+            "find": {"type": "string", "description": "A text to look for, whatever its case."},
+        },
+        "required": ["key"],
+    },
+)
+"""The tool with which a model reads what was lowered.
+
+A session has it from the first request on or never, since a new tool changes the prefix. A wrapped client
+adds it at the first cut, which changes the prefix anyway.
+"""
 
 
 class TextMatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +104,68 @@ def answer_recall(log: Sequence[Segment], call: ToolCall, *, ledger: Ledger) -> 
     except (NotFound, BadInput) as problem:
         return result(str(problem), id=call.id, name=call.name, error=True)
     return result(text, id=call.id, name=call.name, error=False)
+
+
+def recall_tool(dialect: Dialect, head: Head) -> dict[str, Any] | None:
+    """Return the recall tool in the words of a dialect; None if it has none, or the name is taken."""
+    plain = dialect.plain_head(head)
+    if any(tool.name == RECALL.name for tool in plain.tools):
+        return None
+    own_head = dialect.own_head(PlainHead(model=plain.model, tools=(RECALL,)))
+    if not own_head.head.tools:
+        return None
+    return own_head.head.tools[0]
+
+
+def read_call(call: Any) -> ToolCall:
+    """Read a call of a tool as any API writes it: a dict, an object of an SDK, or a `ToolCall`."""
+    if isinstance(call, ToolCall):
+        return call
+    function = _read_first(call, "function", "function_call") or call
+    name = _read_first(function, "name")
+    if not isinstance(name, str):
+        hint = "pass one call of the model's answer"
+        raise BadInput(f"{type(call).__name__} is not a call", place="call", hint=hint)
+    arguments = _read_first(function, "arguments", "input", "args")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments or {})
+    call_id = _read_first(call, "call_id", "id")
+    return ToolCall(id=str(call_id or ""), name=name, arguments=arguments)
+
+
+def _read_first(holder: Any, *names: str) -> Any:
+    """Return the first of these fields that has a value, or None."""
+    for name in names:
+        value = read_field(holder, name)
+        if value:
+            return value
+    return None
+
+
+def render_turns(segments: Sequence[Segment], dialect: Dialect, head: Head) -> tuple[Any, ...]:
+    """Return an answer with its results as the messages, items or contents of a dialect."""
+    # The API wants a user first. That message is taken away again.
+    envelope = build(
+        (user("."), *segments),
+        head=head,
+        options=choose_options(dialect, head, layout=Layout(context="logged")),
+    )
+    request = dialect.render(envelope)
+    for name in ("messages", "input", "contents"):
+        if isinstance(request.get(name), list | tuple):
+            return tuple(plain_turn(turn) for turn in request[name][1:])
+    return ()
+
+
+def plain_turn(turn: Any) -> Any:
+    """Return a turn as plain JSON values, so that it can be stored and is the same after a restart."""
+    if hasattr(turn, "model_dump"):
+        return turn.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if isinstance(turn, Mapping):
+        return {name: plain_turn(value) for name, value in turn.items()}
+    if isinstance(turn, list | tuple):
+        return [plain_turn(value) for value in turn]
+    return turn
 
 
 def _read_arguments(call: ToolCall) -> dict[str, Any]:

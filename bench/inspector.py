@@ -1,0 +1,226 @@
+"""How long the inspector takes in a browser: opening, scrolling and selecting in very large sessions.
+
+    python bench/inspector.py                the table, the median of five runs
+    python bench/inspector.py --json FILE    the same figures, to a file as well
+    python bench/inspector.py --quick        a small session and one run, to see that it works
+
+The sessions are made up. One has a single request of 2,000 entries and a million tokens, the other 5,000
+requests. "answer" is the time of the server, as the browser sees it, the first time and once it has built the
+session; "draw" is from the answer to a page that stands still. "long task" is the longest time during which
+the page could not answer its reader, as the browser reports it. A browser of the system is needed
+(LAMINA_BROWSER names one).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `tests`, however this is started
+
+from playwright.sync_api import Page, sync_playwright
+
+from lamina.inspector.server import make_server
+from lamina.inspector.sessions import Sessions
+from lamina.inspector.views import Inspector
+from tests.browser.browser import SystemBrowser, browser
+
+RUNS = 5
+ENTRIES, TOKENS, CALLS = 2_000, 1_000_000, 5_000
+Message = dict[str, Any]
+
+# Collects every task of the page that takes more than 50 ms: the browser reports no shorter ones.
+WATCH = """window.longTasks = [];
+new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((entry) => entry.duration)))
+  .observe({ type: "longtask", buffered: true });"""
+
+SETTLED = "!document.querySelector('main').hasAttribute('aria-busy') && document.querySelector('.entry')"
+
+
+class Sample(NamedTuple):
+    """A session to measure."""
+
+    name: str
+    messages: list[Message]
+
+
+class Figure(NamedTuple):
+    """One thing that somebody does: its milliseconds and its longest task, each the median of all runs."""
+
+    session: str
+    what: str
+    milliseconds: float
+    long_task: float
+
+
+def main() -> int:
+    options = _read_options()
+    opened = browser()
+    if not isinstance(opened, SystemBrowser):
+        message = "a browser of the system is needed: install Chromium, or set LAMINA_BROWSER"
+        if options.quick:
+            print(message)
+            _write(options.json, [])
+            return 0
+        print(message, file=sys.stderr)
+        return 2
+    samples = _make_samples(quick=options.quick)
+    figures: list[Figure] = []
+    for sample in samples:
+        figures += _measure(sample, opened.path, runs=1 if options.quick else RUNS)
+    _print(figures)
+    _write(options.json, figures)
+    return 0
+
+
+def _read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--quick", action="store_true", help="a second or two on small sessions")
+    return parser.parse_args()
+
+
+def _make_samples(*, quick: bool) -> list[Sample]:
+    shrink = 20 if quick else 1
+    entries = ENTRIES // shrink
+    one_request = _make_messages(entries // 2, calls_apart=False, tokens=TOKENS // shrink)
+    many_requests = _make_messages(CALLS // shrink, calls_apart=True, tokens=100 * CALLS // shrink)
+    return [
+        Sample(f"1 request, {entries:,} entries", one_request),
+        Sample(f"{CALLS // shrink:,} requests", many_requests),
+    ]
+
+
+def _make_messages(pairs: int, *, calls_apart: bool, tokens: int) -> list[Message]:
+    """Calls and their results: one answer after the other, or all of them in one."""
+    line = "    total = total + item.price * item.count  # {}\n"
+    lines = max(tokens // pairs // 16, 1)
+    messages: list[Message] = [{"role": "user", "content": "Read everything."}]
+    calls: list[Message] = []
+    results: list[Message] = []
+    for number in range(pairs):
+        arguments = json.dumps({"path": f"src/module_{number}.py"})
+        function = {"name": "read_file", "arguments": arguments}
+        calls.append({"id": f"c{number}", "type": "function", "function": function})
+        content = "".join(line.format(number * lines + at) for at in range(lines))
+        results.append({"role": "tool", "tool_call_id": f"c{number}", "content": content})
+    if not calls_apart:
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        messages += results
+    else:
+        for call, result in zip(calls, results, strict=True):
+            messages += [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    return [*messages, {"role": "assistant", "content": "Done."}]
+
+
+def _measure(sample: Sample, browser_path: str, *, runs: int) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        row = {"id": "bench", "format": "openai-chat", "model": "gpt-5", "messages": sample.messages}
+        path = Path(folder) / "session.jsonl"
+        path.write_text(json.dumps(row) + "\n", "utf-8")
+        inspector = Inspector(Sessions([str(path)]))
+        with make_server(inspector).running() as server, sync_playwright() as playwright:
+            chromium = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+            page = chromium.new_page(viewport={"width": 1280, "height": 900})
+            page.add_init_script(WATCH)
+            session_id = inspector.sessions.summaries()[0].id
+            first = _time(lambda: page.request.get(f"{server.address}api/session/{session_id}"))
+            last = len(inspector.sessions.get(session_id).conversation.calls) - 1
+            page.request.get(f"{server.address}api/request/{session_id}/{last}")
+            figures = [Figure(sample.name, "answer, the first time", first, 0)]
+            address = f"{server.address}#/s/{session_id}"
+            again = [
+                _time(lambda: page.request.get(f"{server.address}api/session/{session_id}"))
+                for _ in range(runs)
+            ]
+            figures.append(Figure(sample.name, "answer, built before", statistics.median(again), 0))
+            for what, act in _actions(address, session_id, last).items():
+                figures.append(_repeat(sample.name, what, page, act, runs))
+            chromium.close()
+    return figures
+
+
+def _actions(address: str, session_id: str, last: int) -> dict[str, Callable[[Page], None]]:
+    def open_page(page: Page) -> None:
+        page.goto("about:blank")
+        page.goto(address)
+        _wait(page, SETTLED)
+
+    def scroll(page: Page) -> None:
+        for at in range(20):
+            page.evaluate(f"document.querySelector('.entries').scrollTop = {at * 2000}")
+            page.evaluate("new Promise((done) => requestAnimationFrame(() => done()))")
+
+    def select_entry(page: Page) -> None:
+        page.evaluate("document.querySelector('.entries').scrollTop = 0")
+        page.evaluate("new Promise((done) => setTimeout(done, 60))")
+        page.evaluate("location.hash = location.hash.replace(/\\/seg\\/.*/, '')")
+        page.locator(".entry").nth(3).click()
+        _wait(page, f"{SETTLED} && document.querySelector('.pane-body')")
+
+    def select_request(page: Page) -> None:
+        for number in (max(last - 1, 0), last):
+            page.evaluate(f"location.hash = '#/s/{session_id}/r/{number}'")
+            title = f"document.querySelector('.view h2').textContent.startsWith('Request {number + 1}')"
+            _wait(page, f"{SETTLED} && {title}")
+
+    return {
+        "open and draw": open_page,
+        "scroll the entries, 20 steps": scroll,
+        "select an entry": select_entry,
+        "select a request and go back": select_request,
+    }
+
+
+def _repeat(session: str, what: str, page: Page, act: Callable[[Page], None], runs: int) -> Figure:
+    times: list[float] = []
+    longest: list[float] = []
+    for _ in range(runs):
+        page.evaluate("void (window.longTasks = [])")
+        times.append(_time(lambda: act(page)))
+        page.wait_for_timeout(120)  # long tasks are reported a little later
+        longest.append(max(page.evaluate("window.longTasks || []"), default=0.0))
+    return Figure(session, what, statistics.median(times), statistics.median(longest))
+
+
+def _wait(page: Page, condition: str) -> None:
+    """Waits in the page itself: its own policy forbids the waiting of Playwright, which evaluates text."""
+    page.evaluate(
+        f"""() => new Promise((done) => {{
+          const look = () => ({condition}) ? requestAnimationFrame(() => done()) : setTimeout(look, 5);
+          look();
+        }})"""
+    )
+
+
+def _time(act: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    act()
+    return (time.perf_counter() - started) * 1000
+
+
+def _print(figures: list[Figure]) -> None:
+    print(f"{'session':<26} {'what':<32} {'ms':>8} {'long task, ms':>14}")
+    for figure in figures:
+        print(
+            f"{figure.session:<26} {figure.what:<32} {figure.milliseconds:>8,.0f} {figure.long_task:>14,.0f}"
+        )
+
+
+def _write(path: str | None, figures: list[Figure]) -> None:
+    if path:
+        rows = [figure._asdict() for figure in figures]
+        Path(path).write_text(json.dumps({"figures": rows}, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

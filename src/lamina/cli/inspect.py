@@ -1,0 +1,176 @@
+"""`lamina inspect`: opens recorded sessions and stored conversations in a browser.
+
+`lamina.inspector` reads the sessions and serves the pages. This module reads the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import secrets
+import sys
+import time
+import webbrowser
+from pathlib import Path
+
+import anyio
+
+from lamina.cli.output import tell
+from lamina.cli.parser import whole_number
+from lamina.cli.stored import add_store, open_existing, open_named_store
+from lamina.errors import BadInput, LaminaError
+from lamina.inspector.one_file import write_page
+from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
+from lamina.inspector.sessions import Sessions
+from lamina.inspector.views import Inspector
+from lamina.replay.traces.lamina_exports import log_to_trace
+from lamina.replay.values import Trace, UnreadableLine
+from lamina.stores.paging import every_conversation
+from lamina.stores.port import Store
+
+USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
+"""Where coding agents keep their sessions: opened if no path is given."""
+
+MOST_PROBLEMS = 3
+"""Files and records that could not be read, as far as the terminal names them."""
+
+_EXAMPLES = """\
+PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
+what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
+opened. With --store, the conversations of a store are. Nothing is sent anywhere.
+
+examples:
+  lamina inspect --open
+  lamina inspect logs/ --port 8123
+  lamina inspect --store chats.db --open
+  lamina inspect session.jsonl --html session.html
+
+exit status: 0 done, 2 no session is there to write, or none of the usual places
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "lamina inspect [PATH...] [--store STORE] [--open] [--port N] [--host H] [--html FILE] [--redact]"
+    )
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("paths", metavar="PATH", nargs="*", help="files, folders or globs of recorded sessions")
+    add_store(parser)
+    add("--open", action="store_true", help="open the page in a browser")
+    add("--port", metavar="N", type=whole_number, default=0, help="the port; by default, a free one")
+    add("--host", metavar="H", default="127.0.0.1", help="the address; one that others can reach has a token")
+    add("--html", metavar="FILE", help="write one self-contained page instead of serving it; - is stdout")
+    add("--redact", action="store_true", help="with --html: without the texts, only sizes, names and reasons")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    inspector = Inspector(_find_sessions(arguments))
+    sessions = inspector.sessions.summaries()
+    _tell_problems(inspector)
+    if arguments.html:
+        if not sessions:
+            raise BadInput(
+                "there is no session to write",
+                place="PATH",
+                hint="name files or folders with recorded sessions, or a store with --store",
+            )
+        return _write_html(inspector, arguments)
+    if not sessions:
+        tell("there is no session yet; the page shows one as soon as it is recorded")
+    token = ""
+    if arguments.host not in LOOPBACK:
+        token = secrets.token_urlsafe(24)
+    server = make_server(inspector, host=arguments.host, port=arguments.port, token=token)
+    print(f"{len(sessions)} sessions at {server.address}  (Ctrl-C ends it)", flush=True)
+    if arguments.open:
+        webbrowser.open(server.address)
+    try:
+        wait_until_stopped(server)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _tell_problems(inspector: Inspector) -> None:
+    """Says what could not be read: the first few, and how many more."""
+    problems = inspector.sessions.problems()
+    for problem in problems[:MOST_PROBLEMS]:
+        tell(f"{problem.place}: {problem.reason}")
+    if len(problems) > MOST_PROBLEMS:
+        tell(f"and {len(problems) - MOST_PROBLEMS} more; the page lists all of them")
+
+
+def _find_sessions(arguments: argparse.Namespace) -> Sessions:
+    if arguments.store:
+        return Sessions(arguments.paths, [StoreSource(arguments)])
+    if arguments.paths:
+        return Sessions(arguments.paths)
+    places = [str(Path(place).expanduser()) for place in USUAL_PLACES]
+    existing = [place for place in places if Path(place).exists()]
+    if not existing:
+        raise BadInput(
+            "there are no sessions of Claude Code or Codex on this machine",
+            place="PATH",
+            hint="name files or folders with recorded sessions, or a store with --store",
+        )
+    return Sessions(existing)
+
+
+class StoreSource:
+    """The conversations of a store. One that has grown is read again, the others are remembered.
+
+    A live page asks often. So the store is not looked at again within `pause` seconds.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, *, pause: float = 1.0) -> None:
+        self._arguments = arguments
+        self._pause = pause
+        self._counts: dict[str, int] = {}
+        self._looked_at = -math.inf
+        self._traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
+
+    def state(self) -> dict[str, int]:
+        """The number of records of each conversation."""
+        if time.monotonic() - self._looked_at > self._pause:
+            self._counts = anyio.run(self._count_records)
+            self._looked_at = time.monotonic()
+        return self._counts
+
+    def read(self) -> list[Trace | UnreadableLine]:
+        return anyio.run(self._read_conversations)
+
+    async def _count_records(self) -> dict[str, int]:
+        async with open_named_store(self._arguments) as (store, workspace):
+            return {head.conversation: head.count async for head in every_conversation(store, workspace)}
+
+    async def _read_conversations(self) -> list[Trace | UnreadableLine]:
+        traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
+        async with open_named_store(self._arguments) as (store, workspace):
+            async for head in every_conversation(store, workspace):
+                name = head.conversation
+                remembered = self._traces.get(name)
+                if remembered is not None and remembered[0] == head.count:
+                    traces[name] = remembered
+                else:
+                    traces[name] = (head.count, await _read_conversation(store, workspace, name))
+        self._traces = traces
+        return [trace for _, trace in traces.values()]
+
+
+async def _read_conversation(store: Store, workspace: str, name: str) -> Trace | UnreadableLine:
+    try:
+        async with open_existing(store, workspace, name) as session:
+            return log_to_trace(session.log, name, model=session.setup.model or "")
+    except LaminaError as error:
+        return UnreadableLine(place=name, reason=str(error))
+
+
+def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:
+    page = write_page(inspector, redact=arguments.redact)
+    if arguments.html == "-":
+        sys.stdout.write(page)
+        return 0
+    Path(arguments.html).write_text(page, "utf-8")
+    tell(f"wrote {arguments.html}: {len(page) / 1e6:.1f} MB, with everything in it")
+    return 0

@@ -1,0 +1,278 @@
+"""`lamina run -- claude`: a client in this terminal, through a gateway that lives as long as it does."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from lamina.cli.gateway_options import add_gateway_options
+from lamina.cli.output import tell
+from lamina.cli.serve import apply_arguments
+from lamina.errors import BadInput
+
+if TYPE_CHECKING:
+    from lamina.gateway.account import GatewayAccount
+    from lamina.gateway.config import GatewaySettings
+
+_EXAMPLES = """\
+The gateway listens on a free port of this machine, and the client gets the variables or arguments that point
+it there: claude, codex, gemini, opencode, aider and qwen by name, any other command by OPENAI_BASE_URL,
+ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL. If one of these is set already, its server is the upstream.
+If the gateway dies it comes back on the same port. At the end three lines on standard error say how many
+requests there were, what they cost, and what they would have cost without lamina.
+
+examples:
+  lamina run -- claude
+  lamina run --window 64000 -- claude -p "What does this project do?"
+  lamina run --upstream http://127.0.0.1:8080 --profile llama.cpp --window 32000 -- opencode
+  lamina run --gateway http://127.0.0.1:4949 -- python agent.py
+
+exit status: that of the client, 128 and the number of the signal that ended it, or 2 for input that cannot
+be used
+"""
+
+_FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+"""Signals that reach only this process, and are meant for the client."""
+
+_FROM_TERMINAL = ("SIGINT", "SIGQUIT")
+"""Signals that a terminal sends to the client as well."""
+
+OVER_SIGNAL = 128
+PATIENCE = 5.0
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "lamina run [--window N] [--store STORE] [--key-file FILE] [--keep all|lowered|nothing]\n"
+        "                [--settings FILE] [--upstream URL] [--profile NAME] [--gateway URL] [--log FILE]\n"
+        "                -- CLIENT ..."
+    )
+    parser.epilog = _EXAMPLES
+    add_gateway_options(parser)
+    parser.add_argument("--gateway", metavar="URL", help="use this gateway, which runs already")
+    parser.add_argument("--log", metavar="FILE", help="add the log of the gateway to this file")
+    parser.add_argument("client", metavar="CLIENT", nargs=argparse.REMAINDER, help="the command to run")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    command = _read_command(arguments.client)
+    if arguments.gateway:
+        return _run_at(arguments.gateway.rstrip("/"), command, arguments)
+    try:
+        from lamina.gateway.supervisor import GatewayNotStarted  # noqa: PLC0415 - an extra
+
+        return _run_supervised(command, arguments)
+    except ImportError as error:
+        return _run_directly(command, f"{error}; pip install 'lamina[gateway]'")
+    except GatewayNotStarted as error:
+        return _run_directly(command, str(error))
+
+
+def _read_command(words: list[str]) -> tuple[str, ...]:
+    """The client's command, without the -- before it."""
+    if words[:1] == ["--"]:
+        words = words[1:]
+    if not words:
+        raise BadInput("there is no client to run", place="run", hint="write lamina run -- claude")
+    if shutil.which(words[0]) is None:
+        hint = "install it, or write its path"
+        raise BadInput(f"there is no program {words[0]!r}", place="run", hint=hint)
+    return tuple(words)
+
+
+def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> int:
+    """Run the client through a gateway of its own."""
+    from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
+    from lamina.gateway.supervisor import GatewaySupervisor  # noqa: PLC0415 - an extra
+
+    if sys.platform == "win32":
+        hint = "start lamina serve, and pass its address with --gateway"
+        raise BadInput("a gateway of its own needs a system with file descriptors", place="run", hint=hint)
+    settings = _read_settings(arguments)
+    account = GatewayAccount()
+    with contextlib.ExitStack() as stack:
+        log = None
+        if arguments.log:
+            log = stack.enter_context(_open_log(arguments.log))
+        with GatewaySupervisor(settings, account.read_event, log) as gateway:
+            code = _run_pointed(command, gateway.url, arguments.window or 0)
+        restarts = gateway.restarts
+    if restarts:
+        tell(f"lamina: the gateway died and was started again ({restarts})")
+    _print_account(account)
+    return code
+
+
+def _read_settings(arguments: argparse.Namespace) -> GatewaySettings:
+    """The settings for the gateway of one client: on this machine, one process, any port."""
+    from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+
+    path = Path(arguments.settings).expanduser() if arguments.settings else None
+    settings = load_gateway_settings(path, os.environ)
+    if path is None:
+        settings = _keep_direct_urls(settings, os.environ)
+    settings = apply_arguments(settings, arguments, place="run")
+    settings = msgspec.structs.replace(settings, host="127.0.0.1", port=0, workers=1)
+    check_settings(settings, os.environ)
+    return settings
+
+
+def _keep_direct_urls(settings: GatewaySettings, environment: Mapping[str, str]) -> GatewaySettings:
+    """Send requests where the user's environment sends them: a key is for the server that it names."""
+    from lamina.gateway.clients import read_direct_urls  # noqa: PLC0415 - an extra
+
+    upstreams = dict(settings.upstreams)
+    for api, url in read_direct_urls(environment).items():
+        upstreams[api] = msgspec.structs.replace(upstreams[api], url=url)
+    return msgspec.structs.replace(settings, upstreams=upstreams)
+
+
+def _run_pointed(command: tuple[str, ...], url: str, window: int) -> int:
+    from lamina.gateway.clients import find_client, point_client  # noqa: PLC0415 - an extra
+
+    launch = point_client(command, url, os.environ, window=window)
+    limit = find_client(command[0]).window_variable
+    if window and limit and limit not in os.environ:
+        value = launch.environment[limit]
+        tell(f"lamina: {limit}={value}, so that the answer leaves room in {window:,} tokens")
+    return _run_client(launch.command, launch.environment)
+
+
+def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -> int:
+    """Run the client through a gateway that runs already. Its counters say what was added."""
+    before = _read_counters(url)
+    code = _run_pointed(command, url, arguments.window or 0)
+    try:
+        after = _read_counters(url)
+    except BadInput as error:
+        tell(f"lamina: {error}")
+        return code
+    added = {name: after[name] - before.get(name, 0) for name in after}
+    requests = sum(amount for name, amount in added.items() if name.startswith("lamina_requests_total{"))
+    read = added.get('lamina_tokens_total{kind="input"}', 0)
+    cached = added.get('lamina_tokens_total{kind="cached"}', 0)
+    output = added.get('lamina_tokens_total{kind="output"}', 0)
+    tell(
+        f"lamina: {requests:,.0f} requests; {read:,.0f} tokens read, {cached:,.0f} of them from the cache, "
+        f"{output:,.0f} answered, with those of other clients of this gateway"
+    )
+    reason = "the counters of a gateway do not name models"
+    tell(f"lamina: cost: not known: {reason}")
+    tell(f"lamina: without lamina: not known: {reason}")
+    return code
+
+
+def _read_counters(url: str) -> dict[str, float]:
+    """The counters of a running gateway. Raises BadInput if none answers there."""
+    hint = "start one with lamina serve, or leave --gateway out"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInput(f"{url!r} is not an address", place="--gateway", hint=hint)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.netloc, timeout=PATIENCE)
+    token = os.environ.get("LAMINA_GATEWAY_TOKEN", "")
+    try:
+        connection.request("GET", "/metrics", headers={"x-lamina-token": token} if token else {})
+        answer = connection.getresponse()
+        text = answer.read().decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise BadInput(f"no gateway answers at {url}: {error}", place="--gateway", hint=hint) from None
+    finally:
+        connection.close()
+    if answer.status != http.HTTPStatus.OK:
+        raise BadInput(f"{url} answered with status {answer.status}", place="--gateway", hint=hint)
+    counters: dict[str, float] = {}
+    for line in text.split("\n"):
+        name, _, value = line.rpartition(" ")
+        if name and not line.startswith("#"):
+            counters[name] = float(value)
+    return counters
+
+
+def _run_directly(command: tuple[str, ...], reason: str) -> int:
+    """Run the client without a gateway, and say so before and after."""
+    notice = f"lamina: the gateway did not start, so {command[0]} runs without it: {reason}"
+    tell(notice)
+    code = _run_client(command, os.environ)
+    tell(notice)
+    return code
+
+
+def _run_client(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
+    """Run the client in this terminal until it ends, with the signals that are meant for it."""
+    with _forward_signals() as clients:
+        try:
+            process = subprocess.Popen(command, env=dict(environment))  # noqa: S603 - the user's own command
+        except OSError as error:
+            hint = "check that it is a program"
+            raise BadInput(f"cannot be started: {error.strerror}", place=command[0], hint=hint) from None
+        clients.append(process)
+        code = process.wait()
+    if code < 0:
+        return OVER_SIGNAL - code
+    return code
+
+
+@contextlib.contextmanager
+def _forward_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Pass signals on to the client, which is added to the list once it runs.
+
+    A terminal sends Ctrl-C to the client itself. This process must only live until the client has ended.
+    """
+    clients: list[subprocess.Popen[bytes]] = []
+    shares_terminal = _is_in_foreground()
+
+    def forward(number: int, _: FrameType | None) -> None:
+        for process in clients:
+            process.send_signal(number)
+
+    def leave_to_terminal(number: int, _: FrameType | None) -> None:
+        del number
+
+    previous = {}
+    for name in _FORWARDED + _FROM_TERMINAL:
+        number = getattr(signal, name, None)
+        if number is None or signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        handler = forward
+        if name in _FROM_TERMINAL and shares_terminal:
+            handler = leave_to_terminal
+        previous[number] = signal.signal(number, handler)
+    try:
+        yield clients
+    finally:
+        for number, previous_handler in previous.items():
+            signal.signal(number, previous_handler)
+
+
+def _is_in_foreground() -> bool:
+    """Whether a terminal sends its signals to this process, and so to the client too."""
+    try:
+        return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def _open_log(path: str) -> IO[bytes]:
+    try:
+        return Path(path).expanduser().open("ab")
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", place=path, hint="check the path") from None
+
+
+def _print_account(account: GatewayAccount) -> None:
+    for line in account.write_lines():
+        tell(f"lamina: {line}")

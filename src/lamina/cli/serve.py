@@ -1,0 +1,95 @@
+"""`lamina serve`: the gateway, a base URL that any client can be pointed at."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lamina.cli.gateway_options import add_gateway_options
+from lamina.cli.output import emit, tell
+from lamina.cli.parser import whole_number
+from lamina.errors import BadInput
+
+if TYPE_CHECKING:
+    from lamina.gateway.config import GatewaySettings
+
+_EXAMPLES = """\
+Without settings there is one upstream for each public API: requests of Claude Code go to Anthropic, those
+of Codex to OpenAI, those of Gemini CLI to Google, Ollama's to this machine. docs/gateway.md has the settings.
+
+examples:
+  lamina serve
+  ANTHROPIC_BASE_URL=http://127.0.0.1:4949 claude
+  lamina serve --settings gateway.toml
+  lamina serve --upstream http://127.0.0.1:8080 --profile llama.cpp --window 32000
+  lamina serve --settings gateway.toml --check
+
+exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be opened
+"""
+
+_HINT = "pip install 'lamina[gateway]'"
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "lamina serve [--settings FILE] [--host HOST] [--port N] [--workers N] [--store STORE]\n"
+        "                [--key-file FILE] [--keep all|lowered|nothing] [--upstream URL]\n"
+        "                [--profile NAME] [--window N] [--check]"
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--port", metavar="N", type=whole_number, help="the port (default: 4949); 0 is a free one"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=whole_number, help="processes that share the port and the store"
+    )
+    add_gateway_options(parser)
+    parser.add_argument("--check", action="store_true", help="print the settings as JSON and do not start")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+        from lamina.gateway.server import run_server  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise BadInput(str(error), place="serve", hint=_HINT) from None
+
+    path = Path(arguments.settings).expanduser() if arguments.settings else None
+    settings = apply_arguments(load_gateway_settings(path, os.environ), arguments, place="serve")
+    check_settings(settings, os.environ)
+    if arguments.check:
+        emit(msgspec.to_builtins(settings))
+        return 0
+    names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
+    tell(f"lamina: serving on http://{settings.host}:{settings.port}, upstreams: {names}")
+    run_server(settings)
+    return 0
+
+
+def apply_arguments(
+    settings: GatewaySettings, arguments: argparse.Namespace, *, place: str
+) -> GatewaySettings:
+    """The settings of the file, with those of the command line over them. `place` is the command."""
+    changes = {
+        name: getattr(arguments, name)
+        for name in ("host", "port", "workers", "store", "key_file", "keep")
+        if getattr(arguments, name, None) is not None
+    }
+    values = msgspec.to_builtins(settings) | changes
+    if arguments.upstream:
+        upstream = {"url": arguments.upstream, "profile": arguments.profile or "openai"}
+        values["upstreams"] = {"upstream": upstream}
+    elif arguments.profile:
+        raise BadInput("--profile needs --upstream", place=place, hint="or use --settings")
+    if arguments.window:
+        for upstream in values["upstreams"].values():
+            upstream["window"] = arguments.window
+    try:
+        return msgspec.convert(values, type(settings))
+    except msgspec.ValidationError as error:
+        raise BadInput(str(error), place=place, hint=f"see lamina {place} --help") from None

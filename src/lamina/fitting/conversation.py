@@ -1,0 +1,113 @@
+"""What is remembered of one conversation between two calls, and how it is written into a store."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from lamina.core.values import Digest, Ledger
+from lamina.dialects.usage import Usage
+from lamina.fitting.recall_loop import RecallExchange
+from lamina.fitting.request import RequestMemo
+from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests
+
+LINK_BYTES = 16
+"""The length of one link in the chain of a request's digests."""
+
+
+def _make_uid() -> str:
+    return uuid4().hex
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What is remembered of one conversation between two calls.
+
+    `digests` are those of the last request, which was in `dialect` and had these `turns`. `usage` is what
+    the API counted for it, and `fitted` what was sent. `windows` has the window of each model whose API
+    refused a request as too long. `exchanges` are the recalls that the client did not see; a request with
+    them in it has a memo of its own (`spliced_memo`). In a store the conversation is known by its `uid`, and
+    `revision` counts its calls.
+    """
+
+    ledger: Ledger = Ledger()
+    memo: Any = msgspec.field(default_factory=RequestMemo)
+    spliced_memo: Any = msgspec.field(default_factory=RequestMemo)
+    exchanges: tuple[RecallExchange, ...] = ()
+    uid: str = msgspec.field(default_factory=_make_uid)
+    revision: int = 0
+    dialect: str = ""
+    turns: tuple[Any, ...] = ()
+    digests: RequestDigests = NO_DIGESTS
+    usage: Usage | int = 0
+    windows: dict[str, int] = {}
+    fitted: Any = None
+
+
+def named_id(name: str) -> str:
+    """Return the name that a conversation of this name has in the store."""
+    return f"name:{name}"
+
+
+def thread_ids(digests: RequestDigests) -> list[str]:
+    """Return the names under which a request's conversation may be stored.
+
+    They are the hash of everything up to its first answer, and of what came before that answer.
+    """
+    first = digests.first_answer
+    links = digests.chain[first : first + 1]
+    if first > 0:
+        links += digests.chain[first - 1 : first]
+    return [f"begins:{link.hex()}" for link in links]
+
+
+class ConversationRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A conversation in a store: everything but memos, which only save time. `chain` joins all links."""
+
+    uid: str
+    revision: int
+    dialect: str
+    ledger: dict[str, Any]
+    chain: bytes
+    system: tuple[Digest, ...] = ()
+    first_answer: int = 0
+    usage: Usage = Usage()
+    windows: dict[str, int] = {}
+    exchanges: tuple[RecallExchange, ...] = ()
+
+
+def to_record(conversation: Conversation) -> ConversationRecord:
+    """Return what is stored of a conversation."""
+    usage = conversation.usage
+    if not isinstance(usage, Usage):
+        usage = Usage(input=usage)
+    digests = conversation.digests
+    return ConversationRecord(
+        uid=conversation.uid,
+        revision=conversation.revision,
+        dialect=conversation.dialect,
+        ledger=conversation.ledger.dump(),
+        chain=b"".join(digests.chain),
+        system=digests.system,
+        first_answer=digests.first_answer,
+        usage=usage,
+        windows=conversation.windows,
+        exchanges=conversation.exchanges,
+    )
+
+
+def from_record(record: ConversationRecord) -> Conversation:
+    """Return the conversation that was stored. It knows its digests, but not its segments."""
+    chain = record.chain
+    links = tuple(chain[at : at + LINK_BYTES] for at in range(0, len(chain), LINK_BYTES))
+    return Conversation(
+        uid=record.uid,
+        revision=record.revision,
+        dialect=record.dialect,
+        ledger=Ledger.load(record.ledger),
+        digests=RequestDigests(system=record.system, chain=links, first_answer=record.first_answer),
+        usage=record.usage,
+        windows=record.windows,
+        exchanges=record.exchanges,
+    )

@@ -1,0 +1,115 @@
+"""How errors name what stands in a request: where it is, what it is, and how it begins.
+
+messages[3] (tool result of read_file, "def f(x): return…")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lamina.core.recall import identify_segments
+from lamina.core.text.tags import make_inert
+from lamina.core.values import Budget, Segment, ToolCall, ToolResult
+from lamina.core.wording import name_of, text_of
+from lamina.dialects.origins import read_origin
+from lamina.errors import BadInput, BudgetExceeded
+
+QUOTE = 30
+"""How many characters of a segment an error shows."""
+
+_KINDS = {"system": "system text", "user": "user message", "assistant": "assistant message"}
+"""What the kinds of messages are called in an error."""
+
+
+def name_segments(
+    error: BudgetExceeded, log: Sequence[Segment], request: Mapping[str, Any] | None = None
+) -> BudgetExceeded:
+    """Return the error with a name that a person can find for each segment that it lists.
+
+    With the `request` that the log was parsed from, the name begins with the place in it.
+    """
+    refs = {ref for ref, _ in error.segments}
+    names: dict[str, str] = {"tools": "the definitions of the tools"}
+    for ref in refs:
+        if ref.startswith("fold-"):
+            names[ref] = "the digest of earlier messages"
+    places = _find_places(log, request or {})
+    for each, place in zip(identify_segments(log), places, strict=True):
+        for ref in refs.intersection((each.ref, each.segment.key)):
+            names[ref] = _describe(each.segment, place)
+    return BudgetExceeded(
+        floor=error.floor, room=error.room, segments=error.segments, reason=error.reason, names=names
+    )
+
+
+def check_budget(budget: Any, place: str) -> None:
+    """Raise BadInput unless this is a budget, or None."""
+    if budget is None or isinstance(budget, Budget):
+        return
+    hint = "give Budget(window=...)"
+    if isinstance(budget, int):
+        hint = f"give Budget(window={budget})"
+    raise BadInput(f"budget is {budget!r:.100}", place=place, hint=hint)
+
+
+def _describe(segment: Segment, place: str) -> str:
+    text = make_inert(text_of(segment.parts), QUOTE)
+    details = [_describe_kind(segment)]
+    if text:
+        details.append(f'"{text}"')
+    place = place or segment.key
+    if not place:
+        return ", ".join(details)
+    return f"{place} ({', '.join(details)})"
+
+
+def _describe_kind(segment: Segment) -> str:
+    """Return what a segment is: "tool result of read_file", "user message", "note docs/spec.md"."""
+    match segment.parts[0]:
+        case ToolResult(name=name):
+            return f"tool result of {name or segment.attrs.get('tool', 'a tool')}"
+        case ToolCall(name=name):
+            return f"call of {name}"
+    if segment.kind in _KINDS:
+        return _KINDS[segment.kind]
+    return f"{segment.kind} {name_of(segment)}"
+
+
+def _find_places(log: Sequence[Segment], request: Mapping[str, Any]) -> list[str]:
+    """Return the place of the message that each segment came from: "messages[3]"; "" if it is not known.
+
+    A log has the messages of its request in their order. So of several equal messages each has its own place.
+    Messages are compared as values: with a memo, a segment may come from an equal message of an earlier call.
+    """
+    places: list[str] = []
+    next_index: dict[str, int] = {}
+    last_message: Any = None
+    place = ""
+    for segment in log:
+        origin = read_origin(segment)
+        if origin is None or origin.message is None:
+            places.append("")
+            continue
+        if origin.is_first or origin.message is not last_message:
+            place = _find_place(origin.message, request, next_index)
+            last_message = origin.message
+        places.append(place)
+    return places
+
+
+def _find_place(message: Any, request: Mapping[str, Any], next_index: dict[str, int]) -> str:
+    for field, value in request.items():
+        if not isinstance(value, list | tuple):
+            if _is_same(value, message):
+                return str(field)
+            continue
+        for index in range(next_index.get(field, 0), len(value)):
+            if _is_same(value[index], message):
+                next_index[field] = index + 1
+                return f"{field}[{index}]"
+    return ""
+
+
+def _is_same(value: Any, message: Any) -> bool:
+    return value is message or bool(value == message)

@@ -1,0 +1,295 @@
+"""Recalls inside one call of a client: the model asks for what was left out, and the client never sees it.
+
+    client: request ──▶ model: recall("k…") ──▶ the request again, with the text ──▶ model: answer ──▶ client
+
+A client's history has the answer, but not the recall before it. So the exchange is remembered, and
+`splice_exchanges` puts it back at its place in every later request: the model reads what it read before, and
+the cached prefix holds. If the model calls a tool of the client in the same breath, the client gets the
+answer without the recall, and the result of the recall is put beside the results of the client.
+
+Nothing is sent here and no SDK is imported: whoever sends requests passes each answer to `RecallLoop.take`.
+`lamina.fitting.recall_streams` does the same for answers that arrive in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from lamina.core.values import Head, Role, Segment, Text, ToolCall
+from lamina.dialects.json_values import list_or_empty, read_field
+from lamina.dialects.port import Absorbed, Dialect
+from lamina.fitting.recalls import RECALL, answer_recall, render_turns
+from lamina.fitting.request import Fitted
+from lamina.fitting.request_digests import RequestDigests
+from lamina.segments import result
+
+ROUNDS = 8
+"""How often a model may recall something before it answers. After that it is told to answer."""
+
+ENOUGH = f"recall was called {ROUNDS} times in a row; answer with what you have"
+
+_TURN_FIELDS = ("messages", "input", "contents")
+
+
+class RecallPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a client's request: how many turns and segments it had, and the hash of all of them."""
+
+    turns: int
+    segments: int
+    link: bytes
+
+
+class RecallExchange(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said between a client's request and the answer that the client got, in the dialect's words.
+
+    `turns` are the recalls and their results, which come before the answer. `answer` replaces the client's
+    version of it, if the client did not see all of it, and `results` are recalled texts that belong beside
+    the results of the client's own tools. `view` tells the client's version of the answer from others.
+    """
+
+    place: RecallPlace
+    view: str
+    turns: tuple[Any, ...] = ()
+    answer: tuple[Any, ...] = ()
+    results: tuple[Any, ...] = ()
+
+
+class _Answer(msgspec.Struct):
+    """An answer of the model: its calls, what of it recalls something, and what the client sees."""
+
+    segments: tuple[Segment, ...] = ()
+    calls: list[ToolCall] = []
+    recalls: list[Segment] = []
+    visible: list[Segment] = []
+
+
+class RecallLoop:
+    """The recalls of one call of a client. Give it each answer of the model, until `take` returns nothing."""
+
+    def __init__(self, dialect: Dialect, *, streams: bool = False) -> None:
+        self.rounds = 0
+        self._dialect = dialect
+        self._streams = streams
+        self._exchanged: list[Segment] = []
+        self._spoken: list[Segment] = []
+        self._answer = _Answer()
+        self._results: list[Segment] = []
+        self._head = Head()
+
+    def take(self, absorbed: Absorbed, fitted: Fitted) -> tuple[Any, ...]:
+        """Take an answer to the request `fitted`. Returns the turns to append to the request and send again.
+
+        If it returns (), the answer is for the client.
+        """
+        self._head = fitted.envelope.head
+        self._answer = _read_answer(absorbed.segments)
+        if not self._answer.recalls or self.rounds > ROUNDS:
+            return ()
+        recalls = [call for call in self._answer.calls if call.name == RECALL.name]
+        results = [self._answer_call(call, fitted) for call in recalls]
+        if len(recalls) < len(self._answer.calls):
+            self._results = results
+            return ()
+        self.rounds += 1
+        exchanged = [*absorbed.segments, *results]
+        self._exchanged += exchanged
+        self._spoken += self._answer.visible
+        return self._render(exchanged)
+
+    def exchange(self, place: RecallPlace) -> RecallExchange | None:
+        """Return what to remember of this call, or None if nothing was recalled."""
+        if not self._exchanged and not self._results:
+            return None
+        visible = self._answer.visible
+        is_partial = bool(self._results)
+        if self._streams and self._spoken:
+            visible = [*self._spoken, *visible]
+            is_partial = True
+        answer: tuple[Any, ...] = ()
+        if is_partial:
+            # Each call gets a result while it is rendered, since a call without one would be repaired.
+            results = [result("", id=call.id, name=call.name) for call in self._answer.calls]
+            answer, _ = _split_results(self._render([*self._answer.segments, *results]))
+        _, recalled = _split_results(self._render([*self._answer.recalls, *self._results]))
+        if not self._results:
+            recalled = ()
+        return RecallExchange(
+            place=place,
+            view=_digest_view(visible),
+            turns=self._render(self._exchanged),
+            answer=answer,
+            results=recalled,
+        )
+
+    def _answer_call(self, call: ToolCall, fitted: Fitted) -> Segment:
+        if self.rounds >= ROUNDS:
+            return result(ENOUGH, id=call.id, name=call.name, error=True)
+        return answer_recall(fitted.log, call, ledger=fitted.ledger)
+
+    def _render(self, segments: Sequence[Segment]) -> tuple[Any, ...]:
+        if not segments:
+            return ()
+        return render_turns(segments, self._dialect, self._head)
+
+
+def _read_answer(segments: tuple[Segment, ...]) -> _Answer:
+    """Sort the segments of an answer."""
+    answer = _Answer(segments=segments)
+    for segment in segments:
+        calls = [part for part in segment.parts if isinstance(part, ToolCall)]
+        answer.calls += calls
+        if RECALL.name in {call.name for call in calls}:
+            answer.recalls.append(segment)
+        else:
+            answer.visible.append(segment)
+    return answer
+
+
+def _split_results(turns: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the turns of the model, and those that hold results of tools."""
+    answers: list[Any] = []
+    results: list[Any] = []
+    for turn in turns:
+        if _holds_results(turn):
+            results.append(turn)
+        else:
+            answers.append(turn)
+    return tuple(answers), tuple(results)
+
+
+def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the messages, items or contents of a request, as they came. A text is one turn of the user."""
+    for name in _TURN_FIELDS:
+        value = request.get(name)
+        if isinstance(value, list | tuple):
+            return tuple(value)
+        if isinstance(value, str):
+            return ({"role": "user", "content": value},)
+    return ()
+
+
+def append_turns(request: Mapping[str, Any], turns: Iterable[Any]) -> dict[str, Any]:
+    """Return the request with more turns at its end."""
+    return _with_turns(request, [*read_turns(request), *turns])
+
+
+def place_after(request: Mapping[str, Any], digests: RequestDigests) -> RecallPlace | None:
+    """Return the place at the end of a client's request, or None if it says nothing."""
+    if not digests.chain:
+        return None
+    return RecallPlace(turns=len(read_turns(request)), segments=len(digests.chain), link=digests.chain[-1])
+
+
+def splice_exchanges(
+    request: Mapping[str, Any], exchanges: Sequence[RecallExchange], digests: RequestDigests
+) -> Mapping[str, Any]:
+    """Return a client's request with the exchanges put back where they were.
+
+    `digests` are those of the client's request. Exchanges whose place is not in it are left out.
+    """
+    turns = read_turns(request)
+    spliced: list[Any] = []
+    position = 0
+    for exchange in _choose_exchanges(exchanges, digests):
+        place = exchange.place
+        if not position <= place.turns < len(turns):
+            continue
+        spliced += turns[position : place.turns]
+        spliced += exchange.turns
+        position = place.turns
+        if exchange.answer and _digest_answer(digests, place.segments) == exchange.view:
+            spliced += exchange.answer
+            position = _index_after_answer(turns, position)
+            if exchange.results:
+                results, position = _join_results(exchange.results, turns, position)
+                spliced += results
+    if not spliced:
+        return request
+    return _with_turns(request, [*spliced, *turns[position:]])
+
+
+def _choose_exchanges(exchanges: Sequence[RecallExchange], digests: RequestDigests) -> list[RecallExchange]:
+    """Return one exchange for each place, in order: the one whose answer follows there, else the last."""
+    by_place: dict[int, RecallExchange] = {}
+    for exchange in exchanges:
+        place = exchange.place
+        if len(digests.chain) <= place.segments or digests.chain[place.segments - 1] != place.link:
+            continue
+        earlier = by_place.get(place.segments)
+        if earlier is not None and earlier.view == _digest_answer(digests, place.segments):
+            continue
+        by_place[place.segments] = exchange
+    return [by_place[index] for index in sorted(by_place)]
+
+
+def _digest_answer(digests: RequestDigests, index: int) -> str:
+    """Digest the answer that begins at this segment of a client's request."""
+    end = index
+    while end < len(digests.segments) and digests.segments[end].role is Role.ASSISTANT:
+        end += 1
+    return _digest_view(digests.segments[index:end])
+
+
+def _digest_view(segments: Iterable[Segment]) -> str:
+    """Digest what a client sees of an answer: all its text and the ids of its calls, however divided."""
+    texts: list[str] = []
+    ids: list[str] = []
+    for segment in segments:
+        for part in segment.parts:
+            if isinstance(part, Text):
+                texts.append(part.text)
+            elif isinstance(part, ToolCall):
+                ids.append(part.id)
+    content = "\0".join(["".join(texts), *ids])
+    return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _join_results(results: Sequence[Any], turns: Sequence[Any], position: int) -> tuple[list[Any], int]:
+    """Put recalled texts beside the client's results, and return the position after what was used.
+
+    Where a message holds several results, all results of one answer must be in the same message.
+    """
+    following = turns[position] if position < len(turns) else None
+    own_content = read_field(following, "content")
+    if read_field(results[0], "role") != "user" or not isinstance(own_content, list | tuple):
+        return list(results), position
+    content = [block for turn in results for block in turn["content"]]
+    return [{"role": "user", "content": [*content, *own_content]}], position + 1
+
+
+def _index_after_answer(turns: Sequence[Any], start: int) -> int:
+    index = start
+    while index < len(turns) and _is_by_model(turns[index]):
+        index += 1
+    return index
+
+
+def _is_by_model(turn: Any) -> bool:
+    role = read_field(turn, "role")
+    if role:
+        return role in ("assistant", "model")
+    return not _holds_results(turn)
+
+
+def _holds_results(turn: Any) -> bool:
+    """Whether a turn holds results of tools, in the words of any dialect."""
+    if read_field(turn, "role") == "tool":
+        return True
+    if str(read_field(turn, "type")).endswith("_output"):
+        return True
+    blocks = list_or_empty(read_field(turn, "content") or read_field(turn, "parts"))
+    for name in ("tool_use_id", "function_response", "functionResponse"):
+        if any(read_field(block, name) for block in blocks):
+            return True
+    return False
+
+
+def _with_turns(request: Mapping[str, Any], turns: list[Any]) -> dict[str, Any]:
+    for name in _TURN_FIELDS:
+        if request.get(name) is not None:
+            return {**request, name: turns}
+    return dict(request)

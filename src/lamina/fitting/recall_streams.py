@@ -1,0 +1,308 @@
+"""Answers that arrive in pieces, without the recalls in them.
+
+A filter reads the events of one or more streams, and returns those that the client may see. It leaves out the
+calls of the recall tool, and holds back the events that end an answer until it is clear that no other answer
+follows. The events of a second stream go on where those of the first stopped, so that the client sees one
+answer. Events are dicts or objects of an SDK; those that need no change stay the same objects.
+
+    stream_filter = filter_for(dialect)
+    for event in stream: yield from stream_filter.take(event)
+    absorbed = dialect.absorb_stream(stream_filter.events)
+    ...                                             # answer the recalls, if any
+    stream_filter.next_round()                      # and read the next stream
+    yield from stream_filter.closing                # or let the client see the end
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Protocol
+
+from lamina.dialects.json_values import list_or_empty, read_field
+from lamina.dialects.port import Dialect
+from lamina.fitting.recalls import RECALL
+
+
+class StreamFilter(Protocol):
+    """What a client may see of the model's streams.
+
+    `events` are all events of this round, as they came. `closing` are those that end it, held back.
+    """
+
+    events: list[Any]
+    closing: list[Any]
+
+    def take(self, event: Any) -> list[Any]:
+        """Take the next event, and return what the client may see now."""
+        ...
+
+    def next_round(self) -> None:
+        """Go on with another stream, which the client sees as the same answer."""
+        ...
+
+
+def filter_for(dialect: Dialect) -> StreamFilter:
+    """Return a new filter for the streams of a dialect."""
+    return _FILTERS.get(dialect.name, _ChunkFilter)()
+
+
+def strip_recalls(answer: Any, dialect: Dialect) -> Any:
+    """Return a whole answer without calls of the recall tool; the same object if it has none."""
+    path = _CALL_LISTS.get(dialect.name)
+    if path is None:
+        return answer
+    return _strip(answer, path)
+
+
+_CALL_LISTS: dict[str, tuple[str, ...]] = {
+    "anthropic": ("content",),
+    "openai_chat": ("choices", "message", "tool_calls"),
+    "openai_responses": ("output",),
+    "gemini": ("candidates", "content", "parts"),
+    "ollama": ("message", "tool_calls"),
+}
+"""Where the calls are in an answer."""
+
+
+class _Round:
+    """What all filters share."""
+
+    def __init__(self) -> None:
+        self.is_first = True
+        self.events: list[Any] = []
+        self.closing: list[Any] = []
+
+    def next_round(self) -> None:
+        self.is_first = False
+        self.events = []
+        self.closing = []
+
+
+class _BlockFilter(_Round):
+    """Events that name the block or item that they belong to. The client's own numbering has no gaps."""
+
+    number_field = ""
+    opening_event = ""
+    opened_field = ""
+    first_events: tuple[str, ...] = ()
+    last_events: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown = 0
+        self._numbers: dict[Any, int | None] = {}
+
+    def next_round(self) -> None:
+        super().next_round()
+        self._numbers = {}
+
+    def take(self, event: Any) -> list[Any]:
+        self.events.append(event)
+        event_type = read_field(event, "type")
+        if event_type in self.last_events:
+            self.closing.append(self._finish(event))
+            return []
+        if event_type in self.first_events and not self.is_first:
+            return []
+        number = read_field(event, self.number_field)
+        if number is None:
+            return [event]
+        if event_type == self.opening_event:
+            self._number(number, read_field(event, self.opened_field))
+        shown_number = self._numbers.get(number, number)
+        if shown_number is None:
+            return []
+        return [_change(event, self.number_field, shown_number)]
+
+    def _number(self, number: Any, opened: Any) -> None:
+        if _is_recall(opened):
+            self._numbers[number] = None
+            return
+        self._numbers[number] = self._shown
+        self._shown += 1
+
+    def _finish(self, event: Any) -> Any:
+        return event
+
+
+class _MessageFilter(_BlockFilter):
+    """The events of Anthropic's Messages API."""
+
+    number_field = "index"
+    opening_event = "content_block_start"
+    opened_field = "content_block"
+    first_events = ("message_start",)
+    last_events = ("message_delta", "message_stop")
+
+
+class _ResponseFilter(_BlockFilter):
+    """The events of OpenAI's Responses API. They are numbered through, and the last one has the whole answer.
+
+    OpenAI's SDK wants one answer to have one id, so the answer keeps the id of the first stream.
+    """
+
+    number_field = "output_index"
+    opening_event = "response.output_item.added"
+    opened_field = "item"
+    first_events = ("response.created", "response.queued", "response.in_progress")
+    last_events = ("response.completed", "response.incomplete", "response.failed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sequence = 0
+        self._id: Any = None
+        self._earlier_items: list[Any] = []
+
+    def next_round(self) -> None:
+        self._sequence -= len(self.closing)  # nobody has seen these
+        for event in self.closing:
+            self._earlier_items = list(list_or_empty(read_field(read_field(event, "response"), "output")))
+        super().next_round()
+
+    def take(self, event: Any) -> list[Any]:
+        self._id = self._id or read_field(read_field(event, "response"), "id")
+        return [self._renumber(each) for each in super().take(event)]
+
+    def _finish(self, event: Any) -> Any:
+        """Return the event that ends the answer, with what was shown of earlier streams."""
+        response = _strip(read_field(event, "response"), ("output",))
+        if self._earlier_items:
+            output = list_or_empty(read_field(response, "output"))
+            response = _change(response, "output", [*self._earlier_items, *output])
+        response = _change(response, "id", self._id)
+        return self._renumber(_change(event, "response", response))
+
+    def _renumber(self, event: Any) -> Any:
+        if read_field(event, "sequence_number") is None:
+            return event
+        number = self._sequence
+        self._sequence += 1
+        return _change(event, "sequence_number", number)
+
+
+class _CompletionFilter(_Round):
+    """The chunks of OpenAI's Chat Completions: each has a piece of text, or pieces of calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._id: Any = None
+        self._hidden: set[Any] = set()
+
+    def next_round(self) -> None:
+        super().next_round()
+        self._hidden = set()
+
+    def take(self, chunk: Any) -> list[Any]:
+        self.events.append(chunk)
+        self._id = self._id or read_field(chunk, "id")
+        if self._id is not None:
+            chunk = _change(chunk, "id", self._id)
+        choices = list_or_empty(read_field(chunk, "choices"))
+        if not choices:  # the chunk that reports the usage
+            self.closing.append(chunk)
+            return []
+        delta = self._strip_delta(read_field(choices[0], "delta"))
+        choice = _change(choices[0], "delta", delta)
+        chunk = _change(chunk, "choices", [choice, *choices[1:]])
+        if read_field(choice, "finish_reason"):
+            self.closing.append(chunk)
+            return []
+        if delta is not read_field(choices[0], "delta") and _is_empty(delta):
+            return []
+        return [chunk]
+
+    def _strip_delta(self, delta: Any) -> Any:
+        """Return the delta without pieces of recalls. Only the first answer says who speaks."""
+        if not self.is_first and read_field(delta, "role"):
+            delta = _change(delta, "role", None)
+        calls = list_or_empty(read_field(delta, "tool_calls"))
+        if not calls:
+            return delta
+        shown_calls: list[Any] = []
+        for call in calls:
+            index = read_field(call, "index")
+            if _is_recall(call):
+                self._hidden.add(index)
+            if index not in self._hidden:
+                before = sum(1 for hidden in self._hidden if hidden < index)
+                shown_calls.append(_change(call, "index", index - before))
+        return _change(delta, "tool_calls", shown_calls or None)
+
+
+class _ChunkFilter(_Round):
+    """Chunks that hold whole calls, as Gemini and Ollama send them."""
+
+    def take(self, chunk: Any) -> list[Any]:
+        self.events.append(chunk)
+        shown_chunk = _strip(_strip(chunk, _CALL_LISTS["gemini"]), _CALL_LISTS["ollama"])
+        candidates = list_or_empty(read_field(chunk, "candidates"))
+        is_last = bool(read_field(chunk, "done"))
+        for candidate in candidates:
+            is_last = is_last or bool(read_field(candidate, "finish_reason"))
+        if is_last:
+            self.closing.append(shown_chunk)
+            return []
+        return [shown_chunk]
+
+
+_FILTERS: dict[str, type[_MessageFilter | _ResponseFilter | _CompletionFilter]] = {
+    "anthropic": _MessageFilter,
+    "openai_responses": _ResponseFilter,
+    "openai_chat": _CompletionFilter,
+}
+
+
+def _strip(holder: Any, path: tuple[str, ...]) -> Any:
+    """Return a value without recalls in the list at the end of this path; the same value if it has none."""
+    name = path[0]
+    rest = path[1:]
+    value = read_field(holder, name)
+    if not value:
+        return holder
+    if not isinstance(value, list | tuple):
+        return _change(holder, name, _strip(value, rest))
+    if rest:
+        return _change_items(holder, name, [_strip(item, rest) for item in value])
+    return _change_items(holder, name, [item for item in value if not _is_recall(item)])
+
+
+def _change_items(holder: Any, name: str, items: list[Any]) -> Any:
+    """Return a value with other items in one of its lists; itself if they are the same objects.
+
+    An API that may leave out the list of calls does not take an empty one.
+    """
+    old_items = read_field(holder, name)
+    if list(map(id, items)) == list(map(id, old_items)):
+        return holder
+    if name == "tool_calls" and not items:
+        return _change(holder, name, None)
+    return _change(holder, name, items)
+
+
+def _is_recall(item: Any) -> bool:
+    """Whether a block, item, call or part of an answer calls the recall tool."""
+    for name in ("function", "function_call", "functionCall"):
+        item = read_field(item, name) or item
+    return bool(read_field(item, "name") == RECALL.name)
+
+
+def _is_empty(delta: Any) -> bool:
+    """Whether a delta has nothing for the client."""
+    for name in ("content", "tool_calls", "refusal", "role", "reasoning_content"):
+        if read_field(delta, name):
+            return False
+    return True
+
+
+def _change(holder: Any, name: str, value: Any) -> Any:
+    """Return a dict or an object of an SDK with another value in one field; itself if it is the same."""
+    old_value = read_field(holder, name)
+    if old_value is value or (isinstance(value, int | str) and old_value == value):
+        return holder
+    if isinstance(holder, dict):
+        return {**holder, name: value}
+    if hasattr(holder, "model_copy"):
+        return holder.model_copy(update={name: value})
+    changed = copy(holder)
+    setattr(changed, name, value)
+    return changed

@@ -1,0 +1,135 @@
+"""The gateway as an ASGI application: its own few paths, and everything else through `exchange`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from lamina.gateway.config import GatewaySettings
+from lamina.gateway.conversation_store import GatewayStore
+from lamina.gateway.exchange import Gateway, Receive, Scope, Send, answer_request
+from lamina.gateway.fit import Fitter
+from lamina.gateway.journal import Journal
+from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.refusals import Refusal
+from lamina.gateway.routes import PROBES
+from lamina.gateway.security import admit_visitor
+
+AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+"""What aiohttp would add by itself. The upstream gets the client's headers and no others."""
+
+
+def create_app(
+    settings: GatewaySettings, *, environment: Mapping[str, str] | None = None, journal: Journal | None = None
+) -> Starlette:
+    """The application. Its store and its connections are opened when it starts."""
+    app_environment = os.environ if environment is None else environment
+    shared = _Shared(settings, app_environment, journal or Journal())
+    app = Starlette(
+        routes=[
+            Route("/healthz", shared.health),
+            Route("/readyz", shared.ready),
+            Route("/metrics", shared.write_metrics),
+        ],
+        lifespan=shared.run,
+    )
+    app.router.redirect_slashes = False
+    app.router.default = _Everything(shared)  # a route would not match a path with a newline
+    return app
+
+
+class _Shared:
+    """What lives as long as the application."""
+
+    def __init__(self, settings: GatewaySettings, environment: Mapping[str, str], journal: Journal) -> None:
+        self.settings = settings
+        self.environment = environment
+        self.journal = journal
+        self.metrics = GatewayMetrics()
+        self.store: GatewayStore | None = None
+        self.gateway: Gateway | None = None
+
+    @asynccontextmanager
+    async def run(self, _: Starlette) -> AsyncIterator[None]:
+        """Open everything, and close it in order at the end: what waits to be saved is saved."""
+        self.store = GatewayStore(self.settings)
+        await self.store.open()
+        fitter = Fitter(self.settings, self.store, self.metrics, self.journal)
+        async with _open_session(self.settings) as session:
+            self.gateway = Gateway(
+                self.settings,
+                session=session,
+                fitter=fitter,
+                metrics=self.metrics,
+                journal=self.journal,
+                environment=self.environment,
+            )
+            saving = asyncio.ensure_future(fitter.save_pending())
+            try:
+                yield
+            finally:
+                saving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await saving
+                await self.gateway.finish_all()
+                await fitter.flush()
+        await self.store.close()
+
+    async def health(self, _: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(self, _: Request) -> Response:
+        if self.store is not None and await self.store.is_ready():
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse("the store does not answer\n", status_code=503)
+
+    async def write_metrics(self, request: Request) -> Response:
+        """The counters, for whoever may use the gateway."""
+        try:
+            admit_visitor(request.scope["headers"], self.settings)
+        except Refusal as refusal:
+            return Response(refusal.body(""), refusal.status, dict(_text(refusal.headers)))
+        return PlainTextResponse(self.metrics.write(), media_type="text/plain; version=0.0.4")
+
+
+class _Everything:
+    """The ASGI application behind every other path."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD" and scope["path"] in PROBES:
+            await Response(status_code=200)(scope, receive, send)
+            return
+        gateway = self._shared.gateway
+        if gateway is None:
+            raise RuntimeError("the application has not been started")
+        await answer_request(gateway, scope, receive, send)
+
+
+def _open_session(settings: GatewaySettings) -> aiohttp.ClientSession:
+    """Connections to upstreams: no proxies of the environment, no cookies, bodies as they come."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=15),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.deadlines.connect),
+        auto_decompress=False,
+        trust_env=False,
+        skip_auto_headers=AUTOMATIC_HEADERS,
+        max_line_size=1 << 16,
+        max_field_size=1 << 16,
+    )
+
+
+def _text(headers: Any) -> list[tuple[str, str]]:
+    return [(name.decode(), value.decode()) for name, value in headers]

@@ -1,0 +1,242 @@
+"""The settings of a gateway: one typed TOML file. A wrong setting is refused at the start, with its line.
+
+    port = 4949
+    keep = "lowered"
+
+    [upstreams.claude]
+    url = "https://api.anthropic.com"
+    profile = "anthropic"
+    prefix = "/claude"
+
+Without a file there is one upstream for each public API, chosen by the route. The file holds no secrets: an
+upstream names the environment variable that has its key, and an access token is listed by its SHA-256.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from lamina.errors import BadInput
+
+TOKEN_VARIABLE = "LAMINA_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
+"""The environment variable with an access token for the workspace `default`."""
+
+DEFAULT_PORT = 4949
+MEBIBYTE = 1 << 20
+
+Keep = Literal["all", "lowered", "nothing"]
+"""What is stored of the contents of conversations."""
+
+ProfileName = Literal["anthropic", "openai", "gemini", "openrouter", "bedrock", "llama.cpp", "vllm", "ollama"]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the settings file."""
+
+
+class RequestLimits(_Table, frozen=True, kw_only=True):
+    """How large a request may be, in bytes and in items. `requests` are at a time, for one workspace."""
+
+    body: Positive = 32 * MEBIBYTE
+    unpacked: Positive = 64 * MEBIBYTE
+    headers: Positive = 64 << 10
+    depth: Positive = 64
+    turns: Positive = 10_000
+    tools: Positive = 512
+    connections: Positive = 1_000
+    requests: Positive = 256
+
+
+class Deadlines(_Table, frozen=True, kw_only=True):
+    """How long each step may take, in seconds.
+
+    `header` and `body` are for the client to send them, `client` for it to take a piece of an answer.
+    `connect`, `first_byte` and `idle` are the upstream's. After `keep_alive` seconds of silence a stream gets
+    a comment. `store` is how long a conversation that was cut waits for the store.
+    """
+
+    header: Seconds = 10.0
+    body: Seconds = 60.0
+    client: Seconds = 60.0
+    connect: Seconds = 10.0
+    first_byte: Seconds = 600.0
+    idle: Seconds = 300.0
+    keep_alive: Seconds = 10.0
+    store: Seconds = 5.0
+
+
+class UpstreamSettings(_Table, frozen=True, kw_only=True):
+    """One server that requests are sent to.
+
+    A request goes to the upstream whose `prefix` its path begins with, else to the one whose `models` has a
+    pattern for its model, else to the first one that speaks its API. `window` replaces the window of every
+    model, `default_window` is for models that the table does not have. `reserve` is the room for the answer.
+    `tokenizer` is the path of a tokenizer.json. `key_env` names the variable with the key that is sent
+    instead of the client's. `retries` is how often a refusal with `Retry-After` is tried again.
+    """
+
+    url: str
+    profile: ProfileName
+    prefix: str = ""
+    models: tuple[str, ...] = ()
+    window: Natural = 0
+    default_window: Positive = 128_000
+    reserve: Natural | None = None
+    tokenizer: str = ""
+    key_env: str = ""
+    breakpoints: Literal["keep", "plan"] = "keep"
+    count: Literal["auto", "local", "pass"] = "auto"
+    retries: Natural = 0
+
+
+class AccessToken(_Table, frozen=True, kw_only=True):
+    """A token that opens one workspace, by its SHA-256 in hex."""
+
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    workspace: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = "default"
+
+
+class GatewaySettings(_Table, frozen=True, kw_only=True):
+    """Everything that a gateway can be told. `hosts` and `origins` are allowed besides the loopback names."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = DEFAULT_PORT
+    workers: Positive = 1
+    store: str = ""
+    key_file: str = ""
+    keep: Keep = "lowered"
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    tokens: tuple[AccessToken, ...] = ()
+    limits: RequestLimits = RequestLimits()
+    deadlines: Deadlines = Deadlines()
+    upstreams: dict[str, UpstreamSettings] = {}
+
+    @property
+    def is_public(self) -> bool:
+        """Whether other machines can reach the address."""
+        return not is_loopback(self.host)
+
+
+DEFAULT_UPSTREAMS = {
+    "anthropic": UpstreamSettings(url="https://api.anthropic.com", profile="anthropic"),
+    "openai": UpstreamSettings(url="https://api.openai.com", profile="openai"),
+    "gemini": UpstreamSettings(url="https://generativelanguage.googleapis.com", profile="gemini"),
+    "ollama": UpstreamSettings(url="http://127.0.0.1:11434", profile="ollama"),
+}
+"""The upstreams of a gateway that has no settings file."""
+
+
+def load_gateway_settings(path: Path | None, environment: Mapping[str, str]) -> GatewaySettings:
+    """The settings of a file, or the defaults without one. A wrong setting raises BadInput with its line."""
+    settings = GatewaySettings()
+    if path is not None:
+        settings = _read_settings(path)
+    if not settings.upstreams:
+        settings = msgspec.structs.replace(settings, upstreams=DEFAULT_UPSTREAMS)
+    token = environment.get(TOKEN_VARIABLE, "")
+    if token:
+        access = AccessToken(sha256=sha256(token.encode()).hexdigest())
+        settings = msgspec.structs.replace(settings, tokens=(*settings.tokens, access))
+    return settings
+
+
+def check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -> None:
+    """Refuse settings that are well-formed and still cannot work, or would not be safe."""
+    if settings.is_public and not settings.tokens:
+        raise BadInput(
+            f"{settings.host} can be reached from other machines, and no access token is set",
+            place="host",
+            hint=f"set {TOKEN_VARIABLE}, list [[tokens]] in the settings, or listen on 127.0.0.1",
+        )
+    for name, upstream in settings.upstreams.items():
+        place = f"upstreams.{name}"
+        _check_url(upstream.url, place)
+        if upstream.prefix and not re.fullmatch(r"/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-]", upstream.prefix):
+            hint = 'write it like "/claude": a slash first, none at the end'
+            raise BadInput(f"{upstream.prefix!r} is not a prefix", place=f"{place}.prefix", hint=hint)
+        if upstream.key_env and not environment.get(upstream.key_env):
+            hint = "export it before you start the gateway"
+            raise BadInput(f"${upstream.key_env} is not set", place=f"{place}.key_env", hint=hint)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_url(url: str, place: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        hint = "write it like https://api.anthropic.com"
+        raise BadInput(f"{url!r} is not the address of a server", place=f"{place}.url", hint=hint)
+
+
+def _read_settings(path: Path) -> GatewaySettings:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot be read: {error}", place=str(path), hint="check the path") from None
+    try:
+        values: dict[str, Any] = msgspec.toml.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # the message has the line already
+        raise BadInput(str(error), place=str(path), hint="it must be TOML") from None
+    tables = values.pop("upstreams", {})
+    settings: GatewaySettings = _convert(values, GatewaySettings, path=path, text=text, section="")
+    upstreams: dict[str, UpstreamSettings] = {}
+    for name, table in tables.items():
+        section = f"upstreams.{name}"
+        upstreams[name] = _convert(table, UpstreamSettings, path=path, text=text, section=section)
+    return msgspec.structs.replace(settings, upstreams=upstreams)
+
+
+def _convert(values: Any, kind: type[Any], *, path: Path, text: str, section: str) -> Any:
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        place = f"{path}:{_find_line(text, section, message)}"
+        fields = ", ".join(kind.__struct_fields__)
+        raise BadInput(message, place=place, hint=f"the settings here are {fields}") from None
+
+
+def _find_line(text: str, section: str, message: str) -> int:
+    """The line of the setting that a message of msgspec is about; the line of its table if it names none.
+
+    The message ends with a path ("… - at `$.limits.body`") or names the field ("unknown field `prot`").
+    """
+    names = re.findall(r"`([^`]*)`", message)
+    path = [name for name in names[-1].lstrip("$").split(".") if name] if names else []
+    key_name = ""
+    if path:
+        key_name = path[-1].partition("[")[0]
+    inner = ".".join(name for name in (section, *path[:-1]) if name)
+    table = ""
+    table_line = 1
+    for number, line in enumerate(text.split("\n"), 1):
+        header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line, re.ASCII)
+        if header:
+            table = header[1].replace('"', "")
+            if table in (inner, section):
+                table_line = number
+            continue
+        key = line.partition("=")[0].strip(" \t\"'")
+        if key == key_name and table in (inner, section):
+            return number
+    return table_line

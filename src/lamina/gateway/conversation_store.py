@@ -1,0 +1,240 @@
+"""Every call of a store that the gateway makes. It holds nothing itself, so workers can share a store.
+
+A conversation is kept as one state, the `ConversationSnapshot`, and records: what was lowered, or
+everything, as `keep` says. A family lists the conversations that begin with the same words, so that a
+request which carries no id can be found by its messages. A state is replaced only if it is still the one
+that was read: of two workers with requests of one conversation, the second gets Conflict, reads again and
+fits again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from time import time
+from typing import TypeVar
+
+import msgspec
+
+from lamina.core.values import Digest, Ledger
+from lamina.dialects.usage import Usage
+from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError
+from lamina.fitting.request_digests import RequestDigests
+from lamina.gateway.config import GatewaySettings
+from lamina.settings import load_settings
+from lamina.stores.address import open_default_store, open_store, resolve_key
+from lamina.stores.port import Store, Where
+
+WORKSPACE = "gateway/"
+FAMILIES = "gateway-families/"
+"""Begin the names of the workspaces that hold conversations, and the lists of their names."""
+
+MEMBERS = 64
+"""How many conversations of one family are looked at, the newest first."""
+
+LINK = 16
+"""Bytes of one link of a chain."""
+
+_Value = TypeVar("_Value")
+
+
+class StoreGone(Exception):
+    """The store cannot be reached, or does not answer in time."""
+
+
+class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is stored of a conversation between two requests.
+
+    `group` is the client's own id, `parent` the conversation or group that this one came from. `system` and
+    `chain` are digests of the last request. `usage` is what the upstream reported for it, None if the ledger
+    has learnt from it already. `windows` has the window of each model that refused a request as too long.
+    """
+
+    version: int = 1
+    dialect: str = ""
+    group: str = ""
+    parent: str = ""
+    upstream: str = ""
+    model: str = ""
+    system: tuple[Digest, ...] = ()
+    chain: bytes = b""
+    first_answer: int = 0
+    ledger: Ledger = Ledger()
+    usage: Usage | None = None
+    windows: dict[str, int] = {}
+    requests: int = 0
+    tokens: int = 0
+    updated: int = 0
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the ledger has anything that changes a request."""
+        ledger = self.ledger
+        return bool(ledger.lines or ledger.folds or ledger.repairs or ledger.cuts)
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether a request of this conversation was fitted and sent in another form than it came in."""
+        return self.was_cut or self.ledger.mark is not None
+
+    def digests(self) -> RequestDigests:
+        """The digests of the last request, without its segments."""
+        links = [self.chain[start : start + LINK] for start in range(0, len(self.chain), LINK)]
+        return RequestDigests(
+            system=self.system,
+            digests=(Digest(""),) * len(links),
+            chain=tuple(links),
+            first_answer=self.first_answer,
+        )
+
+
+class GatewayConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as it was read: `source` are the bytes of its state."""
+
+    name: str
+    state: ConversationSnapshot
+    source: bytes
+
+
+class GatewayStore:
+    """Opens the store, and opens it again after it failed."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._patience = settings.deadlines.store
+        self._stack: AsyncExitStack | None = None
+        self._store: Store | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def keeps_nothing(self) -> bool:
+        return self._settings.keep == "nothing"
+
+    async def open(self) -> None:
+        """Open the store. Raises what is wrong with its address or its key."""
+        async with self._opening:
+            if self._store is not None:
+                return
+            stack = AsyncExitStack()
+            self._store = await stack.enter_async_context(await self._open_configured())
+            self._stack = stack
+
+    async def close(self) -> None:
+        stack = self._stack
+        self._stack = None
+        self._store = None
+        if stack is not None:
+            await stack.aclose()
+
+    async def load_family(self, workspace: str, family: str) -> list[str]:
+        """The names of the conversations that begin alike, the newest first."""
+        where = Where(f"{FAMILIES}{workspace}", family)
+        page = await self._call(lambda store: store.read(where, last=MEMBERS))
+        names = [record.body.decode() for record in page.records]
+        return list(dict.fromkeys(reversed(names)))
+
+    async def load(self, workspace: str, name: str) -> GatewayConversation | None:
+        """A conversation, or None if it was deleted or never saved."""
+        where = Where(f"{WORKSPACE}{workspace}", name)
+        page = await self._call(lambda store: store.read(where, last=0))
+        if not page.head.state:
+            return None
+        state = decode_state(page.head.state)
+        return GatewayConversation(name=name, state=state, source=page.head.state)
+
+    async def save(
+        self,
+        workspace: str,
+        name: str,
+        state: ConversationSnapshot,
+        *,
+        was: bytes,
+        family: str,
+        records: Sequence[bytes] = (),
+    ) -> bytes:
+        """Replace the state, which must still be `was`, and return the bytes of the new one.
+
+        A new conversation is listed in its family first: a name without a state is harmless, and a state
+        that nobody finds is not.
+        """
+        source = msgspec.json.encode(msgspec.structs.replace(state, updated=int(time())))
+        where = Where(f"{WORKSPACE}{workspace}", name)
+        if not was:
+            listed = Where(f"{FAMILIES}{workspace}", family)
+            await self._call(lambda store: store.append(listed, [name.encode()]))
+        await self._call(lambda store: store.append(where, records, was=was, state=source))
+        return source
+
+    async def is_ready(self) -> bool:
+        """Whether the store answers."""
+        try:
+            await self._call(lambda store: store.read(Where(f"{WORKSPACE}default", "ready"), last=0))
+        except StoreGone:
+            return False
+        return True
+
+    async def _call(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
+        """Do something with the store. Raises StoreGone if it fails or takes too long.
+
+        A call that takes too long goes on: a store waits for its writes, and a write that was cancelled half
+        way would be worse than one that nobody waits for.
+        """
+        task = asyncio.ensure_future(self._operate(operation))
+        done, _ = await asyncio.wait({task}, timeout=self._patience)
+        if not done:
+            task.add_done_callback(_ignore_outcome)
+            raise StoreGone("the store does not answer")
+        return task.result()
+
+    async def _operate(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
+        try:
+            if self._store is None:
+                await self.open()
+            assert self._store is not None  # noqa: S101 - for the type checker
+            return await operation(self._store)
+        except (Conflict, Reused):
+            raise
+        except (StoreError, BadInput, OSError) as error:
+            if not isinstance(error, BadInput):
+                await self._retire()
+            raise StoreGone(str(error)) from error
+
+    async def _retire(self) -> None:
+        """Close a store that failed: the next call opens it again."""
+        try:
+            await self.close()
+        except (StoreError, OSError):
+            return
+
+    async def _open_configured(self) -> AbstractAsyncContextManager[Store]:
+        """The store of the settings; without an address it is the user's own."""
+        settings = self._settings
+        if self.keeps_nothing:
+            return open_store("memory:")
+        user_settings = load_settings()
+        key = await resolve_key(_key_path(settings.key_file), user_settings, os.environ)
+        if settings.store:
+            return open_store(settings.store, key=key)
+        return open_default_store(user_settings, key=key)
+
+
+def _key_path(path: str) -> Path | None:
+    if not path:
+        return None
+    return Path(path).expanduser()
+
+
+def decode_state(source: bytes) -> ConversationSnapshot:
+    """The state that a store holds. A store that holds something else is damaged."""
+    try:
+        return msgspec.json.decode(source, type=ConversationSnapshot)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Damaged(f"the state of a conversation cannot be read: {error}") from error
+
+
+def _ignore_outcome(task: asyncio.Task[_Value]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,348 @@
+"""Which conversation a request continues: by the chain of its messages, inside what the client's id allows.
+
+A *family* is all conversations that begin with the same words under the same id. Of these the one with the
+longest common chain is taken. If the request goes on where that one ended, or repeats it, it is the same
+conversation. If it shares at least one answer and then goes another way, it is a fork: a conversation of its
+own, with the ledger of the common part. Everything else is new.
+
+A chain is made of parsed segments. So a message that turns from a list of blocks into a string, or whose
+cache marker moved, is the same message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from itertools import count, islice
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from lamina.core.ledger import rewind
+from lamina.core.recall import list_refs
+from lamina.dialects.port import Dialect, ParsedRequest
+from lamina.fitting.request import RequestMemo
+from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.gateway.bodies import RequestBody
+from lamina.gateway.conversation_store import (
+    ConversationSnapshot,
+    GatewayConversation,
+    GatewayStore,
+    StoreGone,
+)
+from lamina.gateway.identity import ClientIdentity
+
+LIVE_BYTES = 12 << 20
+"""Bytes of requests whose conversations stay in memory. Each takes a few times as much."""
+
+RECENT = 64
+"""How many recent conversations are tried as a source of parsed messages."""
+
+Group = tuple[str, str, str]
+"""A workspace, a client's id and a dialect: what conversations must have in common to be one."""
+
+
+class LiveConversation:
+    """A conversation that this process has seen. Everything here but the name can be had again.
+
+    `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
+    last request, `text_size` its bytes. `is_near` says that the next one may be over the trigger. `counted`
+    is the last request whose tokens are known, and `tokens` their number. `request` is the last request as
+    sent, `sent_at` when, and `reported` the tokens that the upstream counted for it.
+    """
+
+    def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
+        self.workspace = workspace
+        self.name = name
+        self.family = family
+        self.state = state
+        self.source = b""
+        self.digests = NO_DIGESTS
+        self.memo = RequestMemo()
+        self.turns: tuple[Any, ...] = ()
+        self.text_size = 0
+        self.tokens = 0
+        self.counted: Any = None
+        self.is_near = False
+        self.request: Any = None
+        self.sent_at = 0.0
+        self.reported = 0
+        self._records: list[bytes] = []
+
+    def add_records(self, records: Iterable[bytes]) -> None:
+        """Keep records until the next time that the conversation is saved."""
+        self._records.extend(records)
+
+    def take_records(self) -> list[bytes]:
+        """The records that wait to be saved. The caller saves them."""
+        records = self._records
+        self._records = []
+        return records
+
+
+class ParsedCall(NamedTuple):
+    """A request that was parsed, and what its conversation is found by."""
+
+    workspace: str
+    identity: ClientIdentity
+    dialect: str
+    family: str
+    parsed: ParsedRequest
+    digests: RequestDigests
+    memo: RequestMemo
+
+
+class ConversationMatch(NamedTuple):
+    """The conversation of a request, with the request as it was parsed.
+
+    `shared` counts the segments that both have in common. `certain` is False if the store could not be asked,
+    so that there may be an older conversation which nobody here knows.
+    """
+
+    conversation: LiveConversation
+    parsed: ParsedRequest
+    digests: RequestDigests
+    shared: int
+    certain: bool = True
+
+
+class ConversationIndex:
+    """All conversations of one gateway process, over the store that it shares with others.
+
+    `shared`: other processes write to the store, so it is asked for every request.
+    """
+
+    def __init__(self, store: GatewayStore, *, shared: bool) -> None:
+        self._store = store
+        self._shared = shared
+        self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
+        self._by_group: dict[Group, OrderedDict[str, LiveConversation]] = {}
+        self._size = 0
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    def parse(
+        self, workspace: str, identity: ClientIdentity, dialect: Dialect, body: RequestBody
+    ) -> ParsedCall:
+        """Parse a request, reusing what a similar one was parsed into. Raises BadInput if it has no shape."""
+        similar = self._find_similar((workspace, identity.group, dialect.name), body.turns)
+        memo = RequestMemo()
+        digests = NO_DIGESTS
+        if similar is not None:
+            memo.parse.known = list(similar.memo.parse.known)
+            memo.parse.basis = similar.memo.parse.basis
+            digests = similar.digests
+        parsed = dialect.parse(body.request, memo=memo.parse)
+        digests = digest_log(parsed.log, digests)
+        family = family_of(workspace, identity.group, dialect.name, digests)
+        return ParsedCall(workspace, identity, dialect.name, family, parsed, digests, memo)
+
+    def lock(self, workspace: str, family: str) -> asyncio.Lock:
+        """The lock under which requests of one family are fitted and saved, one after the other."""
+        key = (workspace, family)
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = asyncio.Lock()
+            self._locks[key] = lock
+        return lock
+
+    async def find(self, call: ParsedCall) -> ConversationMatch:
+        """The conversation of a parsed request. The caller holds the lock of the family."""
+        workspace, identity, dialect, family, parsed, digests, memo = call
+        group = (workspace, identity.group, dialect)
+        members = self._members(group, family)
+        certain = True
+        nearest = _choose_nearest(members.values(), digests)
+        if self._shared or not nearest.continues:
+            try:
+                members = await self._load_members(group, family)
+                nearest = _choose_nearest(members.values(), digests)
+            except StoreGone:
+                certain = False
+        conversation = nearest.conversation
+        if conversation is not None and nearest.continues:
+            conversation.memo.parse = memo.parse
+            self._touch(conversation)
+            return ConversationMatch(conversation, parsed, digests, nearest.shared, certain)
+
+        state = ConversationSnapshot(dialect=dialect, group=identity.group, parent=identity.parent)
+        if conversation is not None and nearest.shared > digests.first_answer:
+            state = _fork_state(state, conversation, parsed, digests, nearest.shared)
+        name = _make_name(identity, family, digests, members)
+        new_conversation = LiveConversation(workspace, name, family, state)
+        new_conversation.memo = memo
+        self._touch(new_conversation)
+        return ConversationMatch(new_conversation, parsed, digests, 0, certain)
+
+    async def reload(self, conversation: LiveConversation) -> None:
+        """Read a conversation again, after another process has changed it."""
+        stored = await self._store.load(conversation.workspace, conversation.name)
+        if stored is None:
+            conversation.source = b""
+            return
+        conversation.state = stored.state
+        conversation.source = stored.source
+
+    def resize(self, conversation: LiveConversation, text_size: int) -> None:
+        """Note how large the last request of a conversation was, and forget old conversations if need be."""
+        if (conversation.workspace, conversation.name) not in self._live:
+            return
+        self._size += text_size - conversation.text_size
+        conversation.text_size = text_size
+        while self._size > LIVE_BYTES and len(self._live) > 1:
+            self.forget(next(iter(self._live.values())))
+
+    def forget(self, conversation: LiveConversation) -> None:
+        """Drop a conversation from memory. What has to stay is in the store."""
+        if self._live.pop((conversation.workspace, conversation.name), None) is None:
+            return
+        self._size -= conversation.text_size
+        group = _group_of(conversation)
+        alike = self._by_group[group]
+        alike.pop(conversation.name, None)
+        if not alike:
+            del self._by_group[group]
+
+    def _members(self, group: Group, family: str) -> dict[str, LiveConversation]:
+        alike = self._by_group.get(group, OrderedDict())
+        return {name: live for name, live in alike.items() if live.family == family}
+
+    async def _load_members(self, group: Group, family: str) -> dict[str, LiveConversation]:
+        """The conversations of a family, as the store has them now."""
+        workspace = group[0]
+        members = self._members(group, family)
+        for name in await self._store.load_family(workspace, family):
+            stored = await self._store.load(workspace, name)
+            if stored is not None:
+                members[name] = self._accept(workspace, family, stored, members.get(name))
+        return members
+
+    def _accept(
+        self,
+        workspace: str,
+        family: str,
+        stored: GatewayConversation,
+        live: LiveConversation | None,
+    ) -> LiveConversation:
+        """A conversation in memory, brought to what the store has."""
+        if live is None:
+            live = LiveConversation(workspace, stored.name, family, stored.state)
+            self._touch(live)
+        if live.source != stored.source:
+            live.state = stored.state
+            live.source = stored.source
+            live.digests = stored.state.digests()
+            live.counted = None
+        return live
+
+    def _touch(self, conversation: LiveConversation) -> None:
+        """Put a conversation last in the order in which they are forgotten."""
+        key = (conversation.workspace, conversation.name)
+        self._live[key] = conversation
+        self._live.move_to_end(key)
+        alike = self._by_group.setdefault(_group_of(conversation), OrderedDict())
+        alike[conversation.name] = conversation
+        alike.move_to_end(conversation.name)
+
+    def _find_similar(self, group: Group, turns: tuple[Any, ...]) -> LiveConversation | None:
+        """A recent conversation with many of the same messages. It only saves time and decides nothing."""
+        best: LiveConversation | None = None
+        recent = islice(reversed(self._by_group.get(group, OrderedDict()).values()), RECENT)
+        for conversation in recent:
+            if not _is_similar(conversation.turns, turns):
+                continue
+            if best is None or len(conversation.turns) > len(best.turns):
+                best = conversation
+        return best
+
+
+def _group_of(conversation: LiveConversation) -> Group:
+    state = conversation.state
+    return conversation.workspace, state.group, state.dialect
+
+
+def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests) -> str:
+    """The family of a request: its opening words, before the model's first answer."""
+    digest = blake2b(digest_size=16, person=b"lamina-family")
+    for text in (workspace, group, dialect):
+        digest.update(len(text.encode()).to_bytes(4, "big"))
+        digest.update(text.encode())
+    if digests.chain:
+        opening = max(digests.first_answer, 1)
+        digest.update(digests.chain[min(opening, len(digests.chain)) - 1])
+    return digest.hexdigest()
+
+
+class _Nearness(NamedTuple):
+    """How near a conversation is. The nearest is the greatest."""
+
+    continues: bool = False
+    shared: int = 0
+    same_system: bool = False
+    length: int = 0
+    conversation: LiveConversation | None = None
+
+
+def _choose_nearest(members: Iterable[LiveConversation], digests: RequestDigests) -> _Nearness:
+    best = _Nearness()
+    for member in members:
+        nearness = _measure(member, digests)
+        if nearness[:4] >= best[:4]:
+            best = nearness
+    return best
+
+
+def _measure(member: LiveConversation, digests: RequestDigests) -> _Nearness:
+    """Compare a request with the last one of a conversation.
+
+    It continues that one if it has all of its messages. Without a common answer the system text must be the
+    same too: a title call and the conversation itself may begin with the same words.
+    """
+    chain = member.digests.chain
+    shared = count_shared_links(digests.chain, chain)
+    same_system = member.digests.system == digests.system
+    continues = bool(chain) and shared == len(chain)
+    if shared <= digests.first_answer and not same_system:
+        continues = False
+    return _Nearness(continues, shared, same_system, len(chain), member)
+
+
+def _fork_state(
+    state: ConversationSnapshot,
+    conversation: LiveConversation,
+    parsed: ParsedRequest,
+    digests: RequestDigests,
+    shared: int,
+) -> ConversationSnapshot:
+    """The state of a fork: the ledger of the common part, and the windows that were learnt."""
+    length = len(digests.system) + shared
+    refs = [ref for ref, _ in list_refs(parsed.log)][:length]
+    return msgspec.structs.replace(
+        state,
+        parent=conversation.name,
+        ledger=rewind(conversation.state.ledger, refs),
+        windows=conversation.state.windows,
+    )
+
+
+def _make_name(
+    identity: ClientIdentity, family: str, digests: RequestDigests, members: Mapping[str, object]
+) -> str:
+    """A name that tells the client and nothing of the content: `claude-code-5f0c…`. No member has it yet."""
+    kind = identity.group.partition(":")[0] or "chain"
+    last_link = digests.chain[-1] if digests.chain else b""
+    for number in count():
+        seed = family.encode() + last_link + number.to_bytes(4, "big")
+        unique = blake2b(seed, digest_size=10, person=b"lamina-name").hexdigest()
+        name = f"{kind}-{unique}"
+        if name not in members:
+            return name
+    raise AssertionError
+
+
+def _is_similar(earlier: tuple[Any, ...], turns: tuple[Any, ...]) -> bool:
+    """Whether a request has the messages of an earlier one. The last two may have lost their marker."""
+    place = max(len(earlier) - 3, 0)
+    return bool(earlier) and place < len(turns) and earlier[place] is turns[place]

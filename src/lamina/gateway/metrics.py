@@ -1,0 +1,49 @@
+"""Counters in Prometheus's text format. Labels are names of the settings, never content or ids."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+_HELP = {
+    "lamina_requests_total": "Requests by upstream, dialect and outcome: unchanged, fitted, passed, refused.",
+    "lamina_answers_total": "Answers by upstream and class of status.",
+    "lamina_cuts_total": "Cuts by upstream.",
+    "lamina_overflows_total": "Requests that the upstream refused as too long, and that were cut deeper.",
+    "lamina_tokens_total": "Tokens that upstreams reported, by kind: input, cached, written, output.",
+    "lamina_misses_total": "Cache misses by upstream and cause.",
+    "lamina_store_failures_total": "Calls of the store that failed.",
+    "lamina_failures_total": "Requests that could not be fitted and passed unchanged, by kind of error.",
+    "lamina_requests_active": "Requests that are being answered.",
+    "lamina_seconds_total": "Seconds that requests took, by part: fit, first_byte, whole.",
+}
+
+
+class GatewayMetrics:
+    """All counters of one process."""
+
+    def __init__(self) -> None:
+        self._values: defaultdict[tuple[str, tuple[tuple[str, str], ...]], float] = defaultdict(float)
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        self._values[(name, tuple(sorted(labels.items())))] += amount
+
+    def value(self, name: str, **labels: str) -> float:
+        return self._values[(name, tuple(sorted(labels.items())))]
+
+    def write(self) -> str:
+        """Everything, as Prometheus reads it."""
+        lines: list[str] = []
+        last_name = ""
+        for (name, labels), value in sorted(self._values.items()):
+            if name != last_name:
+                kind = "gauge" if name.endswith("_active") else "counter"
+                lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} {kind}"]
+                last_name = name
+            words = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
+            place = f"{name}{{{words}}}" if words else name
+            lines.append(f"{place} {value:g}")
+        return "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

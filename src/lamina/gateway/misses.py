@@ -1,0 +1,114 @@
+"""Predicted beside reported cache reads, and the cause of a miss.
+
+If a request continues the last one, its cache should give back what the last one held. If an upstream that
+reports cache reads reports far fewer, `lamina.diagnose` compares the two requests as they were sent, and the
+cause is logged. The comparison runs in a thread after the answer, one at a time, and delays nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from anyio import to_thread
+
+from lamina.caches import rules_for
+from lamina.diagnose import Difference, diff
+from lamina.dialects.usage import Usage
+from lamina.errors import LaminaError
+from lamina.gateway.fit import IncomingRequest, OutgoingRequest
+from lamina.gateway.journal import Journal
+from lamina.gateway.metrics import GatewayMetrics
+
+SMALLEST = 2048
+"""Tokens of the last request below which a miss costs nothing worth a line."""
+
+EXPECTED_SHARE = 0.5
+"""A read of less than this share of the last request is a miss."""
+
+
+class MissReporter:
+    """Compares each request with the one before it, where its cache gave back too little."""
+
+    def __init__(self, metrics: GatewayMetrics, journal: Journal) -> None:
+        self._metrics = metrics
+        self._journal = journal
+        self._one_at_a_time = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def report(self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> None:
+        """Log what a request was expected to read from the cache and what it read, and begin a diagnosis."""
+        conversation = sent.conversation
+        if conversation is None or not usage.input:
+            self._journal.write(
+                "answered without usage", upstream=incoming.upstream.name, model=incoming.model
+            )
+            return
+        predicted = 0
+        if sent.previous is not None and not sent.cut:
+            predicted = sent.previous_reported
+        self._journal.write(
+            "answered",
+            conversation=conversation.name,
+            upstream=incoming.upstream.name,
+            model=incoming.model,
+            outcome=sent.outcome,
+            cut=sent.cut,
+            left_out=sent.left_out,
+            input=usage.input,
+            full=_estimate_full_input(sent, usage),
+            cached=usage.cached,
+            predicted=predicted,
+            written=usage.written,
+            output=usage.output,
+        )
+        if sent.cut or sent.previous is None or sent.previous_reported < SMALLEST:
+            return
+        if usage.cached >= EXPECTED_SHARE * sent.previous_reported or self._tasks:
+            return
+        task = asyncio.ensure_future(self._diagnose(incoming, sent, usage))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _diagnose(self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> None:
+        previous = sent.previous
+        if previous is None or sent.conversation is None:
+            return
+        try:
+            difference = await to_thread.run_sync(lambda: _compare(previous, incoming, sent))
+        except LaminaError as error:
+            self._journal.write("miss not diagnosed", error=type(error).__name__)
+            return
+        self._metrics.add("lamina_misses_total", upstream=incoming.upstream.name, cause=difference.cause)
+        self._journal.write(
+            "miss",
+            conversation=sent.conversation.name,
+            cause=difference.cause,
+            place=difference.place,
+            predicted=difference.kept,
+            cached=usage.cached,
+            lost=difference.lost,
+            advice=difference.advice,
+        )
+
+
+def _estimate_full_input(sent: OutgoingRequest, usage: Usage) -> int:
+    """The tokens that the request would have had if nothing of its conversation had been cut.
+
+    Each cut of the ledger counted what it took away. The upstream counts in its own tokens, so that is
+    scaled to what it reported.
+    """
+    fitted = sent.fitted
+    if fitted is None:
+        return usage.input
+    removed = sum(cut.before - cut.after for cut in fitted.ledger.cuts)
+    return usage.input + round(removed * usage.input / max(fitted.envelope.tokens, 1))
+
+
+def _compare(previous: Mapping[str, Any], incoming: IncomingRequest, sent: OutgoingRequest) -> Difference:
+    dialect = incoming.dialect
+    rules = rules_for(incoming.model, dialect=dialect.name)
+    return diff(
+        previous, sent.request, rules=rules, gap=sent.gap, tokens=sent.previous_reported, dialect=dialect
+    )

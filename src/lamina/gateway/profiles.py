@@ -1,0 +1,139 @@
+"""What each kind of upstream cannot take, and is therefore left out of a request.
+
+The public APIs of Anthropic, OpenAI and Google get every request as the client wrote it. Other servers speak
+the same formats with gaps. A profile is a list of edits; each edit names what it leaves out, for the account.
+A request in which no edit finds anything is the same object afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+BILLING = "x-anthropic-billing-header:"
+"""Begins the system block in which Claude Code says who pays. It differs between requests."""
+
+Json = dict[str, Any]
+Edit = Callable[[Json], Json]
+
+
+class Profile(NamedTuple):
+    """The edits of one kind of upstream, the dialects that it speaks, and the header for its key.
+
+    `drops_betas`: the server knows no betas of Anthropic's. `salts`: it can keep the caches of workspaces
+    apart by a field of the request.
+    """
+
+    dialects: tuple[str, ...]
+    key_header: str
+    edits: tuple[tuple[str, Edit], ...] = ()
+    drops_betas: bool = False
+    salts: bool = False
+
+
+class Profiled(NamedTuple):
+    """A request for one upstream, and what was left out of it."""
+
+    request: Json
+    left_out: tuple[str, ...] = ()
+
+
+def apply_profile(profile: Profile, request: Json) -> Profiled:
+    """Leave out what this kind of upstream cannot take."""
+    left_out: list[str] = []
+    for name, edit in profile.edits:
+        edited = edit(request)
+        if edited is not request:
+            left_out.append(name)
+        request = edited
+    return Profiled(request, tuple(left_out))
+
+
+def add_salt(request: Json, workspace: str) -> Json:
+    """The request with a salt of its workspace: no other workspace can find its prefix in the cache."""
+    if "cache_salt" in request:
+        return request
+    salt = blake2b(workspace.encode(), digest_size=16, person=b"lamina-salt").hexdigest()
+    return {**request, "cache_salt": salt}
+
+
+def _drop_billing_block(request: Json) -> Json:
+    """Without the system block that changes from request to request and would end the cached prefix there."""
+    system = request.get("system")
+    if not isinstance(system, list):
+        return request
+    other_blocks = [block for block in system if not _is_billing(block)]
+    if len(other_blocks) == len(system):
+        return request
+    return {**request, "system": other_blocks}
+
+
+def _is_billing(block: Any) -> bool:
+    if not isinstance(block, Mapping):
+        return False
+    text = block.get("text")
+    return isinstance(text, str) and text.startswith(BILLING)
+
+
+def _drop_marker_lifetimes(request: Json) -> Json:
+    """Without `ttl` in cache markers, where the API has markers: never inside the arguments of a tool."""
+    edited = request
+    for name in ("system", "tools"):
+        edited = _edit_list(edited, name, _drop_ttl)
+    return _edit_list(edited, "messages", _drop_ttl_in_message)
+
+
+def _drop_ttl_in_message(message: Json) -> Json:
+    return _edit_list(_drop_ttl(message), "content", _drop_ttl)
+
+
+def _drop_ttl(block: Json) -> Json:
+    marker = block.get("cache_control")
+    if not isinstance(marker, Mapping) or "ttl" not in marker:
+        return block
+    without = {name: value for name, value in marker.items() if name != "ttl"}
+    return {**block, "cache_control": without}
+
+
+def _edit_list(holder: Json, name: str, edit: Edit) -> Json:
+    """An object with each dict in one of its lists edited; the same object if no edit changes one."""
+    items = holder.get(name)
+    if not isinstance(items, list):
+        return holder
+    edited_items = [edit(item) if isinstance(item, dict) else item for item in items]
+    if all(edited is item for edited, item in zip(edited_items, items, strict=True)):
+        return holder
+    return {**holder, name: edited_items}
+
+
+def _drop_fields(*names: str) -> Edit:
+    def drop(request: Json) -> Json:
+        if not any(name in request for name in names):
+            return request
+        return {name: value for name, value in request.items() if name not in names}
+
+    return drop
+
+
+_BILLING_EDIT = ("the billing block of Claude Code", _drop_billing_block)
+_TTL_EDIT = ("lifetimes of cache markers", _drop_marker_lifetimes)
+_MANAGEMENT_EDIT = ("context_management", _drop_fields("context_management"))
+_LOCAL_EDITS = (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT)
+_OPEN_DIALECTS = ("openai_chat", "openai_responses", "anthropic")
+
+PROFILES: dict[str, Profile] = {
+    "anthropic": Profile(("anthropic",), "x-api-key"),
+    "openai": Profile(("openai_chat", "openai_responses"), "authorization"),
+    "gemini": Profile(("gemini",), "x-goog-api-key"),
+    "openrouter": Profile(_OPEN_DIALECTS, "authorization", (_BILLING_EDIT,)),
+    "bedrock": Profile(
+        ("anthropic",), "authorization", (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT), drops_betas=True
+    ),
+    "llama.cpp": Profile(_OPEN_DIALECTS, "authorization", _LOCAL_EDITS, drops_betas=True),
+    "vllm": Profile(_OPEN_DIALECTS, "authorization", _LOCAL_EDITS, drops_betas=True, salts=True),
+    "ollama": Profile(
+        ("ollama", "openai_chat", "anthropic"), "authorization", _LOCAL_EDITS, drops_betas=True
+    ),
+}
+"""Every profile by its name in the settings. docs/gateway-upstreams.md lists what each leaves out."""

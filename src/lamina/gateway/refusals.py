@@ -1,0 +1,81 @@
+"""Errors of the gateway itself, in the shape of the API that the client speaks.
+
+An SDK reads the error of its own provider. So a refusal has the provider's shape, and `lamina` as its source.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+_TYPES = {
+    400: ("invalid_request_error", "INVALID_ARGUMENT"),
+    401: ("authentication_error", "UNAUTHENTICATED"),
+    403: ("permission_error", "PERMISSION_DENIED"),
+    404: ("not_found_error", "NOT_FOUND"),
+    408: ("timeout_error", "DEADLINE_EXCEEDED"),
+    413: ("request_too_large", "INVALID_ARGUMENT"),
+    415: ("invalid_request_error", "INVALID_ARGUMENT"),
+    421: ("invalid_request_error", "INVALID_ARGUMENT"),
+    426: ("invalid_request_error", "INVALID_ARGUMENT"),
+    429: ("rate_limit_error", "RESOURCE_EXHAUSTED"),
+    502: ("api_error", "UNAVAILABLE"),
+    503: ("overloaded_error", "UNAVAILABLE"),
+    504: ("timeout_error", "DEADLINE_EXCEEDED"),
+}
+"""What Anthropic and OpenAI, and what Google call each status."""
+
+
+_UNREAD = frozenset((401, 403, 408, 413, 421, 429))
+"""Statuses of refusals that come before the body was read. They end the connection."""
+
+
+class Refusal(Exception):
+    """A request that the gateway answers itself, with an error. `message` holds nothing of the content."""
+
+    def __init__(self, status: int, message: str, *, retry_after: int = 0, code: str = "") -> None:
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+        self.code = code
+        super().__init__(message)
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        headers = [(b"content-type", b"application/json"), (b"x-lamina-refused", b"1")]
+        if self.status in _UNREAD:
+            headers.append((b"connection", b"close"))
+        if self.retry_after:
+            headers.append((b"retry-after", str(self.retry_after).encode()))
+        if self.status == 426:
+            headers.append((b"upgrade", b"HTTP/1.1"))
+        return headers
+
+    def body(self, dialect: str) -> bytes:
+        """The error as the client's API writes it."""
+        return msgspec.json.encode(describe_error(dialect, self.status, f"lamina: {self.message}", self.code))
+
+    def event(self, dialect: str) -> bytes:
+        """The error as an event of a stream that has begun already."""
+        error = self.body(dialect)
+        if dialect == "anthropic":
+            return b"event: error\ndata: " + error + b"\n\n"
+        if dialect == "openai_responses":
+            plain = {"type": "error", "message": f"lamina: {self.message}", "code": str(self.status)}
+            return b"event: error\ndata: " + msgspec.json.encode(plain) + b"\n\n"
+        if dialect == "ollama":
+            return error + b"\n"
+        return b"data: " + error + b"\n\n"
+
+
+def describe_error(dialect: str, status: int, message: str, code: str = "") -> dict[str, Any]:
+    """An error as one API writes it."""
+    usual, google = _TYPES.get(status, ("api_error", "INTERNAL"))
+    if dialect == "anthropic":
+        return {"type": "error", "error": {"type": usual, "message": message}}
+    if dialect == "gemini":
+        return {"error": {"code": status, "message": message, "status": google}}
+    if dialect == "ollama":
+        return {"error": message}
+    return {"error": {"message": message, "type": usual, "param": None, "code": code or None}}

@@ -1,0 +1,54 @@
+"""What a path asks for: which API, and whether to generate, to count, or neither.
+
+Paths are matched by their end, since clients put different things before it: `/v1/responses`,
+`/openai/v1/responses`, `/backend-api/codex/responses`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+Action = Literal["generate", "count", "pass"]
+
+
+class RouteMatch(NamedTuple):
+    """What a path asks for. `dialect` is "" if the gateway only passes the request on.
+
+    `model` is the model in the path, `streams` says that the path asks for a stream; both are Gemini's.
+    """
+
+    action: Action
+    dialect: str = ""
+    model: str = ""
+    streams: bool = False
+
+
+PASS = RouteMatch("pass")
+
+_ENDINGS = (
+    ("/messages/count_tokens", RouteMatch("count", "anthropic")),
+    ("/messages", RouteMatch("generate", "anthropic")),
+    ("/chat/completions", RouteMatch("generate", "openai_chat")),
+    ("/responses", RouteMatch("generate", "openai_responses")),
+    ("/api/chat", RouteMatch("generate", "ollama")),
+)
+_GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)")
+
+PROBES = frozenset(("/", "/api/hello"))
+"""Paths that Claude Code asks with HEAD to see whether somebody answers."""
+
+
+def match_route(method: str, path: str) -> RouteMatch:
+    """What a request asks for."""
+    if method != "POST":
+        return PASS
+    for ending, route in _ENDINGS:
+        if path.endswith(ending):
+            return route
+    gemini = _GEMINI.search(path)
+    if gemini is None or gemini.end() != len(path):
+        return PASS
+    model, verb = gemini.groups()
+    action: Action = "count" if verb == "countTokens" else "generate"
+    return RouteMatch(action, "gemini", model, verb.startswith("stream"))

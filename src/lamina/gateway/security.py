@@ -1,0 +1,119 @@
+"""Who may ask: the host name, the page that asks, and the access token. All before the body is read.
+
+A gateway on the loopback address answers only to loopback names. So a web page whose own name was pointed at
+127.0.0.1 gets 421, and a page that posts across sites gets 403. Tokens are compared by their SHA-256, all of
+them in constant time, so the time tells nothing about which one was nearly right.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from lamina.gateway.config import GatewaySettings, is_loopback
+from lamina.gateway.refusals import Refusal
+
+TOKEN_HEADER = b"x-lamina-token"
+"""Has the access token if the client's own key goes on to the upstream."""
+
+KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key")
+"""Where clients send a key."""
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Visitor(NamedTuple):
+    """Who asks: the workspace, and whether the token came in the header of the key."""
+
+    workspace: str = "default"
+    key_is_token: bool = False
+
+
+def admit_visitor(headers: Headers, settings: GatewaySettings) -> Visitor:
+    """The workspace of a request. Raises Refusal if the gateway must not answer it."""
+    _check_host(headers, settings)
+    _check_origin(headers, settings)
+    if not settings.tokens:
+        return Visitor()
+    token = read_header(headers, TOKEN_HEADER)
+    in_key_header = not token
+    if in_key_header:
+        token = read_key(headers)
+    workspace = _find_workspace(token, settings)
+    if workspace is None:
+        raise Refusal(401, "the access token is missing or wrong")
+    return Visitor(workspace, in_key_header)
+
+
+def read_key(headers: Headers) -> str:
+    """The one key of a request, from whichever header has it. Two different keys are refused."""
+    keys: set[str] = set()
+    for name, value in headers:
+        if name in KEY_HEADERS:
+            keys.add(value.decode("latin-1").removeprefix("Bearer ").removeprefix("bearer ").strip(" \t"))
+    keys.discard("")
+    if len(keys) > 1:
+        raise Refusal(400, "two different keys came with one request; send one")
+    return keys.pop() if keys else ""
+
+
+def read_header(headers: Headers, header_name: bytes) -> str:
+    """The first value of a header, "" without it."""
+    for name, value in headers:
+        if name == header_name:
+            return value.decode("latin-1").strip(" \t")
+    return ""
+
+
+def _find_workspace(token: str, settings: GatewaySettings) -> str | None:
+    digest = sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+    workspace = None
+    for access in settings.tokens:  # all of them, so that the time is the same for each
+        if hmac.compare_digest(access.sha256, digest) and token:
+            workspace = access.workspace
+    return workspace
+
+
+def _check_host(headers: Headers, settings: GatewaySettings) -> None:
+    values = [value for name, value in headers if name == b"host"]
+    if len(values) != 1:
+        raise Refusal(400, "a request needs one Host header")
+    if settings.is_public and not settings.hosts:
+        return  # the token decides
+    host = _host_name(values[0])
+    if is_loopback(host) or host in settings.hosts:
+        return
+    raise Refusal(421, "this host name is not served here; list it in `hosts`")
+
+
+def _host_name(value: bytes) -> str:
+    """The name in a Host header, without its port; "" if it is malformed, as in `evil.example/?#`."""
+    host = value.decode("latin-1")
+    if any(character in host for character in "/?#@\\ \t,"):
+        return ""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _check_origin(headers: Headers, settings: GatewaySettings) -> None:
+    """Refuse what a web page of another site sends. Programs send neither of these headers."""
+    if read_header(headers, b"sec-fetch-site") in ("cross-site", "same-site"):
+        raise Refusal(403, "requests from other sites are not answered")
+    origin = read_header(headers, b"origin")
+    if not origin or origin in settings.origins:
+        return
+    own = {f"http://{host}" for host in _values(headers, b"host")}
+    own |= {f"https://{host}" for host in _values(headers, b"host")}
+    if origin not in own:
+        raise Refusal(403, "this origin is not allowed; list it in `origins`")
+
+
+def _values(headers: Headers, header_name: bytes) -> Iterable[str]:
+    for name, value in headers:
+        if name == header_name:
+            yield value.decode("latin-1")

@@ -1,0 +1,136 @@
+"""Runs the application on uvicorn, with the deadlines and limits that uvicorn does not have itself.
+
+uvicorn waits for ever for a client that has connected and says nothing, and reads headers of any size. The
+protocol class here ends both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.supervisors import Multiprocess
+
+from lamina.gateway.app import create_app
+from lamina.gateway.config import GatewaySettings
+
+SETTINGS_VARIABLE = "LAMINA_GATEWAY_SETTINGS"
+"""Has the settings as JSON for the worker processes of one gateway. They hold no secrets."""
+
+
+def run_server(settings: GatewaySettings, *, listener: socket.socket | None = None) -> None:
+    """Serve until the process is told to stop. A `listener` replaces the address of the settings."""
+    if listener is not None:
+        uvicorn.Server(make_config(settings, create_app(settings))).run(sockets=[listener])
+        return
+    if settings.workers == 1:
+        uvicorn.Server(make_config(settings, create_app(settings))).run()
+        return
+    os.environ[SETTINGS_VARIABLE] = msgspec.json.encode(settings).decode()
+    config = make_config(settings, "lamina.gateway.server:create_worker_app")
+    config.http = WorkerProtocol
+    config.factory = True
+    config.workers = settings.workers
+    Multiprocess(config, [config.bind_socket()]).run()
+
+
+def create_worker_app() -> Starlette:
+    """The application of one worker process, with the settings that its parent left in the environment."""
+    settings = msgspec.json.decode(os.environ[SETTINGS_VARIABLE], type=GatewaySettings)
+    WorkerProtocol.header_limit = settings.limits.headers
+    WorkerProtocol.header_deadline = settings.deadlines.header
+    return create_app(settings)
+
+
+def make_config(settings: GatewaySettings, app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http=make_protocol(settings),
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=settings.limits.connections,
+        timeout_keep_alive=65,
+        timeout_graceful_shutdown=10,
+    )
+
+
+def make_protocol(settings: GatewaySettings) -> type[HttpToolsProtocol]:
+    """Uvicorn's protocol with these settings."""
+    attributes = {
+        "header_limit": settings.limits.headers,
+        "header_deadline": settings.deadlines.header,
+    }
+    return type("GatewayProtocol", (BoundedProtocol,), attributes)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol with a deadline for the headers of a request, and a limit on their size."""
+
+    header_limit = 0
+    header_deadline = 0.0
+    _header_timer: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        self._header_bytes = 0
+        self._start_timer()
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._stop_timer()
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > self.header_limit:
+            self._refuse(b"431 Request Header Fields Too Large")
+
+    def _end_slow_client(self) -> None:
+        self._refuse(b"408 Request Timeout")
+
+    def _refuse(self, status: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        self.transport.close()
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._header_timer = self.loop.call_later(self.header_deadline, self._end_slow_client)
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+
+class WorkerProtocol(BoundedProtocol):
+    """The protocol of a worker process. Its class travels there by name, so its limits are set there."""

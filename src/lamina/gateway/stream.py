@@ -1,0 +1,95 @@
+"""Passing an answer on as it comes, with a comment in a silent stream, and an end to one that is dead.
+
+Bytes are passed in the pieces in which they arrive. The next piece is read when the client has taken the last
+one. After `keep_alive` seconds of silence an event stream gets a comment, which every reader of event streams
+skips; only between two events, and never in a packed stream. A comment does not hide a dead upstream: after
+`idle` seconds without a byte from it the stream ends with an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any
+
+import aiohttp
+
+from lamina.gateway.config import Deadlines
+from lamina.gateway.refusals import Refusal
+
+COMMENT = b": keepalive\n\n"
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class ClientGone(Exception):
+    """The client does not take the answer: it has gone, or is far too slow."""
+
+
+class AnswerWriter:
+    """Writes one answer to the client.
+
+    `started` says whether a status has been sent, and `takes_events` whether an event may still be added.
+    """
+
+    def __init__(self, send: Send, deadlines: Deadlines) -> None:
+        self._send = send
+        self._deadlines = deadlines
+        self._tail = b""
+        self.started = False
+        self.takes_events = False
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.started = True
+        by_name = {name.lower(): value for name, value in headers}
+        is_stream = by_name.get(b"content-type", b"").startswith(b"text/event-stream")
+        self.takes_events = is_stream and not by_name.keys() & {b"content-length", b"content-encoding"}
+        await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, piece: bytes) -> None:
+        self._tail = (self._tail + piece)[-4:]
+        await self._deliver({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def finish(self) -> None:
+        await self._deliver({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def comment(self) -> None:
+        """A sign of life, if the stream is between two events."""
+        if self._tail and not self._tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
+            return
+        await self._deliver({"type": "http.response.body", "body": COMMENT, "more_body": True})
+
+    async def _deliver(self, message: MutableMapping[str, Any]) -> None:
+        """Send a message. A client that does not take it in time is given up."""
+        try:
+            async with asyncio.timeout(self._deadlines.client):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientGone("the client takes nothing") from None
+
+
+async def read_pieces(
+    answer: aiohttp.ClientResponse, deadlines: Deadlines, on_silence: Callable[[], Awaitable[None]] | None
+) -> AsyncIterator[bytes]:
+    """The pieces of an answer as they arrive. Raises Refusal if the upstream falls silent or breaks off."""
+    silent = 0.0
+    while True:
+        wait = deadlines.idle - silent
+        if on_silence is not None:
+            wait = min(wait, deadlines.keep_alive)
+        try:
+            async with asyncio.timeout(wait):
+                piece = await answer.content.readany()
+        except TimeoutError:
+            silent += wait
+            if silent >= deadlines.idle:
+                raise Refusal(504, "the upstream fell silent in the middle of its answer") from None
+            if on_silence is not None:
+                await on_silence()
+            continue
+        except (aiohttp.ClientError, OSError) as error:
+            raise Refusal(502, f"the upstream broke off its answer: {type(error).__name__}") from None
+        if not piece:
+            return
+        silent = 0.0
+        yield piece

@@ -1,0 +1,157 @@
+"""Which upstream a request goes to, and with which address and headers it is sent there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from lamina.dialects.anthropic.server import BETAS, merge_betas
+from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway.profiles import PROFILES, Profile
+from lamina.gateway.refusals import Refusal
+from lamina.gateway.security import KEY_HEADERS, Headers
+
+HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+_NEVER_SENT = HOP_BY_HOP | {b"host", b"content-length", b"cookie", b"forwarded", b"expect", b"x-real-ip"}
+_NEVER_RETURNED = HOP_BY_HOP | {b"set-cookie", b"date", b"server"}
+"""`date` and `server` are written by the gateway's own server, once."""
+
+_OWN = (b"x-lamina", b"x-forwarded-")
+"""How headers begin that are the gateway's own, or a proxy's before it."""
+
+
+class Upstream(NamedTuple):
+    """An upstream of the settings by its name."""
+
+    name: str
+    settings: UpstreamSettings
+
+    @property
+    def profile(self) -> Profile:
+        return PROFILES[self.settings.profile]
+
+
+class Upstreams:
+    """All upstreams, in the order of the settings."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._all = [Upstream(name, upstream) for name, upstream in settings.upstreams.items()]
+
+    def by_prefix(self, path: str) -> tuple[Upstream | None, str]:
+        """The upstream whose prefix the path begins with, and the rest of the path. The longest one wins."""
+        matching = [upstream for upstream in self._all if _has_prefix(path, upstream.settings.prefix)]
+        if not matching:
+            return None, path
+        longest = max(matching, key=lambda upstream: len(upstream.settings.prefix))
+        return longest, path[len(longest.settings.prefix) :] or "/"
+
+    def choose(self, dialect: str, model: str) -> Upstream:
+        """The upstream for a model, else the first one that speaks this API."""
+        speaking = [upstream for upstream in self._all if dialect in upstream.profile.dialects]
+        for upstream in speaking:
+            if any(fnmatchcase(model, pattern) for pattern in upstream.settings.models):
+                return upstream
+        for upstream in speaking:
+            if not upstream.settings.models:
+                return upstream
+        raise Refusal(404, "no upstream serves this model; see `upstreams` in the gateway's settings")
+
+    def for_other_paths(self, path: str, headers: Headers) -> Upstream:
+        """The upstream for a path that is none of the known routes: as its headers and its shape suggest."""
+        names = {name for name, _ in headers}
+        dialect = "openai_chat"
+        if b"anthropic-version" in names or b"x-claude-code-session-id" in names:
+            dialect = "anthropic"
+        elif b"x-goog-api-key" in names or "/v1beta/" in path:
+            dialect = "gemini"
+        elif path.startswith("/api/"):
+            dialect = "ollama"
+        for upstream in self._all:
+            if dialect in upstream.profile.dialects:
+                return upstream
+        return self._all[0]
+
+
+def upstream_url(upstream: Upstream, path: bytes, query: bytes) -> URL:
+    """The address of a path at an upstream, byte for byte as the client wrote it."""
+    address = upstream.settings.url.rstrip("/") + path.decode("latin-1")
+    if query:
+        address += "?" + query.decode("latin-1")
+    return URL(address, encoded=True)
+
+
+def request_headers(
+    headers: Headers,
+    upstream: Upstream,
+    *,
+    environment: Mapping[str, str],
+    drop_key: bool = False,
+    betas: str = "",
+    unpacked: bool = False,
+) -> CIMultiDict[str]:
+    """The headers to send: the client's, without those of the connection and the gateway's own.
+
+    `betas` are added to the client's. `unpacked`: the body is sent without its content encoding.
+    """
+    named = set(_connection_names(headers))
+    key_name = upstream.settings.key_env
+    sent: CIMultiDict[str] = CIMultiDict()
+    for name, value in headers:
+        if name in _NEVER_SENT or name in named or name.startswith(_OWN):
+            continue
+        if name in KEY_HEADERS and (key_name or drop_key):
+            continue
+        if unpacked and name == b"content-encoding":
+            continue
+        if upstream.profile.drops_betas and name == BETAS.encode():
+            continue
+        sent.add(name.decode("latin-1"), value.decode("latin-1"))
+    if betas and not upstream.profile.drops_betas:
+        sent[BETAS] = merge_betas(*sent.getall(BETAS, []), betas)
+    if key_name:
+        header = upstream.profile.key_header
+        key = environment[key_name]
+        sent[header] = f"Bearer {key}" if header == "authorization" else key
+    return sent
+
+
+def response_headers(raw_headers: Headers) -> list[tuple[bytes, bytes]]:
+    """The upstream's headers for the client, without those of the connection, and without cookies."""
+    named = set(_connection_names(raw_headers, lower=True))
+    passed: list[tuple[bytes, bytes]] = []
+    for name, value in raw_headers:
+        lowered = name.lower()
+        if lowered not in _NEVER_RETURNED and lowered not in named:
+            passed.append((name, value))
+    return passed
+
+
+def _connection_names(headers: Headers, *, lower: bool = False) -> Sequence[bytes]:
+    """The headers that `Connection` names: they are for this hop only."""
+    names: list[bytes] = []
+    for name, value in headers:
+        if (name.lower() if lower else name) == b"connection":
+            names.extend(word.strip(b" \t").lower() for word in value.split(b","))
+    return names
+
+
+def _has_prefix(path: str, prefix: str) -> bool:
+    if not prefix or not path.startswith(prefix):
+        return False
+    return path[len(prefix) :][:1] in ("", "/")

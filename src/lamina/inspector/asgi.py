@@ -1,0 +1,114 @@
+"""The same pages as an ASGI application, for the gateway and for any server that runs one.
+
+    app = make_app(Inspector(Sessions(["logs/"])), hosts=["127.0.0.1:8000"], token="…", prefix="/inspect")
+
+No web framework is imported. Answers come from `answer_request`, which may take a while for a long session,
+so it runs in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from lamina.errors import LaminaError
+from lamina.inspector.pages import Access, PageAnswer, answer_request, refuse_stranger
+from lamina.inspector.views import Inspector
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def make_app(inspector: Inspector, *, hosts: Iterable[str], token: str = "", prefix: str = "") -> App:
+    """An application that answers below `prefix`.
+
+    `hosts` are the names, with their port, under which the server may be addressed. A server that others can
+    reach needs a token.
+    """
+    access = Access(hosts=frozenset(hosts), token=token)
+    return _App(inspector, access, prefix.rstrip("/"))
+
+
+class _App:
+    def __init__(self, inspector: Inspector, access: Access, prefix: str) -> None:
+        self._inspector = inspector
+        self._access = access
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise NotImplementedError(f"the inspector does not answer {scope['type']}")
+        path = scope["path"].removeprefix(self._prefix)
+        if not path:
+            # The page names its files relative to itself, so its address has to end with a slash.
+            await _send_answer(
+                PageAnswer(status=HTTPStatus.TEMPORARY_REDIRECT, headers={"Location": "/"}),
+                send,
+                prefix=self._prefix,
+            )
+            return
+        query = scope.get("query_string", b"").decode("latin-1")
+        target = f"{path}?{query}" if query else path
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        if path == "/api/live":
+            await self._send_events(target, headers, receive, send)
+            return
+        answer = await anyio.to_thread.run_sync(
+            answer_request, self._inspector, scope["method"], target, headers, self._access
+        )
+        await _send_answer(answer, send, has_body=scope["method"] != "HEAD", prefix=self._prefix)
+
+    async def _send_events(self, target: str, headers: dict[str, str], receive: Receive, send: Send) -> None:
+        """Tells a live page whenever a file has changed, until it is closed."""
+        refusal = refuse_stranger(target, headers, self._access)
+        if refusal is not None:
+            await _send_answer(refusal, send)
+            return
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")],
+            }
+        )
+        async with anyio.create_task_group() as tasks:
+
+            async def stop_when_closed() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stop_when_closed)
+            await self._follow(send)
+
+    async def _follow(self, send: Send) -> None:
+        last_state = ""
+        while True:
+            try:
+                state = await anyio.to_thread.run_sync(self._inspector.sessions.state)
+            except LaminaError:
+                state = last_state  # a file or a store cannot be read just now
+            line = f"data: {state}\n\n" if state != last_state else ": still here\n\n"
+            last_state = state
+            await send({"type": "http.response.body", "body": line.encode(), "more_body": True})
+            await anyio.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+async def _send_answer(answer: PageAnswer, send: Send, *, has_body: bool = True, prefix: str = "") -> None:
+    headers = [(b"content-length", str(len(answer.body)).encode())]
+    for name, value in answer.headers.items():
+        if name == "Location":
+            value = prefix + value  # noqa: PLW2901 - the page is mounted below it
+        headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+    await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body if has_body else b""})

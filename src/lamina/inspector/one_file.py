@@ -1,0 +1,181 @@
+"""Writes the inspector as one page with everything in it, to send to a colleague.
+
+The page holds the answers that the server would give for each session as it was recorded. Scripts in it may
+run only if they are the inspector's own: the page names them by their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import Any
+
+from lamina.inspector import views
+from lamina.inspector.building import LAMINA, BuildSettings
+from lamina.inspector.pages import encode_json, read_static
+from lamina.inspector.views import Inspector
+
+MODULES = (
+    "dom.js",
+    "saved.js",
+    "api.js",
+    "address.js",
+    "colours.js",
+    "strip.js",
+    "map.js",
+    "segment.js",
+    "sessions.js",
+    "request.js",
+    "questions.js",
+    "app.js",
+)
+"""The scripts of the page, each after those that it imports from."""
+
+MOST_SEGMENTS = 4_000
+"""Segments of one session whose texts are in the page."""
+
+MOST_ENTRIES = 300_000
+"""Entries of all requests of one session that are in the page; the last requests come first."""
+
+WINDOWS = (32_000, 64_000, 128_000, 200_000)
+"""Windows under which the page holds a session, beside the session as it was."""
+
+# `import { h, number } from "./dom.js";`
+_IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./([a-z]+)\.js\";$", re.MULTILINE)
+
+# `export function h(`, `export async function get(`, `export const isSaved =`
+_EXPORT = re.compile(r"^export ((?:async )?(?:function|const) ([A-Za-z]+))", re.MULTILINE)
+
+_REDACTED = "[redacted]"
+
+
+def write_page(inspector: Inspector, *, redact: bool = False) -> str:
+    """The whole page as text."""
+    data = encode_json(_collect(inspector, redact=redact)).decode()
+    # "</script>" in a text must not end the element that holds the data.
+    data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    script = _join_scripts()
+    style = _read("style.css")
+    policy = (
+        f"default-src 'none'; script-src {_hash_of(script)}; style-src {_hash_of(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = _read("index.html")
+    page = re.sub(r"\s*<link[^>]*>", "", page)
+    page = re.sub(r"\s*<script[^>]*></script>", "", page)
+    head = (
+        f'    <meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f"    <style>{style}</style>\n  </head>"
+    )
+    foot = (
+        f'    <script type="application/json" id="lamina-data">{data}</script>\n'
+        f'    <script type="module">{script}</script>\n  </body>'
+    )
+    return page.replace("  </head>", head, 1).replace("  </body>", foot, 1)
+
+
+def _collect(inspector: Inspector, *, redact: bool) -> dict[str, Any]:
+    """Every answer that the page asks for, by its address."""
+    answers: dict[str, Any] = {"/api/sessions": views.show_sessions(inspector)}
+    for summary in inspector.sessions.summaries():
+        answers |= _collect_session(inspector, summary.id)
+    if redact:
+        return {address: _redact(answer) for address, answer in answers.items()}
+    return answers
+
+
+def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
+    settings = BuildSettings()
+    session = views.show_session(inspector, session_id, settings)
+    answers: dict[str, Any] = {f"/api/session/{session_id}": session}
+    rows: list[dict[str, Any]] = []
+    places: dict[str, int] = {}
+    texts: dict[str, Any] = {}
+    numbers = [call["number"] for call in session["calls"] if not call["error"]]
+    entries_left = MOST_ENTRIES
+    for at in reversed(range(len(numbers))):
+        number = numbers[at]
+        request = views.show_request(inspector, session_id, number, settings)
+        entries_left -= len(request["entries"])
+        if entries_left < 0:
+            break
+        if not texts:
+            for entry in request["entries"][:MOST_SEGMENTS]:
+                texts[entry["ref"]] = views.show_segment(
+                    inspector, session_id, number, entry["ref"], settings
+                )
+        request["entries"] = [_share_entry(entry, rows, places) for entry in request["entries"]]
+        answers[f"/api/request/{session_id}/{number}"] = request
+        if at:
+            before = numbers[at - 1]
+            compared = views.compare_requests(inspector, session_id, before, number, settings)
+            answers[f"/api/compare/{session_id}/{before}/{number}"] = compared
+    answers[f"/rows/{session_id}"] = rows
+    answers[f"/texts/{session_id}"] = texts
+    for window in WINDOWS:
+        other = BuildSettings(policy=LAMINA, window=window)
+        address = f"/api/whatif/{session_id}?policy={LAMINA}&window={window}"
+        answers[address] = views.show_what_if(inspector, session_id, other)
+    return answers
+
+
+def _share_entry(entry: dict[str, Any], rows: list[dict[str, Any]], places: dict[str, int]) -> list[Any]:
+    """An entry as its number in `rows` and what differs from request to request.
+
+    Each request has all entries of the one before it. Written out, they would take the square of the length
+    of the session.
+    """
+    ref = entry["ref"]
+    if ref not in places:
+        places[ref] = len(rows)
+        rows.append(entry)
+    return [places[ref], entry["layer"], entry["form"], entry["tokens"], entry["cache"]]
+
+
+_TEXT_FIELDS = frozenset(
+    "sent original text first_words what preview sentence name place path was entry advice key".split()
+)
+_EMPTIED_FIELDS: dict[str, Any] = {"difference": [], "images": [], "path": {}, "read_again": {}}
+"""Fields that quote the session in lists, or as names of values."""
+
+
+def _redact(value: Any) -> Any:
+    """The value without what was said: sizes, tools and reasons stay."""
+    if isinstance(value, dict):
+        clean: dict[str, Any] = {}
+        for name, inner in value.items():
+            if name in _TEXT_FIELDS and isinstance(inner, str):
+                clean[name] = _REDACTED
+            elif name in _EMPTIED_FIELDS:
+                clean[name] = _EMPTIED_FIELDS[name]
+            else:
+                clean[name] = _redact(inner)
+        return clean
+    if isinstance(value, list | tuple):
+        return [_redact(inner) for inner in value]
+    return value
+
+
+def _join_scripts() -> str:
+    """The modules as one script. Each is a function, so that its own names stay its own."""
+    pieces = []
+    for file_name in MODULES:
+        text = _read(file_name)
+        exported_names = [match[2] for match in _EXPORT.finditer(text)]
+        text = _EXPORT.sub(r"\1", text)
+        text = _IMPORT.sub(r"const \1 = module_\2;", text)
+        result = f"return {{ {', '.join(exported_names)} }};"
+        pieces.append(f"const module_{file_name[:-3]} = (() => {{\n{text}\n{result}\n}})();")
+    return "\n".join(pieces)
+
+
+def _read(name: str) -> str:
+    body = read_static(name)
+    if body is None:
+        raise FileNotFoundError(name)
+    return body.decode()
+
+
+def _hash_of(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

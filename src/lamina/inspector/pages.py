@@ -1,0 +1,221 @@
+"""Answers HTTP requests about sessions: the page, its files, and the JSON twin of every view.
+
+Nothing here depends on a web framework. `answer_request` takes what any server knows of a request and returns
+what to send, so that `lamina inspect` needs nothing installed and the gateway can mount the same pages.
+
+Everything shown is text that somebody else wrote. So the page may load nothing but its own files, scripts in
+it never run, and requests from other sites or under another host name are refused.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+from lamina.errors import BadInput, LaminaError
+from lamina.inspector import views
+from lamina.inspector.views import Inspector
+
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+SAFETY_HEADERS = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+_FILE_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+_COOKIE = "lamina_token"
+
+
+class PageAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What to send back."""
+
+    status: int = 200
+    headers: dict[str, str] = {}
+    body: bytes = b""
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may look. `hosts` are the names under which the server may be addressed, with their port."""
+
+    hosts: frozenset[str]
+    token: str = ""
+
+
+def answer_request(
+    inspector: Inspector, method: str, target: str, headers: Mapping[str, str], access: Access
+) -> PageAnswer:
+    """The answer to one request. `headers` have names in lower case."""
+    if method not in ("GET", "HEAD"):
+        return _problem(HTTPStatus.METHOD_NOT_ALLOWED, "the inspector only shows things; use GET")
+    refusal = refuse_stranger(target, headers, access)
+    if refusal is not None:
+        return refusal
+    address = urlsplit(target)
+    query = {name: values[-1] for name, values in parse_qs(address.query).items()}
+    if access.token and query.get("token"):
+        return _remember_token(address.path, query["token"])
+    words = [unquote(word) for word in address.path.strip("/").split("/")]
+    if words[0] == "api":
+        return _answer_api(inspector, words[1:], query)
+    return _answer_file(words)
+
+
+def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> PageAnswer | None:
+    """The refusal of a request that another site sent, or that has no token; None for a welcome one.
+
+    A page of another site can make a browser send requests here. The browser then says so itself
+    (`Sec-Fetch-Site`), and after a change of its name server the host name is not one of ours.
+    """
+    if headers.get("host", "").lower() not in access.hosts:
+        return _problem(HTTPStatus.MISDIRECTED_REQUEST, "this server does not answer under that host name")
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return _problem(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
+    if not access.token:
+        return None
+    query = parse_qs(urlsplit(target).query)
+    offers = [query.get("token", [""])[-1], _bearer(headers), _cookie(headers)]
+    if any(_is_token(offer, access.token) for offer in offers):
+        return None
+    return _problem(HTTPStatus.UNAUTHORIZED, "open the address with ?token=… that `lamina inspect` printed")
+
+
+def _is_token(offer: str, token: str) -> bool:
+    """Compares in the same time, wherever the two differ."""
+    return hmac.compare_digest(offer.encode(), token.encode())
+
+
+def _bearer(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _cookie(headers: Mapping[str, str]) -> str:
+    for piece in headers.get("cookie", "").split(";"):
+        name, _, value = piece.strip().partition("=")
+        if name == _COOKIE:
+            return value
+    return ""
+
+
+def _remember_token(path: str, token: str) -> PageAnswer:
+    """Puts the token into a cookie, so that it does not stay in the address."""
+    cookie = f"{_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
+    headers = {**SAFETY_HEADERS, "Set-Cookie": cookie, "Location": path or "/"}
+    return PageAnswer(status=HTTPStatus.SEE_OTHER, headers=headers)
+
+
+View = Callable[[Inspector, list[str], dict[str, str]], Any]
+
+_VIEWS: dict[tuple[str, int], View] = {
+    ("sessions", 1): lambda inspector, _, query: views.show_sessions(inspector, query.get("search", "")),
+    ("state", 1): lambda inspector, _words, _query: {"state": inspector.sessions.state()},
+    ("session", 2): lambda inspector, words, query: views.show_session(
+        inspector, words[1], views.read_settings(query)
+    ),
+    ("request", 3): lambda inspector, words, query: views.show_request(
+        inspector, words[1], _number(words[2]), views.read_settings(query)
+    ),
+    ("segment", 4): lambda inspector, words, query: views.show_segment(
+        inspector, words[1], _number(words[2]), words[3], views.read_settings(query)
+    ),
+    ("text", 4): lambda inspector, words, query: views.show_text(
+        inspector, words[1], _number(words[2]), words[3], views.read_settings(query)
+    ),
+    ("compare", 4): lambda inspector, words, query: views.compare_requests(
+        inspector, words[1], _number(words[2]), _number(words[3]), views.read_settings(query)
+    ),
+    ("whatif", 2): lambda inspector, words, query: views.show_what_if(
+        inspector, words[1], views.read_settings(query)
+    ),
+    ("visible", 2): lambda inspector, words, query: views.find_visible(
+        inspector, words[1], query.get("text", ""), views.read_settings(query)
+    ),
+    ("export", 3): lambda inspector, words, query: views.export_request(
+        inspector, words[1], _number(words[2]), views.read_settings(query)
+    ),
+    ("curl", 3): lambda inspector, words, query: views.write_curl(
+        inspector, words[1], _number(words[2]), views.read_settings(query)
+    ),
+    ("archive", 2): lambda inspector, words, query: views.export_session(
+        inspector, words[1], views.read_settings(query)
+    ),
+}
+"""Each view under /api: the first word of its path and the number of words."""
+
+
+def _answer_api(inspector: Inspector, words: list[str], query: dict[str, str]) -> PageAnswer:
+    view = _VIEWS.get((words[0] if words else "", len(words)))
+    if view is None:
+        return _problem(HTTPStatus.NOT_FOUND, "there is no such view")
+    try:
+        value = view(inspector, words, query)
+    except BadInput as error:
+        return _problem(HTTPStatus.BAD_REQUEST, str(error))
+    except LaminaError as error:
+        return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+    headers = {**SAFETY_HEADERS, "Content-Type": "application/json; charset=utf-8"}
+    if words[0] in ("export", "archive"):
+        headers["Content-Disposition"] = f'attachment; filename="{words[0]}-{words[1][:40]}.json"'
+    return PageAnswer(headers=headers, body=encode_json(value))
+
+
+def encode_json(value: Any) -> bytes:
+    """JSON that any browser reads. A lone surrogate, which UTF-8 cannot hold, is written as an escape."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+def _number(word: str) -> int:
+    if not word.isascii() or not word.isdigit():
+        raise BadInput(f"{word!r} is not the number of a request", place="request", hint="count from 0")
+    return int(word)
+
+
+def _answer_file(words: list[str]) -> PageAnswer:
+    """A file of the page. Views have their addresses behind its #, so there is no other page."""
+    name = words[-1]
+    if words == [""]:
+        name = "index.html"
+    body = read_static(name)
+    if body is None or words[0] not in ("", "static"):
+        return _problem(HTTPStatus.NOT_FOUND, "there is no such file")
+    suffix = f".{name.rpartition('.')[2]}"
+    return PageAnswer(headers={**SAFETY_HEADERS, "Content-Type": _FILE_TYPES[suffix]}, body=body)
+
+
+@cache
+def read_static(name: str) -> bytes | None:
+    """A file of the page. Only names of files that are there can be asked for."""
+    for file in (files(__package__) / "static").iterdir():
+        if file.name == name and f".{name.rpartition('.')[2]}" in _FILE_TYPES:
+            return file.read_bytes()
+    return None
+
+
+def _problem(status: int, message: str) -> PageAnswer:
+    headers = {**SAFETY_HEADERS, "Content-Type": "application/json; charset=utf-8"}
+    return PageAnswer(status=status, headers=headers, body=encode_json({"error": message}))

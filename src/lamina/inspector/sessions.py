@@ -1,0 +1,298 @@
+"""Which sessions can be inspected: recorded traces in files and folders, and conversations in stores."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from lamina.errors import BadInput, LaminaError
+from lamina.models.facts import model as facts_of
+from lamina.replay.model_calls import RecordedConversation, message_text, read_conversation
+from lamina.replay.recorded_usage import sum_recorded_usage
+from lamina.replay.traces import find_files, read_traces
+from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
+
+FIRST_WORDS = 120
+"""Characters of the first question that the list shows."""
+
+DEFAULT_WINDOW = 200_000
+"""The window of a model that nobody knows."""
+
+_TAGGED = re.compile(r"<([a-z_-]{1,40})>.*?</\1>", re.DOTALL)
+"""What clients put before the first question: "<system-reminder>…</system-reminder>"."""
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the list of sessions. Amounts that the records do not have are None."""
+
+    id: str
+    name: str
+    source: str
+    place: str
+    first_words: str
+    model: str
+    dialect: str
+    calls: int
+    messages: int
+    tokens: int | None
+    dollars: float | None
+    lost_caches: int
+    began: float | None
+    ended: float | None
+    cuts: int = 0
+    project: str = ""
+    parent: str = ""
+
+
+class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded session, read and ready to be built."""
+
+    summary: SessionSummary
+    conversation: RecordedConversation
+
+    @property
+    def window(self) -> int:
+        """The window of the model that answered."""
+        return window_of(self.conversation.trace.model)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether system text or tools were recorded. Logs of some coding agents have neither."""
+        if self.conversation.tools:
+            return True
+        return any(message.get("role") in ("system", "developer") for message in self.conversation.messages)
+
+
+class TraceSource(Protocol):
+    """Where traces come from, besides files: a store, say."""
+
+    def state(self) -> object:
+        """A value that differs as soon as anything has changed."""
+
+    def read(self) -> Iterable[Trace | UnreadableLine]:
+        """All traces, as they are now."""
+
+
+class Sessions:
+    """All sessions of some sources. They are read when first asked for, and again when a file has changed.
+
+    A file that has not changed is not read again. One lock guards the list: a server answers several
+    requests at once.
+    """
+
+    def __init__(self, paths: Sequence[str] = (), sources: Sequence[TraceSource] = ()) -> None:
+        self._paths = tuple(paths)
+        self._sources = tuple(sources)
+        self._lock = threading.RLock()
+        self._by_file: dict[Path, _ReadFile] = {}
+        self._sessions: dict[str, RecordedSession] = {}
+        self._problems: list[UnreadableLine] = []
+        self._state: object = None
+
+    def summaries(self) -> list[SessionSummary]:
+        """The newest first. Those without times come last, in the order in which they were read."""
+        with self._lock:
+            self._refresh()
+            summaries = [session.summary for session in self._sessions.values()]
+        return sorted(summaries, key=lambda summary: -(summary.ended or 0))
+
+    def problems(self) -> list[UnreadableLine]:
+        """What could not be read."""
+        with self._lock:
+            self._refresh()
+            return list(self._problems)
+
+    def get(self, session_id: str) -> RecordedSession:
+        with self._lock:
+            self._refresh()
+            session = self._sessions.get(session_id)
+        if session is None:
+            raise BadInput(
+                f"there is no session {session_id!r}",
+                place="session",
+                hint="the list of sessions has the ids; a file may have changed since the page was opened",
+            )
+        return session
+
+    def children(self, session: RecordedSession) -> list[RecordedSession]:
+        """The sessions of the sub-agents of a session."""
+        with self._lock:
+            self._refresh()
+            return [
+                other for other in self._sessions.values() if other.summary.parent == session.summary.name
+            ]
+
+    def state(self) -> str:
+        """A word that changes whenever a file or a store does: the live page asks for it."""
+        with self._lock:
+            return hashlib.sha256(repr(self._look()).encode()).hexdigest()[:16]
+
+    def _look(self) -> tuple[object, ...]:
+        """What the sources look like now."""
+        return (_look_at_files(self._paths), *(source.state() for source in self._sources))
+
+    def _refresh(self) -> None:
+        state = self._look()
+        if state == self._state:
+            return
+        self._state = state
+        self._read_files()
+        results: list[RecordedSession | UnreadableLine] = []
+        for read_file in self._by_file.values():
+            results += read_file.results
+        for source in self._sources:
+            results += _read_sessions(source.read())
+        self._sessions = {}
+        self._problems = []
+        for result in results:
+            if isinstance(result, UnreadableLine):
+                self._problems.append(result)
+            else:
+                session = _name_apart(result, self._sessions)
+                self._sessions[session.summary.id] = session
+
+    def _read_files(self) -> None:
+        """Reads the files that are new or have changed."""
+        by_file: dict[Path, _ReadFile] = {}
+        for path, state in _look_at_files(self._paths):
+            read_file = self._by_file.get(path)
+            if read_file is None or read_file.state != state:
+                read_file = _ReadFile(state=state, results=_read_sessions(read_traces([str(path)])))
+            by_file[path] = read_file
+        self._by_file = by_file
+
+
+class _ReadFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file held when its size and time were these."""
+
+    state: tuple[int, int]
+    results: list[RecordedSession | UnreadableLine]
+
+
+def _look_at_files(paths: Sequence[str]) -> tuple[tuple[Path, tuple[int, int]], ...]:
+    """The size and time of each file."""
+    if not paths:
+        return ()
+    files: list[tuple[Path, tuple[int, int]]] = []
+    for path in find_files(paths):
+        try:
+            status = path.stat()
+        except OSError:
+            continue  # it was removed just now
+        files.append((path, (status.st_size, status.st_mtime_ns)))
+    return tuple(files)
+
+
+def _read_sessions(traces: Iterable[Trace | UnreadableLine]) -> list[RecordedSession | UnreadableLine]:
+    results: list[RecordedSession | UnreadableLine] = []
+    for trace in traces:
+        if isinstance(trace, UnreadableLine):
+            results.append(trace)
+            continue
+        session = read_session(trace)
+        if session is not None:
+            results.append(session)
+    return results
+
+
+def _name_apart(session: RecordedSession, others: Mapping[str, RecordedSession]) -> RecordedSession:
+    """The session with an id that no other has."""
+    session_id = session.summary.id
+    while session_id in others:
+        session_id = hashlib.sha256(session_id.encode()).hexdigest()[:12]
+    return msgspec.structs.replace(session, summary=msgspec.structs.replace(session.summary, id=session_id))
+
+
+def read_session(trace: Trace) -> RecordedSession | None:
+    """A trace as a session; None for one in which no model was called."""
+    try:
+        conversation = read_conversation(trace)
+    except (LaminaError, RecursionError):
+        return None
+    if not conversation.calls:
+        return None
+    reported = sum_recorded_usage(trace)
+    usages = [usage for _, usage in sorted(trace.used.items())]
+    times = [usage.at for usage in usages if usage.at is not None]
+    summary = SessionSummary(
+        id=_make_id(trace),
+        name=trace.id,
+        source=trace.source,
+        place=trace.place,
+        first_words=find_first_words(conversation),
+        model=trace.model,
+        dialect=trace.dialect,
+        calls=len(conversation.calls),
+        messages=len(trace.items),
+        tokens=_largest_request(usages),
+        dollars=reported.dollars,
+        lost_caches=len(reported.lost),
+        began=min(times, default=None),
+        ended=max(times, default=None),
+        cuts=len(trace.compacted),
+        project=_find_project(trace),
+        parent=_find_parent(trace),
+    )
+    return RecordedSession(summary=summary, conversation=conversation)
+
+
+def window_of(model: str) -> int:
+    """The window of a model, or a usual one if the model is not known."""
+    try:
+        return facts_of(model).budget.window
+    except LaminaError:
+        return DEFAULT_WINDOW
+
+
+def find_first_words(conversation: RecordedConversation) -> str:
+    """The beginning of the first question, without what the client put before it."""
+    for message in conversation.messages:
+        if message.get("role") != "user":
+            continue
+        for text in reversed(_texts_of(message)):  # attachments stand before the question
+            words = " ".join(_TAGGED.sub(" ", text).split())
+            if words:
+                return words[:FIRST_WORDS]
+    return ""
+
+
+def _texts_of(message: dict[str, Any]) -> list[str]:
+    content = message.get("content")
+    if isinstance(content, list):
+        return [message_text({"content": [part]}) for part in content]
+    return [message_text(message)]
+
+
+def _largest_request(usages: Sequence[RecordedUsage]) -> int | None:
+    if not usages:
+        return None
+    return max(usage.total for usage in usages)
+
+
+def _make_id(trace: Trace) -> str:
+    """An id that can stand in an address."""
+    return hashlib.sha256(f"{trace.source}\0{trace.place}\0{trace.id}".encode()).hexdigest()[:12]
+
+
+def _find_project(trace: Trace) -> str:
+    """The folder in which Claude Code keeps the sessions of a project: "-home-me-app" for /home/me/app."""
+    if trace.source != "claude-code":
+        return ""
+    for folder in Path(trace.place).parents:
+        if folder.parent.name == "projects":
+            return folder.name
+    return ""
+
+
+def _find_parent(trace: Trace) -> str:
+    """The name of the session that a sub-agent belongs to: "SESSION/agent-1" belongs to "SESSION"."""
+    if trace.source != "claude-code":
+        return ""
+    parent, separator, _ = trace.id.rpartition("/")
+    return parent if separator else ""

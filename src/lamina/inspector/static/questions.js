@@ -1,0 +1,274 @@
+// The other views of a session: compare two requests, what if, was it visible, and totals.
+import { get, isInSaved, isSaved } from "./api.js";
+import { go, readAddress } from "./address.js";
+import { button, downloadButton, h, money, number, percent, plural, replace, span, tokens } from "./dom.js";
+import { SEEN } from "./colours.js";
+import { makeStrip } from "./strip.js";
+
+const WINDOWS = [32000, 64000, 128000, 200000];
+
+function head(title, words, ...rest) {
+  return h("div", { class: "request-head" }, h("h2", {}, title), words ? h("p", {}, words) : null, rest);
+}
+
+// Compare.
+
+export async function drawCompare({ body, session, address }) {
+  if (session.calls.length < 2) {
+    replace(body, h("p", { class: "empty" }, "There is only one request, so there is nothing to compare."));
+    return;
+  }
+  const at = session.calls.findIndex((call) => call.number === address.request);
+  const after = at > 0 ? address.request : session.calls[1].number;
+  const previous = session.calls[Math.max(at - 1, 0)].number;
+  const before = address.before === null ? previous : Number(address.before);
+  const answer = await get(`compare/${address.session}/${before}/${after}`, address.settings);
+  const choose = (name, value, apply) =>
+    h("label", {}, name, h("input", { type: "number", min: "1", max: String(session.recorded_calls), value: String(value + 1), onchange: (event) => apply(Number(event.target.value) - 1) }));
+  replace(
+    body,
+    head(
+      "Why does this request differ?",
+      "",
+      h(
+        "form",
+        { class: "controls", onsubmit: (event) => event.preventDefault() },
+        choose("from request", before, (value) => go({ before: String(value), request: after })),
+        choose("to request", after, (value) => go({ before: String(before), request: value })),
+        downloadButton("compare", answer),
+      ),
+    ),
+    showVerdict(answer, session),
+    h("p", { class: "faint" }, `${plural(answer.sides[0].shared, "message")} of both are the same. From there on:`),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Both requests side by side" },
+      h(
+        "table",
+        { class: "sides" },
+        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "#"), h("th", { scope: "col" }, `request ${before + 1}`), h("th", { scope: "col" }, `request ${after + 1}`))),
+        h("tbody", {}, answer.sides.slice(1).map((row) => h("tr", {}, h("td", { class: "num" }, row.at + 1), showSide(row.before), showSide(row.after)))),
+      ),
+    ),
+  );
+}
+
+function showVerdict(answer, session) {
+  const find = (number) => session.calls.find((call) => call.number === number);
+  const earlier = find(answer.before);
+  const later = find(answer.after);
+  const continues = answer.cause === "none";
+  const sentence = continues ? "The later request continues the earlier one: nothing that was sent has changed." : `${capital(answer.sentence)}.`;
+  const facts = [
+    ["cause", answer.cause],
+    ["place", answer.was || answer.entry || "–"],
+    ["first different byte", number(answer.offset)],
+    ["kept", `${number(answer.kept)} tokens`],
+    ["lost", `${number(answer.lost)} tokens`],
+  ];
+  if (!continues) facts.push(["price of the loss", money(answer.price)]);
+  if (answer.gap) facts.push(["time between", span(answer.gap)]);
+  return h(
+    "div",
+    { class: "verdict", id: "verdict" },
+    h("p", { class: "sentence" }, sentence),
+    earlier && later ? h("p", { id: "cost-change" }, describeCost(earlier, later)) : null,
+    answer.advice ? h("p", {}, answer.advice) : null,
+    h("dl", { class: "inline" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+  );
+}
+
+function describeCost(earlier, later) {
+  const paid = (call) => `${money(call.dollars)} (${tokens(call.read)} read, ${tokens(call.written)} written, ${tokens(call.uncached)} paid in full, ${tokens(call.output)} answered)`;
+  return `Request ${earlier.number + 1} cost ${paid(earlier)}; request ${later.number + 1} cost ${paid(later)}.`;
+}
+
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1).replace(/\.$/, "");
+
+function showSide(message) {
+  if (!message) return h("td", {}, h("span", { class: "faint" }, "not there"));
+  return h("td", {}, h("strong", {}, message.role), h("pre", { class: "text small", tabindex: "0" }, message.text));
+}
+
+// What if.
+
+export async function drawWhatIf({ body, session, address }) {
+  const settings = { ...address.settings, policy: "lamina" };
+  const path = `whatif/${address.session}`;
+  const windows = WINDOWS.filter((window) => !isSaved || isInSaved(path, { ...emptied(settings), window: String(window) }));
+  if (isSaved && !isInSaved(path, settings)) {
+    const words = windows.length ? "This file holds the session under a few windows. Choose one." : "This file holds no other settings. Open the session with lamina inspect.";
+    replace(body, head("What if?", words, makePresets(windows, settings)));
+    return;
+  }
+  const answer = await get(path, settings);
+  const isAt = answer.limits.window;
+  replace(
+    body,
+    head("What if?", "The recorded conversation is built again under these settings, and both sides are priced by the same cache rules. Nothing is sent.", makePresets(windows, settings, isAt)),
+    isSaved ? null : makeFields(session, address, settings),
+    answer.skipped ? h("p", { class: "faint" }, `The session is long: ${plural(answer.calls.length, "request")} of ${number(session.recorded_calls)} were built, on both sides.`) : null,
+    showFigures(answer),
+    showOther(session, answer, settings),
+  );
+}
+
+const emptied = (settings) => ({ ...Object.fromEntries(Object.keys(settings).map((name) => [name, ""])), policy: "lamina" });
+
+function makePresets(windows, settings, chosen) {
+  const preset = (window) =>
+    button(`${window / 1000}k`, () => go({ settings: { ...settings, window: String(window) } }), { class: "chip", "data-window": String(window), "aria-pressed": String(window === chosen) });
+  return h("div", { class: "chips", role: "group", "aria-label": "A window" }, h("span", { class: "faint" }, "window"), windows.map(preset));
+}
+
+function makeFields(session, address, settings) {
+  const change = (name) => (event) => go({ settings: { ...address.settings, policy: "lamina", [name]: event.target.value } });
+  const field = (name, title, attributes) =>
+    h("label", {}, title, h("input", { ...attributes, id: `whatif-${name}`, value: settings[name] || "", onchange: change(name) }));
+  return h(
+    "form",
+    { class: "controls wide", onsubmit: (event) => event.preventDefault() },
+    field("window", "window", { type: "number", min: "1000", step: "1000", placeholder: String(session.window) }),
+    field("trigger", "trigger", { type: "number", min: "0.1", max: "1", step: "0.05", placeholder: "0.95" }),
+    field("target", "target", { type: "number", min: "0.05", max: "0.95", step: "0.05", placeholder: "chosen" }),
+    field("keep_last", "keep last", { type: "number", min: "0", step: "1", placeholder: "5" }),
+    field("pinned", "pinned", { type: "text", placeholder: "none" }),
+    field("left_out", "left out", { type: "text", placeholder: "none" }),
+  );
+}
+
+function showFigures(answer) {
+  const { recorded, other } = answer;
+  const names = answer.visible_names;
+  const recall = names.needed ? `${percent(names.visible, names.needed)} visible, the rest by recall` : "–";
+  const rows = [
+    ["Cost", money(recorded.dollars), money(other.dollars), change(recorded.dollars, other.dollars)],
+    ["Tokens sent", tokens(recorded.sent), tokens(other.sent), change(recorded.sent, other.sent)],
+    ["Read from the cache", tokens(recorded.read), tokens(other.read), ""],
+    ["Largest request", tokens(recorded.largest), tokens(other.largest), change(recorded.largest, other.largest)],
+    ["Cuts", number(recorded.cuts), number(other.cuts), ""],
+    ["Prefix lost", number(recorded.broken), number(other.broken), ""],
+    ["Requests that do not fit", number(answer.over_window), number(other.failed), ""],
+    ["Names that answers used", "all visible", recall, ""],
+  ];
+  if (answer.reported_dollars !== null) rows.splice(1, 0, ["Cost as the provider reported it", money(answer.reported_dollars), "", ""]);
+  const header = ["", "as recorded", "under these settings", "change"];
+  return h(
+    "div",
+    { class: "scroll fit", tabindex: "0", role: "region", "aria-label": "Both sides" },
+    h(
+      "table",
+      { class: "figures", id: "whatif" },
+      h("thead", {}, h("tr", {}, header.map((name, at) => (at ? h("th", { scope: "col", class: "num" }, name) : h("td", {}))))),
+      h("tbody", {}, rows.map(([name, ...cells]) => h("tr", {}, h("th", { scope: "row" }, name), cells.map((cell) => h("td", { class: "num" }, cell))))),
+    ),
+  );
+}
+
+function change(before, after) {
+  if (!before || after === null) return "";
+  const share = Math.round((100 * (after - before)) / before);
+  return share === 0 ? "the same" : `${share > 0 ? "+" : "−"}${Math.abs(share)} %`;
+}
+
+function showOther(session, answer, settings) {
+  const open = (number) => go({ view: "request", request: number, segment: null, settings });
+  const other = { ...session, calls: answer.calls, totals: answer.other, limits: answer.limits };
+  const strip = makeStrip(other, { selected: null, onSelect: open });
+  return h(
+    "figure",
+    { class: "figure" },
+    h("figcaption", {}, "The same session under these settings. Choose a request to see it."),
+    strip.element,
+    h("div", { class: "buttons" }, isSaved ? null : button("Show these requests", () => open(answer.calls[answer.calls.length - 1].number)), downloadButton("what-if", answer)),
+  );
+}
+
+// Was it visible?
+
+const ANSWERS = {
+  full: "It was visible in full",
+  part: "It was visible in part",
+  recall: "It was not visible, and would have had to be recalled",
+  "": "It had not been said yet, or does not occur",
+};
+
+export async function drawVisible({ body, session, strip, address }) {
+  const input = h("input", { type: "search", id: "visible-text", value: address.text, placeholder: "a text, a name or a path", "aria-label": "What to look for" });
+  const onsubmit = (event) => {
+    event.preventDefault();
+    go({ text: input.value.trim() });
+  };
+  const form = h("form", { class: "search", onsubmit }, input, button("Look", onsubmit));
+  const top = head("Was it visible?", "Where a text stood in what the model saw: in full, in part, or only behind a handle.", form);
+  if (!address.text) {
+    replace(body, top);
+    input.focus();
+    return;
+  }
+  const answer = await get(`visible/${address.session}`, address.settings, { text: address.text });
+  strip.show(answer.states);
+  const at = session.calls.findIndex((call) => call.number === address.request);
+  const here = answer.states[at] || "";
+  const sentence = `${ANSWERS[here]} at request ${address.request + 1}. It was visible at ${answer.visible} of ${session.calls.length} requests, and behind a handle at ${answer.hidden}.`;
+  replace(
+    body,
+    top,
+    h("p", { class: "sentence", id: "visible-answer" }, sentence),
+    h("div", { class: "blocks" }, showTurns(answer), showMatches(answer)),
+    h("div", { class: "buttons" }, downloadButton("visible", answer)),
+  );
+}
+
+function showTurns(answer) {
+  const item = ({ turn, state }) => {
+    const look = SEEN[state];
+    const sign = look ? h("span", { class: "swatch", style: { background: look.colour } }, look.glyph) : h("span", { class: "swatch none" }, "–");
+    return h("li", { "data-turn": String(turn), "data-state": state }, sign, `turn ${turn}`, h("span", { class: "faint" }, ` ${look ? look.words : "not there"}`));
+  };
+  return h("section", { class: "block" }, h("h3", {}, "At the end of each turn"), h("ul", { class: "turns", id: "visible-turns" }, answer.turns.map(item)));
+}
+
+function showMatches(answer) {
+  const item = (match) =>
+    h("li", {}, button(match.what, () => go({ view: "request", segment: match.ref, request: Math.max(match.arrived, 0) }), { class: "link" }), h("span", { class: "faint" }, ` since request ${match.arrived + 1}`));
+  return h("section", { class: "block" }, h("h3", {}, "Where it stands"), answer.matches.length ? h("ol", { class: "ranked" }, answer.matches.map(item)) : h("p", { class: "empty" }, "Nowhere in this session."));
+}
+
+// Totals.
+
+export async function drawTotals({ body, session, address }) {
+  const request = await get(`request/${address.session}/${address.request}`, address.settings);
+  const groups = request.groups;
+  replace(
+    body,
+    head(`What request ${address.request + 1} is made of`, "Tokens of what was sent, by kind, author, tool and path.", downloadButton("totals", { groups, tools: session.tools })),
+    h(
+      "div",
+      { class: "blocks" },
+      h("section", { class: "block" }, h("h3", {}, "Tools that were never called"), showUnusedTools(session)),
+      showGroup("By kind", "by-kind", groups.kind),
+      showGroup("By tool", "by-tool", groups.tool),
+      showGroup("By path or command", "by-path", groups.path),
+      showGroup("By author", "by-author", groups.author),
+      showGroup("Read again and again", "read-again", groups.read_again, (count) => `${count} times`),
+    ),
+  );
+}
+
+function showGroup(title, id, values = {}, format = tokens) {
+  const rows = Object.entries(values).slice(0, 25);
+  const item = ([name, value]) => h("li", {}, h("span", { class: "num" }, format(value)), h("span", { class: "what" }, name));
+  return h("section", { class: "block" }, h("h3", {}, title), rows.length ? h("ol", { class: "ranked", id }, rows.map(item)) : h("p", { class: "empty", id }, "none"));
+}
+
+function showUnusedTools(session) {
+  const id = "unused-tools";
+  if (!session.tools.some((tool) => tool.tokens !== null)) {
+    return h("p", { class: "empty", id }, "Not recorded: these records hold no tool definitions.");
+  }
+  const unused = session.tools.filter((tool) => tool.calls === 0);
+  if (!unused.length) return h("p", { class: "empty", id }, "Every tool was called.");
+  const item = (tool) => h("li", {}, h("span", { class: "num" }, `${number(tool.tokens)} tokens a request`), h("span", { class: "what" }, tool.name));
+  return h("ol", { class: "ranked", id }, unused.map(item));
+}

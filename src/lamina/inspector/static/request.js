@@ -1,0 +1,171 @@
+// One request: its map, its entries, and the segment that is selected.
+import { get, isSaved, makeAddress } from "./api.js";
+import { go, readAddress, writeAddress } from "./address.js";
+import { button, copy, date, downloadButton, h, money, number, plural, replace, say, span, tokens } from "./dom.js";
+import { FORMS } from "./colours.js";
+import { makeList, makeMap } from "./map.js";
+import { makeSegmentPane } from "./segment.js";
+
+let chips = new Set();
+let drawn = null; // the request that is drawn now: selecting a segment of it changes the selection only
+
+export async function drawRequest({ body, session, address }) {
+  const request = await get(`request/${address.session}/${address.request}`, address.settings);
+  const call = request.call;
+  if (call.error) {
+    drawn = null;
+    replace(body, h("div", { class: "problem" }, h("h2", {}, `Request ${call.number + 1} is not possible`), h("p", {}, call.error)));
+    return;
+  }
+  const isSame = drawn && drawn.request === request && drawn.sort === address.sort && drawn.map.element.isConnected;
+  if (!isSame) drawn = drawWhole(body, session, request, address);
+  drawn.map.select(address.segment);
+  drawn.list.select(address.segment);
+  if (address.segment) await drawSegment(drawn.side, address);
+  else replace(drawn.side, showLargest(request));
+}
+
+function drawWhole(body, session, request, address) {
+  const kinds = [...new Set(request.entries.map((entry) => entry.kind))].sort();
+  chips = new Set([...chips].filter((chip) => kinds.includes(chip) || chip in FORMS));
+  const filter = (entry) => chips.size === 0 || chips.has(entry.kind) || chips.has(entry.form);
+  const onSelect = (ref) => go({ segment: ref, request: request.call.number });
+  const map = makeMap(request, { selected: address.segment, onSelect });
+  const list = makeList(request, { selected: address.segment, onSelect, sort: address.sort, filter });
+  const side = h("div", { class: "side" });
+  const redraw = () => {
+    drawn = null;
+    drawRequest({ body, session, address: { ...readAddress(), request: request.call.number } });
+  };
+  const chip = (name, title) => {
+    const toggle = () => {
+      if (!chips.delete(name)) chips.add(name);
+      redraw();
+    };
+    return button(title, toggle, { class: "chip", "aria-pressed": String(chips.has(name)) });
+  };
+  const forms = Object.entries(FORMS).filter(([form]) => request.entries.some((entry) => entry.form === form));
+  replace(
+    body,
+    h(
+      "div",
+      { class: "request-head" },
+      h("h2", {}, `Request ${request.call.number + 1}`, h("span", { class: "faint" }, ` of ${session.recorded_calls} · ${whenSent(request.call)}`)),
+      h("p", {}, describeRequest(request, session)),
+      makeButtons(session, request, address),
+      h("div", { class: "chips", role: "group", "aria-label": "Show only" }, kinds.map((kind) => chip(kind, kind.replace("_", " "))), forms.map(([form, look]) => chip(form, `${look.glyph} ${look.words}`))),
+    ),
+    h("div", { class: "columns" }, h("div", { class: "map-box" }, map.element, describeMarkers(request)), list.element, side),
+  );
+  return { request, sort: address.sort, map, list, side };
+}
+
+function whenSent(call) {
+  const pause = call.idle > 60 ? ` · after ${span(call.idle)}` : "";
+  return `turn ${call.turn} · ${date(call.at)}${pause}`;
+}
+
+function describeRequest(request, session) {
+  const call = request.call;
+  const sentences = [`${number(call.tokens)} tokens in ${plural(call.entries, "entry").replace("entrys", "entries")}, ${money(call.dollars)}.`];
+  const at = session.calls.findIndex((each) => each.number === call.number);
+  const before = at > 0 ? session.calls[at - 1] : null;
+  if (before && call.dollars !== null && before.dollars !== null && !before.error) {
+    const more = call.dollars - before.dollars;
+    sentences.push(`That is ${money(Math.abs(more))} ${more < 0 ? "less" : "more"} than the request before.`);
+  }
+  if (request.unrecorded) {
+    sentences.push(`System text and tools are not recorded: about ${tokens(request.unrecorded)} tokens, estimated from the first reported usage.`);
+  }
+  if (call.reported !== null && session.settings.policy === "recorded") sentences.push(`The provider reported ${number(call.reported)} tokens.`);
+  if (call.left_out) sentences.push(`${plural(call.left_out, "segment")} left out.`);
+  if (call.cut) sentences.push(`Here lamina made a cut (${call.cut}) and lowered ${plural(call.cut_lowered, "segment")}.`);
+  if (!call.continues && !call.cut) sentences.push("It does not continue the request before it, so the cached prefix was lost.");
+  return sentences.join(" ");
+}
+
+function makeButtons(session, request, address) {
+  const call = request.call;
+  const at = session.calls.findIndex((each) => each.number === call.number);
+  const step = (move, words) => {
+    const next = session.calls[at + move];
+    return button(words, () => go({ request: next.number, segment: null }), { disabled: !next });
+  };
+  const isBySize = address.sort === "size";
+  const path = (kind) => `${kind}/${address.session}/${call.number}`;
+  const copyCurl = async () => copy((await get(path("curl"), address.settings)).curl);
+  const copyJson = async () => copy(JSON.stringify(await get(path("export"), address.settings), null, 2));
+  return h(
+    "div",
+    { class: "buttons" },
+    step(-1, "← earlier"),
+    step(1, "later →"),
+    button(isBySize ? "In order" : "Largest first", () => go({ sort: isBySize ? "order" : "size" })),
+    call.number > 0 && button("Why this cost", () => go({ view: "compare", segment: null }), { id: "why-cost" }),
+    !isSaved && button("Copy as JSON", copyJson),
+    !isSaved && button("Copy as curl", copyCurl),
+    !isSaved && h("a", { class: "button", href: makeAddress(path("export"), address.settings), download: "" }, "Download request"),
+    downloadButton(`request-${call.number + 1}`, request, "Download figures"),
+  );
+}
+
+function describeMarkers(request) {
+  if (!request.markers.length) return null;
+  const places = request.markers.map((marker) => h("li", {}, `${tokens(marker.tokens)}: ${marker.why || "marker"}`));
+  return h(
+    "details",
+    { class: "markers" },
+    h("summary", {}, plural(request.markers.length, "cache marker")),
+    h("p", { class: "faint small" }, "Where the rules of this cache put markers. The line above each shows how far back the cache is searched from it."),
+    h("ul", {}, places),
+  );
+}
+
+// What is largest, and what the model did not see.
+function showLargest(request) {
+  const bySize = (amount) => (one, other) => amount(other) - amount(one);
+  const sent = request.entries.filter((entry) => entry.form !== "OMITTED").sort(bySize((entry) => entry.tokens));
+  const lowered = request.entries.filter((entry) => entry.form !== "FULL" && !entry.own).sort(bySize((entry) => entry.full_tokens));
+  const item = (entry, amount, form) =>
+    h("li", {}, h("span", { class: "num" }, number(amount)), button(nameOf(entry), () => go({ segment: entry.ref, request: request.call.number }), { class: "link" }), form ? h("span", { class: "faint" }, ` ${form}`) : null);
+  return h(
+    "section",
+    { class: "pane" },
+    h("h3", {}, "What is largest"),
+    h("ol", { class: "ranked", id: "largest" }, sent.slice(0, 8).map((entry) => item(entry, entry.tokens))),
+    h("h3", {}, "What the model did not see"),
+    lowered.length
+      ? h("ol", { class: "ranked", id: "unseen" }, lowered.slice(0, 8).map((entry) => item(entry, entry.full_tokens, FORMS[entry.form].words)))
+      : h("p", { class: "empty", id: "unseen" }, "Nothing: everything was sent in full."),
+    request.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, request.notes.map((note) => h("li", {}, note)))] : null,
+  );
+}
+
+function nameOf(entry) {
+  const name = entry.what || entry.kind;
+  return name.includes(" ") ? name : `${name} ${entry.preview.slice(0, 50)}`;
+}
+
+async function drawSegment(side, address) {
+  const path = `${address.session}/${address.request}/${encodeURIComponent(address.segment)}`;
+  try {
+    const segment = await get(`segment/${path}`, address.settings);
+    const pane = makeSegmentPane(segment, {
+      tab: address.tab,
+      onTab: (tab) => history.replaceState(null, "", writeAddress({ ...readAddress(), tab })),
+      onWhatIf: isSaved ? null : (name, ref) => go({ view: "whatif", segment: null, settings: { ...address.settings, policy: "lamina", [name]: ref } }),
+      readWhole: () => get(`text/${path}`, address.settings),
+    });
+    pane.addEventListener("click", (event) => {
+      const link = event.target.closest(".to-request");
+      if (!link) return;
+      event.preventDefault();
+      go({ request: Number(link.dataset.request) });
+    });
+    const close = button("✕ close", () => go({ segment: null }), { class: "close quiet" });
+    replace(side, close, pane);
+    say(`${segment.what || segment.kind}, ${FORMS[segment.form].words}`);
+  } catch (error) {
+    replace(side, h("p", { class: "problem" }, error.message));
+  }
+}

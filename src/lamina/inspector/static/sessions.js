@@ -1,0 +1,122 @@
+// The list of all sessions.
+import { get, isSaved } from "./api.js";
+import { go } from "./address.js";
+import { button, date, downloadButton, h, money, number, replace, tokens } from "./dom.js";
+
+const LIVE = 120; // seconds after its last request in which a session counts as running
+
+const COLUMNS = [
+  ["", "Session", (session) => session.first_words || session.name],
+  ["model", "Model", (session) => session.model],
+  ["ended", "Last request", (session) => -(session.ended || 0)],
+  ["calls", "Requests", (session) => -session.calls],
+  ["tokens", "Largest", (session) => -(session.tokens || 0)],
+  ["dollars", "Cost", (session) => -(session.dollars || 0)],
+  ["cuts", "Cuts", (session) => -session.cuts],
+  ["lost", "Lost caches", (session) => -session.lost_caches],
+];
+
+export async function drawSessions(main, address) {
+  const list = await get("sessions", {}, { search: address.search });
+  if (list.sessions.length === 1 && isSaved && !address.search) {
+    go({ session: list.sessions[0].id });
+    return null;
+  }
+  const search = h("input", {
+    type: "search", id: "search", value: address.search,
+    placeholder: "Search in everything that was said", "aria-label": "Search in all sessions",
+  });
+  const onsubmit = (event) => {
+    event.preventDefault();
+    go({ search: search.value.trim() });
+  };
+  replace(
+    main,
+    h(
+      "section",
+      { class: "intro" },
+      h("h1", {}, "Sessions"),
+      h("p", { class: "lead" }, sumUp(list)),
+      h("form", { class: "search", onsubmit }, search, button("Search", onsubmit), downloadButton("sessions", list)),
+    ),
+    list.sessions.length ? makeTable(list.sessions, address) : h("p", { class: "empty" }, noSession(address)),
+    list.problems.length ? showProblems(list.problems) : null,
+  );
+  return search;
+}
+
+function sumUp(list) {
+  const priced = list.sessions.filter((session) => session.dollars !== null);
+  const cost = priced.reduce((sum, session) => sum + session.dollars, 0);
+  const calls = list.sessions.reduce((sum, session) => sum + session.calls, 0);
+  const facts = [`${number(list.sessions.length)} sessions`, `${number(calls)} requests`];
+  if (priced.length) facts.push(`${money(cost)} as reported, at prices of ${list.prices_as_of}`);
+  return facts.join(" · ");
+}
+
+function noSession(address) {
+  if (address.search) return `Nothing contains “${address.search}”.`;
+  return "There is no session here yet. It will appear as soon as one is recorded.";
+}
+
+function makeTable(sessions, address) {
+  const header = ([name, title], at) => {
+    const isSorted = name === address.by;
+    const sort = button(title, () => go({ by: name }), { class: "sort", title: `Sort by ${title.toLowerCase()}` });
+    return h("th", { scope: "col", class: at > 2 ? "num" : null, "aria-sort": isSorted && name ? "descending" : null }, sort);
+  };
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "All sessions" },
+    h("table", { class: "sessions" }, h("thead", {}, h("tr", {}, COLUMNS.map(header))), h("tbody", {}, arrange(sessions, address.by))),
+  );
+}
+
+// Sub-agents stand under their parent, in whichever order the parents are.
+function arrange(sessions, by) {
+  const column = COLUMNS.find(([name]) => name === by);
+  const names = new Set(sessions.map((session) => session.name));
+  const children = new Map();
+  const roots = [];
+  for (const session of sessions) {
+    if (session.parent && names.has(session.parent)) {
+      children.set(session.parent, [...(children.get(session.parent) || []), session]);
+    } else roots.push(session);
+  }
+  if (by && column) {
+    const value = column[2];
+    roots.sort((one, other) => (value(one) < value(other) ? -1 : Number(value(one) > value(other))));
+  }
+  return roots.flatMap((session) => [makeRow(session, false), ...(children.get(session.name) || []).map((child) => makeRow(child, true))]);
+}
+
+function makeRow(session, isChild) {
+  const isLive = !isSaved && session.ended !== null && Date.now() / 1000 - session.ended < LIVE;
+  return h(
+    "tr",
+    { class: isChild ? "child" : null },
+    h(
+      "td",
+      {},
+      isLive ? h("span", { class: "live", title: "It is running" }, "live ") : null,
+      h("a", { href: `#/s/${session.id}` }, isChild ? "↳ " : "", session.first_words || session.name),
+      h("div", { class: "faint small" }, [session.project, session.source, session.name].filter(Boolean).join(" · ")),
+    ),
+    h("td", {}, session.model || "not recorded"),
+    h("td", { class: "nowrap" }, session.ended === null ? "not recorded" : date(session.ended)),
+    h("td", { class: "num" }, number(session.calls)),
+    h("td", { class: "num" }, session.tokens === null ? "not recorded" : tokens(session.tokens)),
+    h("td", { class: "num" }, session.dollars === null ? "–" : money(session.dollars)),
+    h("td", { class: "num" }, session.cuts || "–"),
+    h("td", { class: "num" }, session.lost_caches || "–"),
+  );
+}
+
+function showProblems(problems) {
+  return h(
+    "details",
+    { class: "problems" },
+    h("summary", {}, `${problems.length} records could not be read`),
+    h("ul", {}, problems.map((problem) => h("li", {}, h("code", {}, problem.place), ` ${problem.reason}`))),
+  );
+}

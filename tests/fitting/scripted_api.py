@@ -1,0 +1,239 @@
+"""A server that speaks three APIs and answers from a script, whole or in pieces, for tests of recalls.
+
+A script is a function from a request, as JSON, to what the model says: texts and calls, in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from threading import Thread
+from typing import Any, NamedTuple
+
+NUMBERS = count(1)
+"""For ids that are never the same."""
+
+Said = list["str | Call"]
+Script = Callable[[dict[str, Any]], Said]
+
+
+class Call(NamedTuple):
+    """A call of a tool, which gets an id of its own."""
+
+    name: str
+    arguments: dict[str, Any]
+    id: str
+
+
+class ScriptedApi(NamedTuple):
+    """Where the server is, and every request that it had."""
+
+    url: str
+    requests: list[dict[str, Any]]
+
+
+@contextmanager
+def scripted_api(script: Script) -> Iterator[ScriptedApi]:
+    """A server that answers with what the script says."""
+    requests: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append(request)
+            write, stream = APIS[self.path.rsplit("/", 1)[1]]
+            size = len(json.dumps(request)) // 4
+            said = script(request)
+            if request.get("stream"):
+                body = "".join(stream(said, size)).encode()
+                self.answer(body, "text/event-stream")
+            else:
+                self.answer(json.dumps(write(said, size)).encode(), "application/json")
+
+        def answer(self, body: bytes, media_type: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", media_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield ScriptedApi(f"http://127.0.0.1:{server.server_port}", requests)
+        server.shutdown()
+
+
+def write_message(said: Said, size: int) -> dict[str, Any]:
+    return {
+        "id": f"msg_{next(NUMBERS)}",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-opus-5-5",
+        "content": [message_block(one) for one in said],
+        "stop_reason": "tool_use" if has_calls(said) else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": size, "output_tokens": 9},
+    }
+
+
+def stream_message(said: Said, size: int) -> Iterator[str]:
+    message = write_message(said, size)
+    stop = message["stop_reason"]
+    yield event("message_start", message={**message, "content": [], "stop_reason": None})
+    for index, one in enumerate(said):
+        block = message_block(one)
+        if isinstance(one, str):
+            start, delta = {**block, "text": ""}, {"type": "text_delta", "text": one}
+        else:
+            start = {**block, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(one.arguments)}
+        yield event("content_block_start", index=index, content_block=start)
+        yield event("content_block_delta", index=index, delta=delta)
+        yield event("content_block_stop", index=index)
+    yield event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=message["usage"])
+    yield event("message_stop")
+
+
+def message_block(one: str | Call) -> dict[str, Any]:
+    if isinstance(one, str):
+        return {"type": "text", "text": one}
+    return {"type": "tool_use", "id": one.id, "name": one.name, "input": one.arguments}
+
+
+def write_completion(said: Said, size: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts(said)) or None}
+    if has_calls(said):
+        message["tool_calls"] = [chat_call(one) for one in said if isinstance(one, Call)]
+    finish = "tool_calls" if has_calls(said) else "stop"
+    return {
+        "id": f"chatcmpl-{next(NUMBERS)}",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-4o",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": size, "completion_tokens": 9, "total_tokens": size + 9},
+    }
+
+
+def stream_completion(said: Said, _: int) -> Iterator[str]:
+    def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        whole = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o"}
+        return f"data: {json.dumps({**whole, 'choices': [choice]})}\n\n"
+
+    yield chunk({"role": "assistant", "content": ""})
+    for text in texts(said):
+        yield chunk({"content": text})
+    calls = [one for one in said if isinstance(one, Call)]
+    for index, one in enumerate(calls):
+        call = chat_call(one)
+        arguments = call["function"].pop("arguments")
+        yield chunk({"tool_calls": [{"index": index, **call}]})
+        yield chunk({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
+    yield chunk({}, "tool_calls" if calls else "stop")
+    yield "data: [DONE]\n\n"
+
+
+def chat_call(one: Call) -> dict[str, Any]:
+    function = {"name": one.name, "arguments": json.dumps(one.arguments)}
+    return {"id": one.id, "type": "function", "function": function}
+
+
+def write_response(said: Said, size: int) -> dict[str, Any]:
+    return {
+        "id": f"resp_{next(NUMBERS)}",
+        "object": "response",
+        "created_at": 1,
+        "model": "gpt-5",
+        "status": "completed",
+        "output": [response_item(one) for one in said],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": size,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 9,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": size + 9,
+        },
+    }
+
+
+def stream_response(said: Said, size: int) -> Iterator[str]:
+    response = write_response(said, size)
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {**response, "output": [], "status": "in_progress"}}
+    ]
+    for index, one in enumerate(said):
+        item = response["output"][index]
+        place = {"output_index": index, "item_id": item["id"]}
+        if isinstance(one, str):
+            part = item["content"][0]
+            inner = {**place, "content_index": 0}
+            events += [
+                {
+                    "type": "response.output_item.added",
+                    "output_index": index,
+                    "item": {**item, "content": []},
+                },
+                {"type": "response.content_part.added", **inner, "part": {**part, "text": ""}},
+                {"type": "response.output_text.delta", **inner, "delta": one, "logprobs": []},
+                {"type": "response.output_text.done", **inner, "text": one, "logprobs": []},
+                {"type": "response.content_part.done", **inner, "part": part},
+            ]
+        else:
+            arguments = item["arguments"]
+            events += [
+                {
+                    "type": "response.output_item.added",
+                    "output_index": index,
+                    "item": {**item, "arguments": ""},
+                },
+                {"type": "response.function_call_arguments.delta", **place, "delta": arguments},
+                {"type": "response.function_call_arguments.done", **place, "arguments": arguments},
+            ]
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    events.append({"type": "response.completed", "response": response})
+    for number, one_event in enumerate(events):
+        yield event(one_event.pop("type"), **one_event, sequence_number=number)
+
+
+def response_item(one: str | Call) -> dict[str, Any]:
+    if isinstance(one, str):
+        part = {"type": "output_text", "text": one, "annotations": []}
+        id_ = f"msg_{next(NUMBERS)}"
+        return {"type": "message", "id": id_, "role": "assistant", "status": "completed", "content": [part]}
+    return {
+        "type": "function_call",
+        "id": f"fc_{one.id}",
+        "call_id": one.id,
+        "name": one.name,
+        "arguments": json.dumps(one.arguments),
+        "status": "completed",
+    }
+
+
+def event(name: str, **fields: Any) -> str:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **fields})}\n\n"
+
+
+def texts(said: Said) -> list[str]:
+    return [one for one in said if isinstance(one, str)]
+
+
+def has_calls(said: Said) -> bool:
+    return any(isinstance(one, Call) for one in said)
+
+
+APIS: dict[str, tuple[Callable[[Said, int], dict[str, Any]], Callable[[Said, int], Iterator[str]]]] = {
+    "messages": (write_message, stream_message),
+    "completions": (write_completion, stream_completion),
+    "responses": (write_response, stream_response),
+}

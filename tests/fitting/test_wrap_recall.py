@@ -1,0 +1,401 @@
+"""Recalls inside a call of a wrapped client: official SDKs, a scripted model, whole answers and streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import anthropic
+import openai
+import pytest
+
+import lamina
+from lamina import BadInput, Budget
+from lamina.core.tokens import BYTES4
+from lamina.fitting.recall_loop import ROUNDS
+from lamina.fitting.recalls import PIECE
+from tests.fitting.scripted_api import Call, Said, ScriptedApi, scripted_api
+from tests.talking import all_of, entered, got
+
+BUDGET = Budget(window=3_000, reserve=200, keep_last=1)
+HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
+FACT = "The harbour opens at 05:41."
+
+
+class Api(NamedTuple):
+    """One SDK's endpoint, sync or async, and how histories are written there."""
+
+    name: str
+    is_async: bool
+
+    @property
+    def tool(self) -> dict[str, Any]:
+        schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+        if self.name == "messages":
+            return {"name": "read_file", "input_schema": schema}
+        if self.name == "responses":
+            return {"type": "function", "name": "read_file", "parameters": schema}
+        return {"type": "function", "function": {"name": "read_file", "parameters": schema}}
+
+    def client(self, url: str, **options: Any) -> Any:
+        module: Any = anthropic if self.name == "messages" else openai
+        name = ("Async" if self.is_async else "") + ("Anthropic" if self.name == "messages" else "OpenAI")
+        address = url if self.name == "messages" else f"{url}/v1"
+        client = getattr(module, name)(base_url=address, api_key="none", max_retries=0)
+        return lamina.wrap(client, budget=BUDGET, counter=BYTES4, **options)
+
+    def request(self, history: list[Any]) -> dict[str, Any]:
+        if self.name == "responses":
+            return {"model": "gpt-5", "input": history, "tools": [self.tool]}
+        limit = {"max_tokens": 100} if self.name == "messages" else {}
+        model = "claude-opus-5-5" if self.name == "messages" else "gpt-4o"
+        return {"model": model, "messages": history, "tools": [self.tool], **limit}
+
+    def resource(self, client: Any) -> Any:
+        return {
+            "messages": lambda: client.messages,
+            "completions": lambda: client.chat.completions,
+            "responses": lambda: client.responses,
+        }[self.name]()
+
+    def results(self, ids: list[str], text: str) -> list[Any]:
+        """The results of the client's own tools, as its next turns."""
+        if self.name == "messages":
+            blocks = [{"type": "tool_result", "tool_use_id": id_, "content": text} for id_ in ids]
+            return [{"role": "user", "content": blocks}]
+        if self.name == "responses":
+            return [{"type": "function_call_output", "call_id": id_, "output": text} for id_ in ids]
+        return [{"role": "tool", "tool_call_id": id_, "content": text} for id_ in ids]
+
+    def turns(self, request: dict[str, Any]) -> list[Any]:
+        turns: list[Any] = request["input" if self.name == "responses" else "messages"]
+        return turns
+
+
+APIS = [
+    Api(name, is_async) for name in ("messages", "completions", "responses") for is_async in (False, True)
+]
+each_api = pytest.mark.parametrize(
+    "api", APIS, ids=lambda api: f"{api.name}-{'async' if api.is_async else 'sync'}"
+)
+
+
+async def ask_whole(api: Api, client: Any, history: list[Any]) -> tuple[list[Any], str]:
+    """The answer as turns for the history, and its text."""
+    answer = await got(api.resource(client).create(**api.request(history)))
+    return take_answer(api, answer)
+
+
+def take_answer(api: Api, answer: Any) -> tuple[list[Any], str]:
+    if api.name == "messages":
+        text = "".join(block.text for block in answer.content if block.type == "text")
+        return [{"role": "assistant", "content": answer.content}], text
+    if api.name == "responses":
+        return list(answer.output), answer.output_text
+    message = answer.choices[0].message
+    return [message], message.content or ""
+
+
+async def ask_events(api: Api, client: Any, history: list[Any]) -> tuple[list[Any], str]:
+    """The same with the events of a stream, of which only the text is used."""
+    stream = await got(api.resource(client).create(**api.request(history), stream=True))
+    events = await all_of(stream)
+    if api.name == "messages":
+        assert [event.type for event in events].count("message_start") == 1
+        assert events[-1].type == "message_stop"
+        deltas = [event.delta for event in events if event.type == "content_block_delta"]
+        text = "".join(delta.text for delta in deltas if delta.type == "text_delta")
+        return [{"role": "assistant", "content": text}], text
+    if api.name == "responses":
+        assert [event.type for event in events].count("response.created") == 1
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+        return [{"role": "assistant", "content": text}], text
+    chunks = [event for event in events if event.choices]
+    assert [chunk.choices[0].finish_reason for chunk in chunks].count("stop") == 1
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    return [{"role": "assistant", "content": text}], text
+
+
+async def ask_helper(api: Api, client: Any, history: list[Any]) -> tuple[list[Any], str]:
+    """The same with the SDK's helper, which puts the answer together."""
+
+    class Speaker(NamedTuple):
+        is_async: bool
+
+    context = api.resource(client).stream(**api.request(history))
+    async with entered(context, Speaker(api.is_async)) as stream:  # type: ignore[arg-type]
+        if api.name == "messages":
+            return take_answer(api, await got(stream.get_final_message()))
+        if api.name == "responses":
+            return take_answer(api, await got(stream.get_final_response()))
+        return take_answer(api, await got(stream.get_final_completion()))
+
+
+each_way = pytest.mark.parametrize("ask", [ask_whole, ask_events, ask_helper])
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def flatten(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def ends_with_recalled(api: Api, request: dict[str, Any]) -> bool:
+    """Whether the last turn brings the secret back."""
+    last = flatten(api.turns(request)[-1])
+    return FACT in last and "harbour?" not in last
+
+
+def remembering(api: Api, before: str = "") -> Callable[[dict[str, Any]], Said]:
+    """A model that recalls the first handle that it sees when it is asked about the harbour."""
+    calls = iter(range(1000))
+
+    def script(request: dict[str, Any]) -> Said:
+        last = flatten(api.turns(request)[-1])
+        if "harbour?" in last:
+            handles = HANDLE.findall(flatten(request))
+            said: Said = [Call("recall", {"key": handles[0], "find": "opens at"}, f"r{next(calls)}")]
+            return [before, *said] if before else said
+        if ends_with_recalled(api, request):
+            return [f"It says: {FACT}"]
+        return [long_answer(last)]
+
+    return script
+
+
+def long_answer(last: str) -> str:
+    """What the model says otherwise. Its first answer holds the fact."""
+    if "Part 0?" in last:
+        return f"{FACT} " + "Go on. " * 240
+    if "art " not in last:
+        return "Fine."
+    return "Go on. " * 240
+
+
+async def fill(api: Api, ask: Any, client: Any, history: list[Any], turns: int) -> None:
+    """Talk until the first answer has been lowered."""
+    for turn in range(turns):
+        history.append(user(f"Part {turn}?"))
+        answer, _ = await ask(api, client, history)
+        history += answer
+
+
+def prefixes_hold(api: Api, requests: list[dict[str, Any]], start: int) -> None:
+    """Every request from `start` on continues the one before it, unless a cut came between."""
+    for before, after in zip(requests[start:], requests[start + 1 :], strict=False):
+        turns, later = api.turns(before), api.turns(after)
+        assert later[: len(turns)] == turns
+        assert before["tools"] == after["tools"]
+
+
+@each_way
+@each_api
+def test_the_model_gets_the_text_and_the_client_only_the_answer(api: Api, ask: Any) -> None:
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask, client, history, 9)
+        assert all(HANDLE.search(flatten(r)) is None for r in served.requests if len(r["tools"]) == 1)
+        start = len(served.requests)
+        history.append(user("When opens the harbour?"))
+        answer, text = await ask(api, client, history)
+        assert text == f"It says: {FACT}"
+        assert len(served.requests) == start + 2
+        history += [*answer, user("Thanks.")]
+        await ask(api, client, history)
+        assert len(served.requests) == start + 3
+        prefixes_hold(api, served.requests, start)
+        tools = [flatten(request["tools"][-1]) for request in served.requests]
+        first = next(index for index, tool in enumerate(tools) if '"recall"' in tool)
+        assert 0 < first < start
+        assert all('"recall"' in tool for tool in tools[first:])
+        assert '"recall"' not in flatten(history)
+        await close(client)
+
+    with scripted_api(remembering(api)) as served:
+        asyncio.run(talk(served))
+
+
+async def close(client: Any) -> None:
+    await got(client.close())
+
+
+@each_way
+@each_api
+def test_what_the_model_says_before_a_recall_is_put_back_in_its_place(api: Api, ask: Any) -> None:
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask, client, history, 9)
+        start = len(served.requests)
+        history.append(user("When opens the harbour?"))
+        answer, text = await ask(api, client, history)
+        assert text.endswith(f"It says: {FACT}")
+        history += [*answer, user("Thanks.")]
+        await ask(api, client, history)
+        prefixes_hold(api, served.requests, start)
+        assert flatten(served.requests[-1]).count("Let me look.") == 1
+        await close(client)
+
+    with scripted_api(remembering(api, "Let me look.")) as served:
+        asyncio.run(talk(served))
+
+
+def mixed(api: Api) -> Callable[[dict[str, Any]], Said]:
+    """A model that recalls something and reads a file in one answer."""
+
+    def script(request: dict[str, Any]) -> Said:
+        last = flatten(api.turns(request)[-1])
+        if "harbour?" in last:
+            handles = HANDLE.findall(flatten(request))
+            return [
+                Call("recall", {"key": handles[0], "find": "opens at"}, "r1"),
+                Call("read_file", {"path": "a.txt"}, "c1"),
+            ]
+        if "content of a.txt" in last:
+            return ["Both: " + ("yes" if FACT in flatten(api.turns(request)[-3:]) else "no")]
+        return [long_answer(flatten(api.turns(request)[-1]))]
+
+    return script
+
+
+@pytest.mark.parametrize("ask", [ask_whole, ask_helper])
+@each_api
+def test_a_recall_beside_a_call_of_the_client_is_answered_with_the_clients_result(api: Api, ask: Any) -> None:
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask, client, history, 9)
+        start = len(served.requests)
+        history.append(user("When opens the harbour?"))
+        answer, _ = await ask(api, client, history)
+        assert len(served.requests) == start + 1
+        shown = flatten([a if isinstance(a, dict) else a.model_dump(mode="json") for a in plain(answer)])
+        assert "read_file" in shown
+        assert '"recall"' not in shown
+        history += [*answer, *api.results(["c1"], "content of a.txt")]
+        answer, text = await ask(api, client, history)
+        assert text == "Both: yes"
+        history += [*answer, user("Thanks.")]
+        await ask(api, client, history)
+        prefixes_hold(api, served.requests, start)
+        await close(client)
+
+    with scripted_api(mixed(api)) as served:
+        asyncio.run(talk(served))
+
+
+def plain(turns: list[Any]) -> Iterator[Any]:
+    for turn in turns:
+        if isinstance(turn, dict):
+            content = turn["content"]
+            if not isinstance(content, str):
+                content = [block.model_dump(mode="json") for block in content]
+            yield {**turn, "content": content}
+        else:
+            yield turn
+
+
+@each_api
+def test_a_model_that_recalls_for_ever_is_stopped(api: Api) -> None:
+    numbers = iter(range(1000))
+
+    def script(request: dict[str, Any]) -> Said:
+        handles = HANDLE.findall(flatten(request))
+        if "harbour?" in flatten(request) and handles:
+            return [Call("recall", {"key": handles[0], "start": 1}, f"r{next(numbers)}")]
+        return [long_answer(flatten(api.turns(request)[-1]))]
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        start = len(served.requests)
+        await ask_whole(api, client, [*history, user("When opens the harbour?")])
+        assert len(served.requests) == start + ROUNDS + 2
+        assert "times in a row" in flatten(served.requests[-1])
+        await close(client)
+
+    with scripted_api(script) as served:
+        asyncio.run(talk(served))
+
+
+def test_with_recall_off_no_handle_is_shown_and_no_tool_is_added() -> None:
+    api = Api("completions", is_async=False)
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url, recall="off")
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        assert client.fitted.ledger.cuts
+        assert all(len(request["tools"]) == 1 for request in served.requests)
+        assert HANDLE.search(flatten(served.requests)) is None
+        assert "[shortened]" in flatten(served.requests) or "<digest covers" in flatten(served.requests)
+        client.close()
+
+    with scripted_api(lambda _: ["Go on. " * 240]) as served:
+        asyncio.run(talk(served))
+
+
+def test_a_clients_own_recall_tool_is_left_alone() -> None:
+    request = {
+        "model": "gpt-4o",
+        "messages": [user("Hi"), *([{"role": "assistant", "content": "x " * 900}, user("And?")] * 5)],
+        "tools": [{"type": "function", "function": {"name": "recall", "parameters": {"type": "object"}}}],
+    }
+    fitted = lamina.fit_request(
+        request, budget=Budget(window=1_500, reserve=100, keep_last=1), counter=BYTES4, recall="tool"
+    )
+    assert fitted.ledger.cuts
+    assert not fitted.has_recall
+    assert fitted.recall_tool is None
+    assert HANDLE.search(flatten(fitted.request)) is None
+
+
+def test_a_word_that_is_no_mode_of_recall_is_refused() -> None:
+    with pytest.raises(BadInput, match="recall is 'yes'"):
+        lamina.fit_request({"model": "gpt-4o", "messages": [user("Hi")]}, recall="yes")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match='use "tool" or "off"'):
+        lamina.wrap(openai.OpenAI(api_key="none"), recall="handles")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("api", [a for a in APIS if not a.is_async], ids=lambda api: api.name)
+def test_fit_request_gives_the_tool_and_answers_its_calls(api: Api) -> None:
+    history = [user("Hi"), {"role": "assistant", "content": FACT}, user("And?")]
+    for turn in range(12):
+        history += [{"role": "assistant", "content": "Go on. " * 240}, user(f"Part {turn}?")]
+    request = api.request(history)
+    fitted = lamina.fit_request(request, budget=BUDGET, counter=BYTES4)
+    key = HANDLE.findall(flatten(fitted.request))[0]
+    assert fitted.recall_tool is not None
+    assert '"recall"' in flatten(fitted.recall_tool)
+    calls: dict[str, dict[str, Any]] = {
+        "messages": {"type": "tool_use", "id": "r1", "name": "recall", "input": {"key": key}},
+        "completions": {"id": "r1", "function": {"name": "recall", "arguments": json.dumps({"key": key})}},
+        "responses": {"call_id": "r1", "name": "recall", "arguments": json.dumps({"key": key})},
+    }
+    answer = fitted.answer(calls[api.name])
+    recalled = fitted.recall(key)
+    assert FACT in recalled
+    assert any(text.endswith(recalled[:PIECE]) for text in texts_in(answer))
+    unknown = fitted.answer({"id": "r2", "name": "recall", "input": {"key": "nosuch"}})
+    assert "nosuch" in flatten(unknown)
+    short = lamina.fit_request(api.request([user("Hi")]), budget=BUDGET, counter=BYTES4)
+    assert short.recall_tool is None
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from texts_in(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from texts_in(one)

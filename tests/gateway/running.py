@@ -1,0 +1,93 @@
+"""A gateway for tests: the real application on a real uvicorn and a real socket, in this event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
+import uvicorn
+
+from lamina.gateway.app import create_app
+from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway.journal import Journal
+from lamina.gateway.server import make_config
+from tests.gateway.upstream_stub import Stub
+
+
+class RunningGateway(NamedTuple):
+    """A gateway that answers at `url`."""
+
+    url: str
+    log: io.StringIO
+    server: uvicorn.Server
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The lines of the log about one kind of event."""
+        lines = [json.loads(line) for line in self.log.getvalue().splitlines()]
+        return [line for line in lines if line["event"] == name]
+
+
+def settings_for(stub: Stub | str, store: Path | str = "", **changes: Any) -> GatewaySettings:
+    """Settings with one upstream for each API, all of them this stub."""
+    url = stub if isinstance(stub, str) else stub.url
+    upstream = changes.pop("upstream", {})
+    upstreams = {
+        "claude": UpstreamSettings(url=url, profile="anthropic", **upstream),
+        "openai": UpstreamSettings(url=url, profile="openai", **upstream),
+        "gemini": UpstreamSettings(url=url, profile="gemini", **upstream),
+        "ollama": UpstreamSettings(url=url, profile="ollama", **upstream),
+    }
+    if not store:
+        changes.setdefault("keep", "nothing")
+    values: dict[str, Any] = {"port": 0, "store": str(store), "upstreams": upstreams} | changes
+    return GatewaySettings(**values)
+
+
+@asynccontextmanager
+async def run_gateway(
+    settings: GatewaySettings, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[RunningGateway]:
+    """The gateway until the context ends."""
+    log = io.StringIO()
+    app = create_app(settings, environment=environment or {}, journal=Journal(log))
+    server = uvicorn.Server(make_config(settings, app))
+    serving = asyncio.ensure_future(server.serve())
+    while not server.started:
+        if serving.done():
+            serving.result()
+            raise RuntimeError("the gateway did not start")
+        await asyncio.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield RunningGateway(f"http://127.0.0.1:{port}", log, server)
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@asynccontextmanager
+async def open_client() -> AsyncIterator[aiohttp.ClientSession]:
+    """A client that adds no headers and unpacks nothing."""
+    session = aiohttp.ClientSession(
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+        timeout=aiohttp.ClientTimeout(total=60),
+    )
+    async with session:
+        yield session
+
+
+def replace_limits(settings: GatewaySettings, **limits: Any) -> GatewaySettings:
+    return msgspec.structs.replace(settings, limits=msgspec.structs.replace(settings.limits, **limits))
+
+
+def replace_deadlines(settings: GatewaySettings, **deadlines: Any) -> GatewaySettings:
+    changed = msgspec.structs.replace(settings.deadlines, **deadlines)
+    return msgspec.structs.replace(settings, deadlines=changed)

@@ -1,0 +1,99 @@
+"""What a session cost and would have cost, from the lines of the gateway's log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina.agent.limits import price
+from lamina.dialects.usage import Usage
+from lamina.gateway.account import AnsweredRequest, GatewayAccount
+from lamina.models.facts import model
+
+MODEL = "claude-sonnet-5"
+
+
+def answer(**fields: Any) -> AnsweredRequest:
+    values: dict[str, Any] = {"conversation": "c", "model": MODEL, "input": 1_000, "output": 10} | fields
+    return AnsweredRequest(**{"full": values["input"], **values})
+
+
+def sum_prices(*usages: Usage) -> float:
+    amounts = [price(usage, MODEL) for usage in usages]
+    return sum(amount for amount in amounts if amount is not None)
+
+
+def account_of(*answers: AnsweredRequest) -> GatewayAccount:
+    account = GatewayAccount()
+    for each in answers:
+        account.add(each)
+    return account
+
+
+def test_before_a_cut_both_are_the_same() -> None:
+    account = account_of(answer(), answer(input=2_000, cached=900, written=1_000))
+    assert account.cost == pytest.approx(
+        sum_prices(Usage(input=1_000, output=10), Usage(input=2_000, cached=900, written=1_000, output=10))
+    )
+    assert account.cost_without == account.cost
+    assert account.write_lines()[2].endswith("the same: nothing was cut")
+
+
+def test_after_a_cut_the_whole_history_is_read_and_what_is_new_is_paid() -> None:
+    account = account_of(
+        answer(input=5_000, written=5_000),
+        answer(input=3_000, full=6_000, written=2_500, cut=True),
+        answer(input=4_000, full=7_000, cached=3_000, written=1_000),
+        answer(input=4_100, full=7_100),  # nothing was read, although nothing was cut: the cache was gone
+    )
+    assert account.cuts == 1
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=5_000, written=5_000, output=10),
+            Usage(input=6_000, cached=5_000, written=1_000, output=10),
+            Usage(input=7_000, cached=6_000, written=1_000, output=10),
+            Usage(input=7_100, output=10),
+        )
+    )
+
+
+def test_a_cache_that_reads_half_would_have_read_half() -> None:
+    account = account_of(
+        answer(input=4_000),
+        answer(input=5_000, cached=2_000),
+        answer(input=3_000, full=6_000, cut=True),
+        answer(input=4_000, full=7_000, cached=1_500),
+    )
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=4_000, output=10),
+            Usage(input=5_000, cached=2_000, output=10),
+            Usage(input=6_000, cached=2_500, output=10),
+            Usage(input=7_000, cached=3_000, output=10),
+        )
+    )
+
+
+def test_what_is_not_known_is_said() -> None:
+    unpriced = account_of(answer(), answer(model="no-such-model"))
+    assert unpriced.cost is None
+    assert unpriced.write_lines()[1] == "cost: not known: no price of 'no-such-model' is known"
+    window = model(MODEL).budget.window
+    too_long = account_of(answer(full=window + 1, cut=True))
+    assert too_long.cost is not None
+    assert too_long.cost_without is None
+    assert "more than the window" in too_long.write_lines()[2]
+    silent = GatewayAccount()
+    silent.read_event({"event": "answered without usage", "model": MODEL})
+    silent.read_event({"event": "cut", "conversation": "c"})
+    assert (silent.requests, silent.cost) == (1, None)
+
+
+def test_lines_of_the_log_are_counted() -> None:
+    account = GatewayAccount()
+    line = {"event": "answered", "at": 1.5, "conversation": "c", "model": MODEL, "outcome": "unchanged"}
+    account.read_event(line | {"input": 1_234, "full": 1_234, "cached": 1_000, "written": 0, "output": 5})
+    assert account.write_lines()[0] == (
+        "1 request in 1 conversation, 0 cuts; 1,234 tokens read, 1,000 of them from the cache, 5 answered"
+    )

@@ -1,0 +1,63 @@
+"""`lamina serve --check` and `lamina conversations`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from lamina.cli import main
+from tests.gateway.growing import messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_conversations import SMALL, post
+from tests.gateway.upstream_stub import run_stub
+
+
+def test_conversations_are_listed_shown_pruned_and_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def converse() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in (0, 20):
+                await post(client, gateway.url, messages_request(steps))
+            await post(client, gateway.url, messages_request(0, task="Something else."))
+
+    asyncio.run(converse())
+    place = ["--store", str(store)]
+    assert main(["conversations", "list", *place, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["conversations"]
+    assert sorted((row["requests"], row["cuts"]) for row in rows) == [(1, 0), (2, 1)]
+    name = next(row["name"] for row in rows if row["cuts"])
+    assert main(["conversations", "show", name, *place]) == 0
+    assert "cut 1: over the trigger" in capsys.readouterr().out
+    assert main(["conversations", "prune", "--days", "1", "--yes", *place, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"deleted": []}
+    assert main(["conversations", "delete", name, *place]) == 2
+    assert main(["conversations", "delete", name, "--yes", *place]) == 0
+    assert main(["conversations", "show", name, *place]) == 4
+    assert main(["conversations", "prune", "--days", "0", *place]) == 2
+    assert main(["conversations", "show", *place]) == 2
+
+
+def test_settings_are_checked_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream = ["--upstream", "http://127.0.0.1:8080", "--profile", "llama.cpp", "--window", "32000"]
+    assert main(["serve", "--check", "--port", "0", *upstream]) == 0
+    settings = json.loads(capsys.readouterr().out)
+    assert settings["upstreams"]["upstream"]["window"] == 32_000
+    file = tmp_path / "gateway.toml"
+    file.write_text("port = 4949\nkeep = 'some'\n")
+    assert main(["serve", "--settings", str(file)]) == 2
+    assert f"{file}:2" in capsys.readouterr().err
+    assert main(["serve", "--host", "0.0.0.0"]) == 2  # noqa: S104 - refused
+    assert main(["serve", "--profile", "vllm"]) == 2
+    assert main(["serve", "--upstream", "x", "--profile", "nobody"]) == 2

@@ -1,0 +1,377 @@
+"""Requests that do not fit: told apart, cut, continued, forked, and the same after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from lamina.dialects import DIALECTS
+from lamina.gateway.conversation_store import FAMILIES, WORKSPACE, decode_state
+from lamina.stores.address import open_store
+from lamina.stores.paging import every_conversation
+from lamina.stores.port import Where
+from tests.gateway.client_shapes import SHAPES
+from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.upstream_stub import Stub, run_stub
+
+SMALL: dict[str, Any] = {"upstream": {"window": 8_000, "reserve": 500}}
+
+
+async def post(
+    client: aiohttp.ClientSession,
+    url: str,
+    request: dict[str, Any],
+    path: str = "/v1/messages",
+    headers: dict[str, str] | None = None,
+) -> tuple[int, bytes]:
+    async with client.post(url + path, data=dump(request), headers=HEADERS | (headers or {})) as answer:
+        return answer.status, await answer.read()
+
+
+def states(store: Path, workspace: str = "default") -> dict[str, Any]:
+    """The state of every conversation in a store, by its name."""
+
+    async def read() -> dict[str, Any]:
+        async with open_store(str(store)) as opened:
+            place = f"{WORKSPACE}{workspace}"
+            heads = [head async for head in every_conversation(opened, place)]
+            names = [head.conversation for head in heads]
+            pages = [await opened.read(Where(place, name), last=0) for name in names]
+            return {name: decode_state(page.head.state) for name, page in zip(names, pages, strict=True)}
+
+    return asyncio.run(read())
+
+
+def shared_messages(before: dict[str, Any], after: dict[str, Any]) -> int:
+    """How many messages at the start are the same in both."""
+    count = 0
+    for old, new in zip(before["messages"], after["messages"], strict=False):
+        if old != new:
+            break
+        count += 1
+    return count
+
+
+def test_a_growing_conversation_is_cut_seldom_and_continues_between_cuts(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> list[dict[str, Any]]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(30):
+                status, _ = await post(client, gateway.url, messages_request(steps))
+                assert status == 200
+            assert 1 <= len(gateway.events("cut")) <= 6
+            return [seen.json for seen in stub.seen]
+
+    sent = asyncio.run(main())
+    breaks = 0
+    for before, after in pairwise(sent):
+        assert DIALECTS["anthropic"].check(after) == []
+        assert after["tools"] == before["tools"]
+        if shared_messages(before, after) < len(before["messages"]):
+            breaks += 1
+    [state] = states(store).values()
+    assert breaks == len(state.ledger.cuts)
+    assert state.requests == 30
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_conversations_of_each_client_are_told_apart(name: str, tmp_path: Path) -> None:
+    """Six conversations take turns. Each is one at the end, with or without ids of its client."""
+    shape = SHAPES[name]
+    store = tmp_path / "gateway.db"
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(5):
+                for conversation in range(6):
+                    request = shape(conversation, steps)
+                    async with client.post(
+                        gateway.url + request.path, data=request.body, headers=request.headers
+                    ) as answer:
+                        assert answer.status == 200
+                        await answer.read()
+
+    asyncio.run(main())
+    assert [state.requests for state in states(store).values()] == [5] * 6
+
+
+def test_ids_keep_apart_what_begins_alike_and_sub_agents_have_a_parent(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+    session = {"x-claude-code-session-id": "s1"}
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(3):
+                await post(client, gateway.url, messages_request(steps), headers=session)
+                agent = session | {"x-claude-code-agent-id": "a1"}
+                await post(client, gateway.url, messages_request(steps, task="Sub."), headers=agent)
+                await post(
+                    client, gateway.url, messages_request(steps), headers={"x-lamina-conversation": "n"}
+                )
+            title = messages_request(0, system="Write a title.")
+            await post(client, gateway.url, title, headers=session)
+
+    asyncio.run(main())
+    found = sorted((state.group, state.parent, state.requests) for state in states(store).values())
+    assert found == [
+        ("claude-code:s1", "", 1),
+        ("claude-code:s1", "", 3),
+        ("claude-code:s1:a1", "claude-code:s1", 3),
+        ("name:n", "", 3),
+    ]
+
+
+def test_a_moved_marker_and_a_string_for_a_block_are_the_same_message(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+    block = {"type": "text", "text": "Do it.", "cache_control": {"type": "ephemeral"}}
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store)) as gateway,
+            open_client() as client,
+        ):
+            marked = messages_request(0)
+            marked["messages"][0]["content"] = [block]
+            await post(client, gateway.url, marked)
+            await post(client, gateway.url, messages_request(1))
+
+    asyncio.run(main())
+    [state] = states(store).values()
+    assert state.requests == 2
+
+
+def test_an_edited_history_is_a_fork_with_the_common_ledger(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> list[dict[str, Any]]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(20):
+                await post(client, gateway.url, messages_request(steps))
+            edited = messages_request(19)
+            edited["messages"].append({"role": "assistant", "content": "Stop."})
+            edited["messages"].append({"role": "user", "content": "No, go on."})
+            edited["messages"][-4]["content"][0]["text"] = "Another step."
+            await post(client, gateway.url, edited)
+            return [seen.json for seen in stub.seen]
+
+    *_, last, fork = asyncio.run(main())
+    assert shared_messages(last, fork) >= len(last["messages"]) - 4
+    assert DIALECTS["anthropic"].check(fork) == []
+    main_line, branch = sorted(states(store).values(), key=lambda state: -state.requests)
+    assert branch.parent in states(store)
+    assert (main_line.requests, branch.requests) == (20, 1)
+    assert len(branch.ledger.lines) + len(branch.ledger.folds) > 0
+
+
+def test_a_retry_sends_the_same_bytes_and_parallel_requests_agree(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> list[bytes]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(12):
+                await post(client, gateway.url, messages_request(steps))
+            before = len(stub.seen)
+            await asyncio.gather(*(post(client, gateway.url, messages_request(13)) for _ in range(8)))
+            return [seen.body for seen in stub.seen[before:]]
+
+    bodies = asyncio.run(main())
+    assert len(bodies) == 8
+    assert len(set(bodies)) == 1
+    assert len(states(store)) == 1
+
+
+async def converse(stub: Stub, stores: list[Any], *, restart: bool, steps: int = 24) -> list[bytes]:
+    """One conversation, each request by the next of several gateways, restarted in between or not."""
+    async with open_client() as client:
+        if not restart:
+            async with run_gateway(settings_for(stub, stores[0], **SMALL)) as gateway:
+                for step in range(steps):
+                    await post(client, gateway.url, messages_request(step))
+        else:
+            for step in range(steps):
+                settings = settings_for(stub, stores[step % len(stores)], **SMALL)
+                async with run_gateway(settings) as gateway:
+                    await post(client, gateway.url, messages_request(step))
+    return [seen.body for seen in stub.seen]
+
+
+def test_a_restart_before_every_request_changes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with run_stub() as stub:
+            twin = await converse(stub, [tmp_path / "twin.db"], restart=False)
+        async with run_stub() as stub:
+            restarted = await converse(stub, [tmp_path / "restarted.db"], restart=True)
+        assert restarted == twin
+
+    asyncio.run(main())
+
+
+def test_two_gateways_over_one_store_take_turns(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> None:
+        async with run_stub() as stub:
+            twin = await converse(stub, [tmp_path / "twin.db"], restart=False)
+        settings = {**SMALL, "workers": 2}
+        async with run_stub() as stub, open_client() as client:
+            async with (
+                run_gateway(settings_for(stub, store, **settings)) as first,
+                run_gateway(settings_for(stub, store, **settings)) as second,
+            ):
+                for step in range(24):
+                    gateway = (first, second)[step % 2]
+                    await post(client, gateway.url, messages_request(step))
+            assert [seen.body for seen in stub.seen] == twin
+
+    asyncio.run(main())
+
+
+def test_chat_completions_are_cut_and_continued_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, tmp_path / "gateway.db", **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(24):
+                status, _ = await post(client, gateway.url, chat_request(steps), "/v1/chat/completions")
+                assert status == 200
+            assert gateway.events("cut")
+            for seen in stub.seen:
+                assert DIALECTS["openai_chat"].check(seen.json) == []
+
+    asyncio.run(main())
+
+
+def test_off_passes_one_request_untouched(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, tmp_path / "gateway.db", **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            request = messages_request(30)
+            status, _ = await post(client, gateway.url, request, headers={"x-lamina": "off"})
+            assert status == 200
+            assert stub.seen[-1].body == dump(request)
+            assert "x-lamina" not in stub.seen[-1].header_map
+            await post(client, gateway.url, request)
+            assert stub.seen[-1].body != dump(request)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("keep", "least", "most"), [("all", 62, 62), ("lowered", 5, 60)])
+def test_what_is_kept_is_a_setting(keep: str, least: int, most: int, tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> int:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, keep=keep, **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(0, 21, 4):
+                await post(client, gateway.url, messages_request(steps))
+        async with open_store(str(store)) as opened:
+            [head] = [head async for head in every_conversation(opened, f"{WORKSPACE}default")]
+            return head.count
+
+    count = asyncio.run(main())
+    assert least <= count <= most
+    content = store.read_bytes() + b"".join(path.read_bytes() for path in tmp_path.glob("gateway.db-*"))
+    assert (b"function_1(argument)" in content) is True
+    assert FAMILIES.encode() in content
+
+
+def test_nothing_is_on_disk_if_nothing_may_be_kept(tmp_path: Path) -> None:
+    async def main() -> list[dict[str, Any]]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, "", keep="nothing", **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(0, 21, 4):
+                await post(client, gateway.url, messages_request(steps))
+            assert gateway.events("cut")
+            return [seen.json for seen in stub.seen]
+
+    asyncio.run(main())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sealed_store_shows_no_content(tmp_path: Path) -> None:
+    from lamina.stores.sealed import init_file  # noqa: PLC0415 - an extra
+
+    init_file(tmp_path / "app.key")
+    store = tmp_path / "gateway.db"
+    settings: dict[str, Any] = {"key_file": str(tmp_path / "app.key"), "keep": "all", **SMALL}
+
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            for steps in (4, 12, 20):
+                async with run_gateway(settings_for(stub, store, **settings)) as gateway:
+                    status, _ = await post(client, gateway.url, messages_request(steps))
+                    assert status == 200
+            sent = stub.seen[-1].json
+            assert len(json.dumps(sent)) < len(dump(messages_request(20)))
+
+    asyncio.run(main())
+    for path in tmp_path.glob("gateway.db*"):
+        content = path.read_bytes()
+        assert b"function_" not in content
+        assert b"claude-sonnet" not in content
+
+
+def test_the_window_that_an_upstream_reports_is_kept(tmp_path: Path) -> None:
+    """The model's window is not known; the upstream refuses, and the next requests fit at once."""
+    store = tmp_path / "gateway.db"
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store)) as gateway,
+            open_client() as client,
+        ):
+            stub.window = 20_000  # bytes, in this stub
+            statuses = [
+                (await post(client, gateway.url, messages_request(steps)))[0] for steps in range(6, 18)
+            ]
+            assert statuses == [200] * 12
+            refused = len(stub.seen) - 12
+            assert 1 <= refused <= 3
+
+    asyncio.run(main())
+    with suppress(StopIteration):
+        state = next(iter(states(store).values()))
+        assert state.windows

@@ -1,0 +1,197 @@
+"""Counts, usage, profiles, and the choice of an upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway.usage import UsageReader
+from tests.gateway.client_shapes import SHAPES
+from tests.gateway.growing import chat_request, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_conversations import post
+from tests.gateway.upstream_stub import SeenRequest, answer_of, run_stub
+
+COUNT = "/v1/messages/count_tokens"
+
+
+def test_counts_are_answered_here_only_where_the_counter_is_exact() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            async with run_gateway(settings_for(stub)) as gateway:
+                request = messages_request(1, model="a-model-of-nobody")
+                status, body = await post(client, gateway.url, request, COUNT)
+                assert (status, json.loads(body)) == (200, {"input_tokens": 1234})
+                assert stub.seen[-1].json == request
+            async with run_gateway(settings_for(stub, upstream={"count": "local"})) as gateway:
+                before = len(stub.seen)
+                sizes: list[int] = []
+                for steps in (0, 1, 40):
+                    status, body = await post(client, gateway.url, messages_request(steps), COUNT)
+                    sizes.append(json.loads(body)["input_tokens"])
+                path = "/v1beta/models/gemini-3-pro:countTokens"
+                contents = {"contents": [{"role": "user", "parts": [{"text": "one two three"}]}]}
+                status, body = await post(client, gateway.url, contents, path)
+                assert 3 <= json.loads(body)["totalTokens"] <= 30
+                assert len(stub.seen) == before
+                assert 20 < sizes[0] < sizes[1] < sizes[2]
+                assert sizes[2] > 20_000  # counted as it is, whatever the window
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("size", [3, 1 << 20])
+def test_the_usage_of_every_api_is_read(name: str, size: int) -> None:
+    request = SHAPES[name](1, 1)
+    headers = tuple(request.headers.items())
+    content_type, body = answer_of(SeenRequest("POST", request.path, headers, request.body))
+    reader = UsageReader(content_type, "")
+    for start in range(0, len(body), size):
+        reader.feed(body[start : start + size])
+    usage = reader.finish()
+    assert usage.cached == 1000
+    assert usage.input >= 1029
+    assert usage.output == 5
+
+
+def test_answers_that_cannot_be_read_say_nothing() -> None:
+    for content_type, encoding, body in (
+        ("application/json", "", b"<html>"),
+        ("text/event-stream", "", b'data: {"usage": \n\ndata: {"usage": {"input_tokens": "x"}}\n\n'),
+        ("text/event-stream", "gzip", b"no gzip"),
+        ("text/event-stream", "exi", b'data: {"usage": {"input_tokens": 5}}\n\n'),
+    ):
+        reader = UsageReader(content_type, encoding)
+        reader.feed(body)
+        assert reader.finish().input == 0
+
+
+def test_a_miss_is_diagnosed_and_logged() -> None:
+    """The third request has another system text, and the upstream reports that nothing was cached."""
+
+    def report(cached: int) -> Any:
+        async def answer(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+            usage = {"input_tokens": 6000 - cached, "cache_read_input_tokens": cached, "output_tokens": 1}
+            body = json.dumps({"type": "message", "usage": usage}).encode()
+            head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+
+        return answer
+
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            stub.play(report(0), report(5900), report(0))
+            marker = {"type": "ephemeral"}
+            for steps, text in ((8, "Be brief."), (9, "Be brief."), (10, "Be thorough.")):
+                system = [{"type": "text", "text": text, "cache_control": marker}]
+                request = messages_request(steps, system=system)
+                request["messages"][-1]["content"][0]["cache_control"] = marker
+                await post(client, gateway.url, request)
+            answered = [(line["predicted"], line["cached"]) for line in gateway.events("answered")]
+            assert answered == [(0, 0), (6000, 5900), (6000, 0)]
+            for _ in range(300):
+                if gateway.events("miss"):
+                    break
+                await asyncio.sleep(0.02)
+            [miss] = gateway.events("miss")
+            assert miss["cause"] == "system changed"
+            async with client.get(f"{gateway.url}/metrics") as metrics:
+                assert (
+                    'lamina_misses_total{cause="system changed",upstream="claude"} 1' in await metrics.text()
+                )
+
+    asyncio.run(main())
+
+
+def test_each_profile_leaves_out_its_list_and_nothing_else() -> None:
+    request = SHAPES["claude_code"](7, 1)
+    original = json.loads(request.body)
+    original["system"][1]["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
+    body = json.dumps(original).encode()
+
+    async def send_to(profile: str) -> SeenRequest:
+        async with run_stub() as stub, open_client() as client:
+            upstreams = {"one": UpstreamSettings(url=stub.url, profile=profile)}  # type: ignore[arg-type]
+            settings = GatewaySettings(port=0, keep="nothing", upstreams=upstreams)
+            async with (
+                run_gateway(settings) as gateway,
+                client.post(gateway.url + request.path, data=body, headers=request.headers) as answer,
+            ):
+                assert answer.status == 200
+            return stub.seen[0]
+
+    def expected(*, billing: bool, rest: bool) -> dict[str, Any]:
+        fields: dict[str, Any] = json.loads(body)
+        if billing:
+            del fields["system"][0]
+        if rest:
+            del fields["system"][-1]["cache_control"]["ttl"]
+            del fields["context_management"]
+        return fields
+
+    seen = asyncio.run(send_to("anthropic"))
+    assert seen.body == body
+    assert asyncio.run(send_to("openrouter")).json == expected(billing=True, rest=False)
+    for profile in ("llama.cpp", "vllm", "bedrock", "ollama"):
+        seen = asyncio.run(send_to(profile))
+        assert seen.json == expected(billing=True, rest=True)
+        assert "anthropic-beta" not in seen.header_map
+
+
+def test_upstreams_are_chosen_by_prefix_then_by_model_then_by_api() -> None:
+    async def main() -> None:
+        async with run_stub() as first, run_stub() as second, run_stub() as third, open_client() as client:
+            upstreams = {
+                "local": UpstreamSettings(
+                    url=f"{first.url}/base", profile="llama.cpp", models=("qwen*", "tiny")
+                ),
+                "openai": UpstreamSettings(url=second.url, profile="openai"),
+                "claude": UpstreamSettings(url=third.url, profile="anthropic", prefix="/claude"),
+            }
+            settings = GatewaySettings(port=0, keep="nothing", upstreams=upstreams)
+            async with run_gateway(settings) as gateway:
+                for model in ("qwen3-coder", "gpt-5"):
+                    await post(client, gateway.url, chat_request(0, model=model), "/v1/chat/completions")
+                await post(client, gateway.url, messages_request(0), "/claude/v1/messages?beta=true")
+                async with client.get(f"{gateway.url}/claude") as answer:
+                    assert answer.status == 200
+                status, body = await post(client, gateway.url, {"model": "m", "messages": []}, "/api/chat")
+                assert status == 404
+                assert "no upstream" in json.loads(body)["error"]
+            assert [seen.path for seen in first.seen] == ["/base/v1/chat/completions"]
+            assert [seen.path for seen in second.seen] == ["/v1/chat/completions"]
+            assert [seen.path for seen in third.seen] == ["/v1/messages?beta=true", "/"]
+
+    asyncio.run(main())
+
+
+def test_markers_are_planned_only_where_the_settings_ask_for_it() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            request = messages_request(6, system="You are thorough. " * 400)
+            for breakpoints in ("keep", "plan"):
+                async with run_gateway(settings_for(stub, upstream={"breakpoints": breakpoints})) as gateway:
+                    await post(client, gateway.url, request)
+            unmarked, marked = (seen.body.count(b"cache_control") for seen in stub.seen)
+            assert unmarked == 0
+            assert 1 <= marked <= 4
+
+    asyncio.run(main())
+
+
+def test_claude_codes_large_reserve_does_not_eat_the_window() -> None:
+    """128,000 tokens of output in a window of 200,000: half of it is the request's, and 60,000 bytes pass."""
+
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            request = messages_request(25, max_tokens=128_000)
+            status, _ = await post(client, gateway.url, request)
+            assert status == 200
+            assert stub.seen[0].json == request
+
+    asyncio.run(main())

@@ -1,0 +1,139 @@
+"""`lamina doctor`: each line, its verdict and its next step."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import run
+
+LIMIT = "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
+
+
+@pytest.fixture(autouse=True)
+def _no_network_and_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (LIMIT, "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LAMINA_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def forbid_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the doctor used the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def lines_of(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]]]:
+    done = run("doctor", "--json", *arguments)
+    lines = json.loads(done.out)["lines"]
+    return done.code, {line["subject"]: line for line in lines}
+
+
+@pytest.mark.usefixtures("forbid_network")
+def test_a_good_set_up_is_ok_without_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret-key")
+    _add_program(tmp_path, "claude", monkeypatch)
+    done = run("doctor", "--store", tmp_path / "g.db", "--client", "claude")
+    assert done.code == 0, done.out
+    assert "ok      settings: " in done.out
+    assert "ok      store: there is none yet" in done.out
+    assert "ok      key: ANTHROPIC_API_KEY is set" in done.out
+    assert "-> start it with lamina run -- claude" in done.out
+    assert "secret-key" not in done.out
+    assert not (tmp_path / "g.db").exists()
+
+
+def _add_program(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / name
+    program.write_text(f"#!{sys.executable}\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_a_store_that_cannot_be_opened_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a store, but a text that is long enough to be read as one" * 20)
+    for store in (tmp_path / "file", tmp_path / "file" / "g.db"):
+        code, lines = lines_of("--store", store)
+        assert code == 1
+        assert lines["store"]["verdict"] == "wrong"
+        assert lines["store"]["next_step"]
+
+
+def test_wrong_settings_are_named_with_their_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text("port = 4949\nkeep = 'some'\n")
+    code, lines = lines_of("--store", "memory:", "--settings", file)
+    assert code == 1
+    assert f"{file}:2" in lines["gateway"]["text"]
+    monkeypatch.setenv("LAMINA_WINDOW", "many")
+    code, lines = lines_of("--store", "memory:")
+    assert code == 1
+    assert lines["settings"]["verdict"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [("", "remark"), ("16000", "ok"), ("32000", "wrong"), ("128000", "wrong"), ("many", "wrong")],
+)
+def test_the_answer_must_leave_room_in_the_window(
+    value: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if value:
+        monkeypatch.setenv(LIMIT, value)
+    _, lines = lines_of("--store", "memory:", "--client", "claude", "--window", "64000")
+    assert lines[LIMIT]["verdict"] == verdict
+    if verdict != "ok":
+        assert "16000" in lines[LIMIT]["next_step"]
+
+
+def test_a_client_that_is_missing_or_points_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://user:password@proxy.test/x")
+    code, lines = lines_of("--store", "memory:", "--client", "claude")
+    assert code == 1
+    assert lines["claude"]["next_step"] == "install claude"
+    assert lines["key"]["verdict"] == "remark"
+    assert lines["ANTHROPIC_BASE_URL"]["text"] == "is set to http://proxy.test/x"
+
+
+class _Answering(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@contextmanager
+def run_upstream() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Answering) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_upstream_is_reached_only_if_that_is_asked_for() -> None:
+    with run_upstream() as url:
+        code, lines = lines_of("--store", "memory:", "--upstream", url)
+        assert code == 0
+        assert lines["upstream upstream"]["text"] == f"{url} answers (status 404)"
+    code, lines = lines_of("--store", "memory:", "--upstream", url)
+    assert code == 1
+    assert lines["upstream upstream"]["next_step"].startswith("start the server")
+    assert "upstream upstream" not in lines_of("--store", "memory:")[1]

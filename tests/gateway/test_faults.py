@@ -1,0 +1,473 @@
+"""What goes wrong around the gateway: upstreams, stores and clients. Nothing crashes, leaks or is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
+from tests.gateway.running import open_client, replace_deadlines, replace_limits, run_gateway, settings_for
+from tests.gateway.test_conversations import SMALL, converse, post
+from tests.gateway.upstream_stub import Fault, SeenRequest, answer_of, run_stub
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+STREAM = {"stream": True}
+
+
+def chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+async def drop(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def drop_in_stream(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+    writer.write(CHUNKED + chunk(b'event: ping\ndata: {"type":"ping"}\n\n') + chunk(b"event: half"))
+    await writer.drain()
+    writer.close()
+
+
+async def drop_in_json(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+    writer.write(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"half')
+    await writer.drain()
+    writer.close()
+
+
+async def stall_in_stream(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+    writer.write(CHUNKED + chunk(b'event: ping\ndata: {"type":"ping"}\n\n'))
+    await writer.drain()
+    await asyncio.sleep(30)
+
+
+async def talk_garbage(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"\x00\x01 certainly no HTTP\r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+def fail(status: int, *headers: str) -> Fault:
+    async def answer(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        body = b'{"error":{"message":"the upstream says no"}}'
+        lines = "".join(f"{header}\r\n" for header in headers)
+        lines += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        writer.write(f"HTTP/1.1 {status} No\r\n{lines}\r\n".encode() + body)
+
+    return answer
+
+
+def answer_late(seconds: float, after: Fault | None = None) -> Fault:
+    async def answer(request: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(seconds)
+        if after is not None:
+            await after(request, writer)
+            return
+        _, body = answer_of(request)
+        writer.write(CHUNKED + chunk(body) + b"0\r\n\r\n")
+
+    return answer
+
+
+def in_pieces(size: int) -> Fault:
+    """The usual stream, torn anywhere, in the middle of characters too."""
+
+    async def answer(request: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        _, body = answer_of(request)
+        writer.write(CHUNKED)
+        for start in range(0, len(body), size):
+            writer.write(chunk(body[start : start + size]))
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write(b"0\r\n\r\n")
+
+    return answer
+
+
+def test_upstreams_that_fail_get_an_answer_in_the_shape_of_the_api() -> None:
+    async def main() -> None:
+        settings = replace_deadlines(settings_for("http://127.0.0.1:9"), connect=1.0)
+        async with run_gateway(settings) as gateway, open_client() as client:
+            status, body = await post(client, gateway.url, messages_request(1))
+            assert status == 502
+            assert json.loads(body)["error"]["type"] == "api_error"
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            for fault in (drop, talk_garbage):
+                stub.play(fault)
+                status, body = await post(client, gateway.url, messages_request(1))
+                assert status == 502
+                assert json.loads(body)["type"] == "error"
+                stub.play(fault)
+                status, body = await post(client, gateway.url, chat_request(1), "/v1/chat/completions")
+                assert status == 502
+                assert json.loads(body)["error"]["message"].startswith("lamina: ")
+            assert len(stub.seen) == 4  # nothing is tried again by itself
+            stub.play(drop_in_json)
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await post(client, gateway.url, messages_request(1))
+            status, _ = await post(client, gateway.url, messages_request(1))
+            assert status == 200
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 529])
+def test_errors_of_the_upstream_pass_unchanged_and_once(status: int) -> None:
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            stub.play(fail(status, "retry-after: 7", "request-id: r1"))
+            data = dump(messages_request(1))
+            async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
+                assert answer.status == status
+                assert await answer.read() == b'{"error":{"message":"the upstream says no"}}'
+                assert answer.headers["retry-after"] == "7"
+                assert answer.headers["request-id"] == "r1"
+            assert len(stub.seen) == 1
+
+    asyncio.run(main())
+
+
+def test_a_refusal_is_tried_again_only_if_the_settings_and_the_upstream_say_so() -> None:
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            open_client() as client,
+            run_gateway(settings_for(stub, upstream={"retries": 1})) as gateway,
+        ):
+            for fault, expected in (
+                (fail(429, "retry-after: 0"), 200),
+                (fail(429), 429),
+                (fail(429, "retry-after: 3600"), 429),
+                (fail(500, "retry-after: 0"), 500),
+            ):
+                stub.play(fault)
+                assert (await post(client, gateway.url, messages_request(1)))[0] == expected
+            assert len(stub.seen) == 5
+
+    asyncio.run(main())
+
+
+def test_a_stream_that_breaks_off_ends_with_an_error_event() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            settings = replace_deadlines(settings_for(stub), idle=0.3)
+            async with run_gateway(settings) as gateway:
+                for fault, kind in ((drop_in_stream, "api_error"), (stall_in_stream, "timeout_error")):
+                    stub.play(fault)
+                    status, body = await post(client, gateway.url, messages_request(1, stream=True))
+                    assert status == 200
+                    last = body.rpartition(b"event: error\ndata: ")[2]
+                    assert json.loads(last)["error"]["type"] == kind
+                assert (await post(client, gateway.url, messages_request(1)))[0] == 200
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_torn_events_pass_byte_for_byte_and_are_read(size: int) -> None:
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            stub.play(in_pieces(size))
+            status, body = await post(client, gateway.url, messages_request(1, stream=True))
+            assert (status, body) == (200, answer_of(stub.seen[0])[1])
+            [line] = gateway.events("answered")
+            assert line["cached"] == 1000
+            assert line["output"] == 5
+
+    asyncio.run(main())
+
+
+def test_silence_is_filled_with_comments_before_and_after_the_headers() -> None:
+    async def stall_between_events(request: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        _, body = answer_of(request)
+        first, rest = body[: body.index(b"\n\n") + 2], body[body.index(b"\n\n") + 2 :]
+        writer.write(CHUNKED + chunk(first))
+        await writer.drain()
+        await asyncio.sleep(0.5)
+        writer.write(chunk(rest[:9]))
+        await writer.drain()
+        await asyncio.sleep(0.5)  # in the middle of an event: no comment may be put here
+        writer.write(chunk(rest[9:]) + b"0\r\n\r\n")
+
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            settings = replace_deadlines(settings_for(stub), keep_alive=0.15)
+            async with run_gateway(settings) as gateway:
+                stub.play(stall_between_events)
+                _, body = await post(client, gateway.url, messages_request(1, stream=True))
+                assert body.count(b": keepalive\n\n") in (2, 3)
+                assert body.replace(b": keepalive\n\n", b"") == answer_of(stub.seen[0])[1]
+
+                stub.play(answer_late(0.5))
+                status, body = await post(client, gateway.url, messages_request(1, stream=True))
+                assert status == 200
+                assert body.startswith(b": keepalive\n\n")
+                assert body.replace(b": keepalive\n\n", b"") == answer_of(stub.seen[0])[1]
+
+                stub.play(answer_late(0.4, after=fail(529)))
+                status, body = await post(client, gateway.url, messages_request(1, stream=True))
+                assert status == 200
+                assert b"event: error\ndata: " in body
+                assert b"the upstream says no" in body
+
+                stub.play(answer_late(0.4))
+                _, body = await post(client, gateway.url, messages_request(1))
+                assert b"keepalive" not in body  # the client did not ask for a stream
+
+    asyncio.run(main())
+
+
+def test_an_upstream_that_never_answers_is_given_up() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            settings = replace_deadlines(settings_for(stub), first_byte=0.3)
+            async with run_gateway(settings) as gateway:
+                stub.play(answer_late(20))
+                status, body = await post(client, gateway.url, messages_request(1))
+                assert status == 504
+                assert json.loads(body)["error"]["type"] == "timeout_error"
+
+    asyncio.run(main())
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_a_huge_answer_passes_in_little_memory() -> None:
+    pieces, size = 400, 1 << 18
+
+    async def flood(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED)
+        for _number in range(pieces):
+            writer.write(chunk(b"x" * size))
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            stub.play(flood)
+            before = resident_bytes()
+            received = 0
+            data = dump(messages_request(1, stream=True))
+            async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
+                async for piece in answer.content.iter_any():
+                    received += len(piece)
+            assert received == pieces * size
+            assert resident_bytes() - before < 60 << 20
+
+    asyncio.run(main())
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+def test_a_client_that_goes_away_cancels_the_upstream() -> None:
+    state = {"sent": 0, "broken": False}
+
+    async def trickle(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED)
+        try:
+            while True:
+                writer.write(chunk(b"data: {}\n\n"))
+                await writer.drain()
+                state["sent"] += 1
+                await asyncio.sleep(0.01)
+        except ConnectionError:
+            state["broken"] = True
+            raise
+
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            stub.play(trickle)
+            data = dump(messages_request(1, stream=True))
+            answer = await client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS)
+            await answer.content.readany()
+            answer.close()
+            assert await until(lambda: bool(state["broken"]))
+            assert gateway.events("client gone")
+            async with client.get(f"{gateway.url}/metrics") as metrics:
+                assert "lamina_requests_active 0" in await metrics.text()
+
+    asyncio.run(main())
+
+
+def test_a_client_that_does_not_read_holds_the_upstream_back_and_is_given_up() -> None:
+    state = {"sent": 0, "broken": False}
+
+    async def flood(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED)
+        try:
+            for _number in range(2_000):
+                writer.write(chunk(b"x" * (1 << 16)))
+                await writer.drain()
+                state["sent"] += 1 << 16
+        except ConnectionError:
+            state["broken"] = True
+            raise
+
+    async def main() -> None:
+        async with run_stub() as stub:
+            settings = replace_deadlines(settings_for(stub), client=0.5)
+            async with run_gateway(settings) as gateway:
+                stub.play(flood)
+                host, port = gateway.url.removeprefix("http://").split(":")
+                reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 12)
+                body = dump(messages_request(1, stream=True))
+                head = f"POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body)
+                await writer.drain()
+                assert await until(lambda: bool(state["broken"]))
+                assert state["sent"] < 60 << 20
+                del reader
+                writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_request_that_was_too_long_is_cut_deeper_and_sent_once_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, tmp_path / "gateway.db")) as gateway,
+            open_client() as client,
+        ):
+            stub.window = 30_000
+            status, _ = await post(client, gateway.url, messages_request(25))
+            assert status == 200
+            assert len(stub.seen) == 2
+            assert len(stub.seen[1].body) <= 30_000
+            stub.window = 900
+            status, body = await post(client, gateway.url, messages_request(0, task="Please do it. " * 90))
+            assert status == 400
+            assert b"prompt is too long" in body
+
+    asyncio.run(main())
+
+
+def test_a_floor_above_the_window_is_explained() -> None:
+    async def main() -> None:
+        settings = settings_for("http://127.0.0.1:9", upstream={"window": 1_000})
+        async with run_gateway(settings) as gateway, open_client() as client:
+            request = messages_request(2, system="You are thorough. " * 2_000)
+            status, body = await post(client, gateway.url, request)
+            assert status == 400
+            error = json.loads(body)["error"]
+            assert error["type"] == "invalid_request_error"
+            assert error["message"].startswith("lamina: prompt is too long: ")
+            assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" in error["message"]
+
+    asyncio.run(main())
+
+
+LOCK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+async def with_locked_store(store: Path, work: Callable[[], Awaitable[Any]]) -> Any:
+    """Do something while another process holds the store's file locked."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        LOCK,
+        str(store),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout
+    assert process.stdin
+    await process.stdout.readline()
+    try:
+        return await work()
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> None:
+        async with run_stub() as stub:
+            twin = await converse(stub, [tmp_path / "twin.db"], restart=False, steps=21)
+        async with run_stub() as stub, open_client() as client:
+            settings = replace_deadlines(settings_for(stub, store, **SMALL), store=0.5)
+            async with run_gateway(settings) as gateway:
+                for steps in range(20):
+                    await post(client, gateway.url, messages_request(steps))
+                assert gateway.events("cut")
+
+                async def ask_while_locked() -> None:
+                    status, body = await post(client, gateway.url, messages_request(20))
+                    assert status == 503
+                    assert json.loads(body)["error"]["type"] == "overloaded_error"
+                    assert len(stub.seen) == 20
+                    status, _ = await post(client, gateway.url, messages_request(1, task="Something else."))
+                    assert status == 200
+                    assert stub.seen[-1].body == dump(messages_request(1, task="Something else."))
+
+                await with_locked_store(store, ask_while_locked)
+                for _ in range(50):  # the client's own retry
+                    status, _ = await post(client, gateway.url, messages_request(20))
+                    if status == 200:
+                        break
+                    await asyncio.sleep(0.1)
+                assert stub.seen[-1].body == twin[-1]
+
+    asyncio.run(main())
+
+
+def test_two_hundred_slow_clients_do_not_stop_the_others() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            settings = replace_deadlines(settings_for(stub), header=0.8, body=0.8)
+            async with run_gateway(settings) as gateway:
+                host, port = gateway.url.removeprefix("http://").split(":")
+                connections = [await asyncio.open_connection(host, int(port)) for _ in range(200)]
+                for number, (_, writer) in enumerate(connections):
+                    head = f"POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: 99\r\n"
+                    half = ("", "POST /v1/mess", head, f'{head}\r\n{{"model":')[number % 4]
+                    writer.write(half.encode())
+                status, _ = await post(client, gateway.url, messages_request(1))
+                assert status == 200
+                answers = await asyncio.gather(*(reader.read() for reader, _ in connections))
+                assert all(answer.startswith(b"HTTP/1.1 408") for answer in answers)
+                for _, writer in connections:
+                    writer.close()
+
+    asyncio.run(main())
+
+
+def test_the_limit_of_connections_and_of_requests_at_once() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            async with run_gateway(replace_limits(settings_for(stub), requests=2)) as gateway:
+                stub.play(*(answer_late(0.4) for _ in range(2)))
+                statuses = await asyncio.gather(
+                    *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(5))
+                )
+                assert sorted(status for status, _ in statuses) == [200, 200, 429, 429, 429]
+            async with run_gateway(replace_limits(settings_for(stub), connections=3)) as gateway:
+                stub.play(*(answer_late(0.4) for _ in range(3)))
+                statuses = await asyncio.gather(
+                    *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(8))
+                )
+                assert 503 in {status for status, _ in statuses}
+
+    asyncio.run(main())

@@ -1,0 +1,174 @@
+"""Kill -9 at any moment, another worker, another host: the next request is that of a twin which lived on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.gateway.growing import dump, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_conversations import SMALL, converse
+from tests.gateway.test_faults import answer_late, until
+from tests.gateway.upstream_stub import Stub, run_stub
+from tests.servers.postgres import postgres
+
+SETTINGS = """
+port = {port}
+store = "{store}"
+workers = {workers}
+
+[upstreams.claude]
+url = "{url}"
+profile = "anthropic"
+window = 8000
+reserve = 500
+"""
+STEPS = 24
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class GatewayProcess:
+    """`lamina serve` in a process of its own, always on the same port."""
+
+    def __init__(self, settings: Path, port: int) -> None:
+        self._settings = settings
+        self._process: asyncio.subprocess.Process | None = None
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "lamina",
+            "serve",
+            "--settings",
+            str(self._settings),
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        async with open_client() as client:
+            for _ in range(600):
+                try:
+                    async with client.get(f"{self.url}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.05)
+        raise RuntimeError("the gateway did not start")
+
+    async def kill(self) -> None:
+        """End it without a chance to write anything."""
+        if self._process is None:
+            return
+        os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+        self._process = None
+
+
+@asynccontextmanager
+async def run_process(folder: Path, stub: Stub, *, workers: int = 1) -> AsyncIterator[GatewayProcess]:
+    port = free_port()
+    file = folder / "gateway.toml"
+    store = folder / "gateway.db"
+    file.write_text(SETTINGS.format(port=port, store=store, workers=workers, url=stub.url))
+    gateway = GatewayProcess(file, port)
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.kill()
+
+
+async def post_until_answered(url: str, request: dict[str, Any]) -> None:
+    """Send a request as a client does: again after a broken connection."""
+    async with open_client() as client:
+        for _ in range(1_500):
+            try:
+                async with client.post(f"{url}/v1/messages", data=dump(request)) as answer:
+                    await answer.read()
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.02)
+    raise RuntimeError("no answer")
+
+
+def once_each(bodies: list[bytes]) -> list[bytes]:
+    """The bodies without the retries of the same one."""
+    return [body for body, _ in itertools.groupby(bodies)]
+
+
+async def twin_of(folder: Path) -> list[bytes]:
+    async with run_stub() as stub:
+        return await converse(stub, [folder / "twin.db"], restart=False, steps=STEPS)
+
+
+def test_kill_9_while_it_answers_and_right_after(tmp_path: Path) -> None:
+    """In the middle of the first request that is cut, and as soon as a later one was answered."""
+
+    async def main() -> None:
+        twin = await twin_of(tmp_path)
+        first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
+        async with run_stub() as stub, run_process(tmp_path, stub) as gateway:
+            for step in range(STEPS):
+                if step == first_cut:
+                    stub.play(answer_late(2))
+                    sending = asyncio.ensure_future(post_until_answered(gateway.url, messages_request(step)))
+                    before = len(stub.seen)
+                    assert await until(lambda seen=before: len(stub.seen) > seen, 30)  # type: ignore[misc]
+                    await gateway.kill()
+                    await gateway.start()
+                    await sending
+                    continue
+                await post_until_answered(gateway.url, messages_request(step))
+                if step == first_cut + 2:
+                    await gateway.kill()
+                    await gateway.start()
+            assert once_each([seen.body for seen in stub.seen]) == twin
+
+    asyncio.run(main())
+
+
+def test_several_workers_share_one_store(tmp_path: Path) -> None:
+    async def main() -> None:
+        twin = await twin_of(tmp_path)
+        async with run_stub() as stub, run_process(tmp_path, stub, workers=2) as gateway:
+            for step in range(STEPS):
+                await post_until_answered(gateway.url, messages_request(step))  # a new connection each time
+            assert once_each([seen.body for seen in stub.seen]) == twin
+
+    asyncio.run(main())
+
+
+def test_another_host_goes_on_over_postgresql(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+
+    async def main(url: str) -> None:
+        twin = await twin_of(tmp_path)
+        async with run_stub() as stub:
+            settings = settings_for(stub, url, **SMALL)
+            async with run_gateway(settings) as first, run_gateway(settings) as second:
+                for step in range(STEPS):
+                    gateway = (first, second)[step // 3 % 2]
+                    await post_until_answered(gateway.url, messages_request(step))
+            assert [seen.body for seen in stub.seen] == twin
+
+    with postgres() as server:
+        asyncio.run(main(server.url))

@@ -1,0 +1,328 @@
+"""`lamina run`: a client through a gateway of its own, with its status, its signals and its account."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from lamina.gateway.account import GatewayAccount
+from lamina.gateway.clients import find_client, point_client, read_direct_urls
+from lamina.gateway.config import GatewaySettings
+from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
+from tests.cli.running import run
+from tests.gateway.growing import dump, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_conversations import converse, post
+from tests.gateway.test_faults import until
+from tests.gateway.test_restart import once_each, post_until_answered
+from tests.gateway.upstream_stub import SAID, Stub, run_stub
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CLIENT = str(Path(__file__).with_name("scripted_client.py"))
+STEPS = 14
+URL = "http://127.0.0.1:1"
+
+SETTINGS = """
+[upstreams.claude]
+url = "{url}"
+profile = "anthropic"
+window = 8000
+reserve = 500
+
+[upstreams.openai]
+url = "{url}"
+profile = "openai"
+"""
+
+
+class Finished(NamedTuple):
+    """How `lamina run` ended, and what its client reported."""
+
+    code: int
+    err: str
+    report: Any
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.removeprefix("lamina: ") for line in self.err.rstrip("\n").split("\n")]
+
+
+class Running:
+    """`lamina run` with the scripted client as a process."""
+
+    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+        self.report = folder / "report.json"
+        self._options = options
+        self._environment = os.environ | {"REPORT": str(self.report), "PYTHONPATH": _python_path()}
+        self._environment |= environment
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self, *arguments: str, program: str = sys.executable) -> asyncio.subprocess.Process:
+        command = [*self._options, "--", program, CLIENT, *arguments]
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "lamina",
+            "run",
+            *command,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self.report.parent,
+        )
+        return self._process
+
+    async def finish(self, *arguments: str) -> Finished:
+        process = self._process or await self.start(*arguments)
+        _, err = await process.communicate()
+        report = json.loads(self.report.read_text()) if self.report.exists() else None
+        assert process.returncode is not None
+        return Finished(process.returncode, err.decode(), report)
+
+
+def _python_path() -> str:
+    return os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+
+
+def write_settings(folder: Path, stub: Stub) -> str:
+    file = folder / "gateway.toml"
+    file.write_text(SETTINGS.format(url=stub.url))
+    return str(file)
+
+
+def read_log(path: Path) -> GatewayAccount:
+    account = GatewayAccount()
+    for line in path.read_text().split("\n"):
+        if line.startswith("{"):
+            account.read_event(json.loads(line))
+    return account
+
+
+def test_sdks_are_pointed_at_a_gateway_and_the_upstream_of_the_environment_stays(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with run_stub() as stub:
+            log = tmp_path / "gateway.log"
+            running = Running(
+                tmp_path,
+                "--store",
+                str(tmp_path / "g.db"),
+                "--log",
+                str(log),
+                ANTHROPIC_BASE_URL=stub.url,
+                OPENAI_BASE_URL=f"{stub.url}/v1",
+                STATUS="7",
+            )
+            done = await running.finish("sdks")
+            assert done.code == 7, done.err
+            assert done.report["answers"] == [SAID, SAID]
+            variables = done.report["variables"]
+            assert variables["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:")
+            assert variables["ANTHROPIC_BASE_URL"] != stub.url
+            assert variables["OPENAI_BASE_URL"] == variables["ANTHROPIC_BASE_URL"] + "/v1"
+            assert [seen.path for seen in stub.seen] == ["/v1/messages", "/v1/chat/completions"]
+            account = read_log(log)
+            assert account.requests == len(stub.seen)
+            assert done.lines == account.write_lines()
+            assert account.cost is not None
+            assert account.cost > 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the client finds the gateway in /proc")
+def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    """The upstream sees what it would have seen, and the closing lines are the account of the log."""
+
+    async def main() -> None:
+        async with run_stub() as twin_stub:
+            twin = await converse(twin_stub, [tmp_path / "twin.db"], restart=False, steps=STEPS)
+        first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
+        async with run_stub() as stub:
+            log = tmp_path / "gateway.log"
+            running = Running(
+                tmp_path,
+                "--settings",
+                write_settings(tmp_path, stub),
+                "--store",
+                str(tmp_path / "g.db"),
+                "--log",
+                str(log),
+                KILLED_AT=str(first_cut + 1),
+            )
+            done = await running.finish("grow", str(STEPS))
+            assert done.code == 0, done.err
+            bodies = once_each([seen.body for seen in stub.seen])
+            assert [json.loads(body) for body in bodies] == [json.loads(body) for body in twin]
+            assert done.lines[0] == "the gateway died and was started again (1)"
+            account = read_log(log)
+            assert done.lines[1:] == account.write_lines()
+            # A gateway that is killed right after its answer may not have logged that request any more.
+            assert STEPS - 1 <= account.requests <= STEPS
+            assert account.cuts >= 1
+            assert account.cost is not None
+            assert account.cost_without is not None
+            assert account.cost_without > account.cost
+
+    asyncio.run(main())
+
+
+def test_a_spare_gateway_takes_over_on_the_same_port(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with run_stub() as stub:
+            account = GatewayAccount()
+            settings = settings_for(stub, tmp_path / "g.db")
+            with GatewaySupervisor(settings, account.read_event) as gateway:
+                for step in range(3):
+                    pid = gateway.pid
+                    await post_until_answered(gateway.url, messages_request(step))
+                    os.kill(pid, signal.SIGKILL)
+                    await post_until_answered(gateway.url, messages_request(step))
+                    assert gateway.pid != pid
+                assert gateway.restarts == 3
+            assert not _is_alive(gateway.pid)
+
+    asyncio.run(main())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_signals_reach_the_client_and_its_end_is_the_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        running = Running(tmp_path, "--keep", "nothing")
+        process = await running.start("wait")
+        assert await until(lambda: running.report.exists() and running.report.read_text() != "", 60)
+        process.send_signal(signal.SIGTERM)
+        done = await running.finish()
+        assert done.code == 33
+        assert done.lines[0].startswith("0 requests in 0 conversations")
+
+    asyncio.run(main())
+
+
+def test_a_client_that_a_signal_ends_gives_128_and_its_number(tmp_path: Path) -> None:
+    async def main() -> None:
+        running = Running(tmp_path, "--keep", "nothing")
+        process = await running.start("wait")
+        assert await until(lambda: running.report.exists() and running.report.read_text() != "", 60)
+        os.kill(int(running.report.read_text()), signal.SIGKILL)
+        assert await process.wait() == 128 + signal.SIGKILL
+
+    asyncio.run(main())
+
+
+def test_without_a_gateway_the_client_runs_on_its_own_address(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with run_stub() as stub:
+            (tmp_path / "file").write_text("not a store")
+            running = Running(
+                tmp_path,
+                "--store",
+                str(tmp_path / "file" / "g.db"),
+                ANTHROPIC_BASE_URL=stub.url,
+            )
+            done = await running.finish("ask")
+            assert done.code == 0, done.err
+            assert done.report["variables"]["ANTHROPIC_BASE_URL"] == stub.url
+            assert "the gateway did not start, so" in done.err
+            assert len(stub.seen) == 1
+
+    asyncio.run(main())
+
+
+def test_a_gateway_that_runs_already_is_used_and_its_counters_are_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub)) as gateway,
+            open_client() as client,
+        ):
+            await post(client, gateway.url, messages_request(0))
+            done = await Running(tmp_path, "--gateway", gateway.url).finish("ask")
+            assert done.code == 0, done.err
+            assert done.report["variables"]["ANTHROPIC_BASE_URL"] == gateway.url
+            assert done.lines[0].startswith("1 requests; ")
+            assert done.lines[1].startswith("cost: not known")
+
+    asyncio.run(main())
+
+
+def test_a_gateway_that_does_not_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a store")
+    settings = GatewaySettings(store=str(tmp_path / "file" / "g.db"))
+    with pytest.raises(GatewayNotStarted, match="Error"), GatewaySupervisor(settings, lambda _: None):
+        pass
+
+
+def test_wrong_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    assert "there is no client to run" in run("run").err
+    assert "there is no program 'no-such-client'" in run("run", "--", "no-such-client").err
+    assert run("run", "--keep", "some", "--", sys.executable).code == 2
+    assert run("run", "--profile", "vllm", "--", sys.executable).code == 2
+    refused = run("run", "--gateway", URL, "--", sys.executable, "-c", "pass")
+    assert refused.code == 2
+    assert "no gateway answers" in refused.err
+    assert run("run", "--settings", tmp_path / "none.toml", "--", sys.executable).code == 2
+
+
+def test_each_client_is_pointed_in_its_own_way() -> None:
+    claude = point_client(("claude", "-p", "hi"), URL, {}, window=64_000)
+    assert claude.command == ("claude", "-p", "hi")
+    expected = {"ANTHROPIC_BASE_URL": URL, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "16000"}
+    assert claude.environment == expected
+    own_limit = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "9"}
+    assert point_client(("claude",), URL, own_limit, window=64_000).environment == {
+        "ANTHROPIC_BASE_URL": URL,
+        **own_limit,
+    }
+    codex = point_client(("/usr/bin/codex", "exec", "hi"), URL, {})
+    assert codex.command == ("/usr/bin/codex", "-c", f'openai_base_url="{URL}/v1"', "exec", "hi")
+    assert codex.environment == {}
+    gemini = point_client(("gemini",), URL, {})
+    assert gemini.environment == {"GOOGLE_GEMINI_BASE_URL": URL}
+    other = point_client(("agent",), URL, {})
+    assert other.environment == {
+        "ANTHROPIC_BASE_URL": URL,
+        "OPENAI_BASE_URL": f"{URL}/v1",
+        "GOOGLE_GEMINI_BASE_URL": URL,
+    }
+    assert point_client(("aider",), URL, {}).environment["OPENAI_API_BASE"] == f"{URL}/v1"
+    assert find_client("qwen").apis == ("openai",)
+
+
+@pytest.mark.parametrize(
+    "before", ["", "{", "[]", '{"theme": "dark", "provider": {"openai": {"name": "x"}}}']
+)
+def test_the_settings_of_opencode_are_merged(before: str) -> None:
+    variable = "OPENCODE_CONFIG_CONTENT"
+    environment = point_client(("opencode",), URL, {variable: before}).environment
+    config = json.loads(environment[variable])
+    assert config["provider"]["anthropic"]["options"]["baseURL"] == f"{URL}/v1"
+    assert config["provider"]["google"]["options"]["baseURL"] == f"{URL}/v1beta"
+    if "theme" in before:
+        assert config["theme"] == "dark"
+        assert config["provider"]["openai"] == {"name": "x", "options": {"baseURL": f"{URL}/v1"}}
+
+
+def test_the_gateway_is_reached_without_a_proxy() -> None:
+    proxied = point_client(("claude",), URL, {"HTTP_PROXY": "http://p", "no_proxy": "corp"}).environment
+    assert proxied["no_proxy"] == "corp,127.0.0.1,localhost"
+    assert proxied["NO_PROXY"] == "127.0.0.1,localhost"
+
+
+def test_addresses_of_the_environment_become_upstreams() -> None:
+    environment = {"ANTHROPIC_BASE_URL": "http://a/", "OPENAI_BASE_URL": "http://o/x/v1/"}
+    assert read_direct_urls(environment) == {"anthropic": "http://a", "openai": "http://o/x"}
+    assert read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}) == {}

@@ -1,0 +1,409 @@
+"""The inspector in a real browser: its answers are those of `explain`, and nothing on the page does harm.
+
+Where the system has a browser, the pages are served. Where there is only the Chromium of a package, which
+opens files alone, the same questions are put to the page that `lamina inspect --html` writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from lamina.core.explanation import Manifest, explain
+from lamina.inspector import views
+from lamina.inspector.building import BuildSettings, BuiltSession, build_call
+from lamina.inspector.one_file import write_page
+from lamina.inspector.server import Server, make_server
+from lamina.inspector.views import Inspector
+from tests.browser.browser import Browser, Page, SystemBrowser
+from tests.browser.browser import browser as start_browser
+from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
+
+NARROW = BuildSettings(policy="lamina", window=64_000)
+MOST_CLICKS = 2
+SECONDS = 60
+HOSTILE = (
+    "<script>window.harm = 1</script>",
+    "</script></style></textarea></title><script>window.harm = 2</script>",
+    "<img src=x onerror='window.harm = 3'><svg onload='window.harm = 4'>",
+    "javascript:window.harm=5 {{constructor.constructor('window.harm=6')()}}",
+    "\u202eesrever \u2066isolate\u2069 zero\u200bwidth\u200d\ufeff \x1b[31m",
+    "a lone surrogate \ud800 and a null \x00.",
+)
+LONG_LINE = "word " * 1_000_000
+
+
+class View:
+    """An open page, and how many clicks and searches somebody made on it."""
+
+    def __init__(self, page: Page, settings: BuildSettings) -> None:
+        self.page = page
+        self.settings = settings
+        self.clicks = 0
+
+    def go(self, address: str) -> None:
+        """As if the address had been typed. The count begins anew."""
+        query = {}
+        if self.settings.policy == "lamina":
+            query = {"policy": "lamina", "window": str(self.settings.window)}
+        words = "&".join(f"{name}={value}" for name, value in query.items())
+        self.page.evaluate(f"void (window.location.hash = {json.dumps(f'{address}?{words}')})")
+        self.settle()
+        self.clicks = 0
+
+    def click(self, selector: str) -> None:
+        self.wait(f"document.querySelector({json.dumps(selector)})")
+        self.page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+        self.clicks += 1
+        self.settle()
+
+    def search(self, selector: str, text: str) -> None:
+        """One search: the text and the button behind it."""
+        self.wait(f"document.querySelector({json.dumps(selector)})")
+        self.page.evaluate(
+            f"void (document.querySelector({json.dumps(selector)}).value = {json.dumps(text)})"
+        )
+        self.click(f"{selector} + button")
+
+    def settle(self) -> None:
+        self.wait(
+            "!document.querySelector('main').hasAttribute('aria-busy') && document.querySelector('main *')"
+        )
+
+    def wait(self, expression: str) -> Any:
+        """The value of an expression, as soon as it is true."""
+        return self.page.evaluate(
+            f"""new Promise((done, fail) => {{
+              const end = Date.now() + {SECONDS * 1000};
+              const look = () => {{
+                const value = {expression};
+                if (value) setTimeout(() => done(value === true || value.nodeType ? true : value), 60);
+                else if (Date.now() > end) fail(new Error("it never became true"));
+                else setTimeout(look, 40);
+              }};
+              setTimeout(look, 40);
+            }})"""
+        )
+
+    def text(self, selector: str) -> str:
+        self.wait(f"document.querySelector({json.dumps(selector)})")
+        return str(self.page.evaluate(f"document.querySelector({json.dumps(selector)}).textContent"))
+
+    def texts(self, selector: str) -> list[str]:
+        found: list[str] = self.page.evaluate(
+            f"[...document.querySelectorAll({json.dumps(selector)})].map(each => each.textContent)"
+        )
+        return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with start_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def inspector(tmp_path_factory: pytest.TempPathFactory) -> Inspector:
+    folder = tmp_path_factory.mktemp("sessions")
+    return open_inspector(write_session(folder, turns=2, extra=make_reading_turns(12)))
+
+
+@pytest.fixture(scope="module")
+def session_id(inspector: Inspector) -> str:
+    return inspector.sessions.summaries()[0].id
+
+
+@pytest.fixture(scope="module")
+def view(browser: Browser, inspector: Inspector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+    """One page for all tests that only look at it: served, or as one file."""
+    with ExitStack() as stack:
+        yield open_view(browser, inspector, tmp_path_factory.mktemp("page"), stack)
+
+
+def open_view(browser: Browser, inspector: Inspector, folder: Path, stack: ExitStack) -> View:
+    if isinstance(browser, SystemBrowser):
+        server = stack.enter_context(make_server(inspector).running())
+        return View(browser.open(server.address), NARROW)
+    path = folder / "page.html"
+    path.write_text(write_page(inspector), "utf-8", errors="surrogatepass")
+    return View(browser.open(path.as_uri()), BuildSettings())
+
+
+@pytest.fixture(scope="module")
+def built(inspector: Inspector, session_id: str, view: View) -> BuiltSession:
+    return inspector.built(session_id, view.settings)
+
+
+def explain_call(built: BuiltSession, number: int) -> Manifest:
+    return explain(build_call(built, number))
+
+
+def whole(words: str) -> int:
+    """1,234 as a number."""
+    return int(words.replace(",", ""))
+
+
+# The six questions.
+
+
+def test_what_is_largest(view: View, built: BuiltSession, session_id: str) -> None:
+    view.go(f"#/s/{session_id}")
+    amounts = [whole(words) for words in view.texts("#largest .num")]
+    rows = explain_call(built, len(built.calls) - 1).rows
+    assert amounts == sorted((row.tokens for row in rows), reverse=True)[:8]
+    assert view.clicks <= MOST_CLICKS
+
+
+def test_why_a_request_cost_more(
+    view: View, built: BuiltSession, inspector: Inspector, session_id: str
+) -> None:
+    number = next((call.number for call in built.calls if call.cut), len(built.calls) - 1)
+    view.go(f"#/s/{session_id}/r/{number}")
+    view.click("#why-cost")
+    answer = views.compare_requests(inspector, session_id, number - 1, number, view.settings)
+    verdict = view.text("#verdict .sentence").lower()
+    if answer["cause"] == "none":
+        assert "continues" in verdict
+    else:
+        assert answer["sentence"].lower().rstrip(".") in verdict
+    costs = view.text("#cost-change")
+    for call in built.calls[number - 1 : number + 1]:
+        assert call.dollars is not None
+        assert f"${call.dollars:.4f}" in costs or f"${call.dollars:.2f}" in costs
+    assert view.clicks <= MOST_CLICKS
+
+
+def test_what_the_model_did_not_see(view: View, built: BuiltSession, session_id: str) -> None:
+    last = len(built.calls) - 1
+    view.go(f"#/s/{session_id}/r/{last}")
+    envelope = build_call(built, last)
+    lowered = [entry for entry in envelope.entries if entry.form.name != "FULL"]
+    lowered = [entry for entry in lowered if entry.segment.origin != "lamina"]
+    assert bool(lowered) == (view.settings.policy == "lamina")
+    if not lowered:
+        assert "everything was sent in full" in view.text("#unseen")
+        return
+    assert len(view.texts("#unseen li")) == min(len(lowered), 8)
+    view.click("#unseen .link")
+    view.click(".tabs button:nth-child(4)")
+    reason = view.text(".why-pane dd")
+    assert reason in {row.why for row in explain(envelope).rows}
+    assert view.clicks <= MOST_CLICKS
+
+
+def test_what_if_the_window_were_64k(
+    view: View, inspector: Inspector, built: BuiltSession, session_id: str
+) -> None:
+    view.go(f"#/s/{session_id}")
+    view.click("[data-view=whatif]")
+    view.click("[data-window='64000']")
+    other = inspector.built(session_id, NARROW)
+    sizes = [explain_call(other, call.number).tokens for call in other.calls]
+    recorded_sizes = [explain_call(inspector.built(session_id, BuildSettings()), len(built.calls) - 1).tokens]
+    cells = view.texts("#whatif tbody td")
+    rows = dict(zip(view.texts("#whatif tbody th"), zip(cells[::3], cells[1::3], strict=False), strict=False))
+    assert rows["Largest request"] == (shorten(max(recorded_sizes)), shorten(max(sizes)))
+    assert rows["Cuts"] == ("0", str(sum(bool(call.cut) for call in other.calls)))
+    assert rows["Cuts"][1] != "0"
+    assert view.clicks <= MOST_CLICKS
+
+
+def shorten(tokens: int) -> str:
+    """As the page writes amounts: 61.2K."""
+    return f"{tokens / 1000:.1f}".removesuffix(".0") + "K"
+
+
+def test_was_a_file_visible_at_turn_nine(view: View, built: BuiltSession, session_id: str) -> None:
+    view.go(f"#/s/{session_id}")
+    view.click("[data-view=visible]")
+    view.search("#visible-text", "def step_3_399(value)")
+    turn_ends = {call.turn: call.number for call in built.calls}
+    states = []
+    for turn in (9, max(turn_ends)):
+        envelope = build_call(built, turn_ends[turn])
+        [entry] = [entry for entry in envelope.entries if "step_3_399(" in str(entry.segment.parts)]
+        is_full = entry.form.name == "FULL"
+        expected_states = ["full"] if is_full else ["part", "recall"]
+        state = view.page.evaluate(
+            f"document.querySelector('#visible-turns [data-turn=\"{turn}\"]').dataset.state"
+        )
+        assert state in expected_states
+        states.append(state)
+    assert states[0] == "full"
+    assert (states[1] != "full") == (view.settings.policy == "lamina")
+    assert view.clicks <= MOST_CLICKS
+
+
+def test_which_tools_were_never_used(view: View, inspector: Inspector, session_id: str) -> None:
+    view.go(f"#/s/{session_id}")
+    view.click("[data-view=totals]")
+    conversation = inspector.sessions.get(session_id).conversation
+    defined = {tool["function"]["name"] for tool in conversation.tools}
+    calls = [call for message in conversation.messages for call in message.get("tool_calls") or ()]
+    unused = defined - {call["function"]["name"] for call in calls}
+    assert set(view.texts("#unused-tools .what")) == unused
+    assert "send_fax" in unused
+    assert view.clicks <= MOST_CLICKS
+
+
+# What the page does besides.
+
+
+def test_every_view_opens_without_a_complaint_and_nothing_leaves(
+    view: View, browser: Browser, session_id: str
+) -> None:
+    for name in ("request", "compare", "whatif", "visible", "totals"):
+        view.go(f"#/s/{session_id}")
+        view.click(f"[data-view={name}]")
+        assert view.text(".view h2")
+    view.go("#/")
+    assert view.page.complaints == []
+    if isinstance(browser, SystemBrowser):
+        origin = view.page.evaluate("location.origin")
+        assert all(url.startswith(f"{origin}/") for url in view.page.requests)
+    else:
+        assert view.page.requests == []
+
+
+def test_keys_go_through_the_requests(view: View, built: BuiltSession, session_id: str) -> None:
+    last = len(built.calls)
+    view.go(f"#/s/{session_id}")
+    press = "document.dispatchEvent(new window.KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))"
+    press = press.replace("document.dispatch", "document.body.dispatch")
+    view.page.evaluate(press.format(key="k"))
+    view.wait(f"document.querySelector('.view h2').textContent.startsWith('Request {last - 1} ')")
+    view.page.evaluate(press.format(key="?"))
+    view.wait("document.querySelector('dialog').open")
+    view.page.evaluate("document.querySelector('dialog').close()")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Inspector:
+    extra: list[dict[str, Any]] = []
+    for text in (*HOSTILE, LONG_LINE):
+        extra += [{"role": "user", "content": text}, {"role": "assistant", "content": text[:200]}]
+    folder = tmp_path_factory.mktemp("hostile")
+    return open_inspector(write_session(folder, turns=1, extra=extra, name="<b onclick=harm()>x</b>"))
+
+
+def test_hostile_content_is_shown_and_does_nothing(
+    browser: Browser, hostile: Inspector, tmp_path: Path
+) -> None:
+    session_id = hostile.sessions.summaries()[0].id
+    with ExitStack() as stack:
+        opened = open_view(browser, hostile, tmp_path, stack)
+        opened.settings = BuildSettings()
+        last = len(hostile.built(session_id, opened.settings).calls) - 1
+        shown = views.show_request(hostile, session_id, last, opened.settings)
+        prompts = [entry for entry in shown["entries"] if entry["kind"] == "user"][-len(HOSTILE) - 1 :]
+        assert len(prompts) == len(HOSTILE) + 1
+        for entry, text in zip(prompts, (*HOSTILE, LONG_LINE), strict=True):
+            ref = quote(entry["ref"], safe="")
+            opened.page.evaluate(f"void (window.location.hash = '#/s/{session_id}/r/{last}/seg/{ref}')")
+            opened.wait(f"window.location.hash.includes('{ref}') && document.querySelector('.pane-body pre')")
+            opened.settle()
+            sent = opened.text(".pane-body pre")
+            assert sent.replace("\ufffd", "?")[:200] == text.replace("\ud800", "?")[:200].replace(
+                "\ufffd", "?"
+            )
+        opened.click("[data-view=compare]")
+        assert opened.page.evaluate("window.harm === undefined")
+        assert (
+            opened.page.evaluate("document.querySelectorAll('main script, main img, main svg').length") == 0
+        )
+        assert opened.page.complaints == []
+
+
+def test_logs_without_system_text_say_so(browser: Browser, tmp_path: Path) -> None:
+    inspector = open_inspector(write_agent_log(tmp_path))
+    parent = next(summary for summary in inspector.sessions.summaries() if not summary.parent)
+    with ExitStack() as stack:
+        opened = open_view(browser, inspector, tmp_path, stack)
+        opened.settings = BuildSettings()
+        opened.go(f"#/s/{parent.id}")
+        assert "not recorded, about 18K tokens" in opened.text(".session-head")
+        opened.click("[data-view=totals]")
+        assert opened.text("#unused-tools").startswith("Not recorded")
+        assert opened.page.complaints == []
+
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def server(inspector: Inspector) -> Iterator[Server]:
+    with make_server(inspector).running() as running:
+        yield running
+
+
+@pytest.mark.parametrize(("scheme", "rules"), [("light", ""), ("dark", "color-contrast")])
+def test_nothing_serious_for_people_who_use_other_means(
+    browser: Browser, server: Server, session_id: str, scheme: str, rules: str
+) -> None:
+    """All rules in the light theme; in the dark one the rule that depends on it."""
+    if not isinstance(browser, SystemBrowser):
+        pytest.skip("the browser of the package cannot be given another script")
+    opened = View(browser.open(server.address, scheme=scheme), NARROW)
+    opened.page.evaluate(f"{AXE}; void 0")
+    problems = {"sessions": find_problems(opened, rules)}
+    opened.go(f"#/s/{session_id}")
+    opened.click("#unseen .link")
+    opened.wait("document.querySelector('.pane-body')")
+    problems["segment"] = find_problems(opened, rules)
+    for name in ("compare", "whatif", "totals"):
+        opened.click(f"[data-view={name}]")
+        problems[name] = find_problems(opened, rules)
+    opened.click("[data-view=visible]")
+    opened.search("#visible-text", "part_3")
+    problems["visible"] = find_problems(opened, rules)
+    opened.click("#help")
+    problems["help"] = find_problems(opened, rules)
+    assert {name: each for name, each in problems.items() if each} == {}
+    opened.page.evaluate("void (document.querySelector('dialog').innerHTML = '<p>hardly to be seen</p>')")
+    opened.page.evaluate("void (document.querySelector('dialog p').style.color = 'rgb(128 128 128 / 30%)')")
+    assert find_problems(opened, rules) != []
+
+
+def find_problems(opened: View, rules: str) -> list[str]:
+    """What axe calls serious or worse."""
+    options = {"runOnly": [rules]} if rules else {}
+    answer = opened.page.evaluate(f"axe.run(document, {json.dumps(options)})")
+    problems = []
+    for violation in answer["violations"]:
+        if violation["impact"] in ("serious", "critical"):
+            places = [node["html"][:120] for node in violation["nodes"]]
+            problems.append(f"{violation['id']}: {places[:3]}")
+    return problems
+
+
+def test_a_running_session_appears_and_the_page_outlives_its_server(browser: Browser, tmp_path: Path) -> None:
+    if not isinstance(browser, SystemBrowser):
+        pytest.skip("the browser of the package opens files alone")
+    inspector = open_inspector(tmp_path)
+    write_session(tmp_path, turns=1)
+    with make_server(inspector).running() as server:
+        opened = View(browser.open(server.address), BuildSettings())
+        opened.wait("document.querySelectorAll('.sessions tbody tr').length === 1")
+        write_session(tmp_path, seed=8, turns=1)
+        opened.wait("document.querySelectorAll('.sessions tbody tr').length === 2")
+        session_id = next(each.id for each in inspector.sessions.summaries() if each.name == "session-7")
+        opened.go(f"#/s/{session_id}")
+        before = opened.text(".session-head")
+    opened.wait("document.getElementById('live').hidden")
+    write_session(tmp_path, turns=1, extra=make_reading_turns(2))
+    with restart_server(open_inspector(tmp_path), server.port).running():
+        opened.wait("!document.getElementById('live').hidden")
+        opened.wait(f"document.querySelector('.session-head').textContent !== {json.dumps(before)}")
+        calls = inspector.sessions.get(session_id).summary.calls
+        assert f"{calls} requests" in opened.text(".session-head")
+
+
+def restart_server(inspector: Inspector, port: int) -> Server:
+    return make_server(inspector, port=port)

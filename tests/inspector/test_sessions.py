@@ -1,0 +1,173 @@
+"""Where sessions come from, how they are followed, and how very long ones are measured."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from lamina.cli.inspect import StoreSource
+from lamina.inspector import building, views
+from lamina.inspector.building import BuildSettings, build_session
+from lamina.inspector.sessions import Sessions
+from lamina.inspector.views import Inspector
+from lamina.sessions import Session
+from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
+
+PIXEL = base64.b64encode(b"\x89PNG not really").decode()
+
+
+def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
+    write_session(tmp_path, seed=7, turns=1)
+    sessions = Sessions([str(tmp_path)])
+    first = sessions.get(sessions.summaries()[0].id)
+    state = sessions.state()
+    write_session(tmp_path, seed=8, turns=1)
+    assert sessions.state() != state
+    assert len(sessions.summaries()) == 2
+    assert sessions.get(first.summary.id).conversation is first.conversation
+
+
+def test_a_session_that_grows_is_read_again_under_the_same_id(tmp_path: Path) -> None:
+    write_session(tmp_path, turns=1)
+    inspector = open_inspector(tmp_path)
+    before = inspector.sessions.summaries()[0]
+    built = inspector.built(before.id, BuildSettings())
+    write_session(tmp_path, turns=1, extra=make_reading_turns(1))
+    after = inspector.sessions.summaries()[0]
+    assert after.id == before.id
+    assert after.calls > before.calls
+    assert len(inspector.built(after.id, BuildSettings()).calls) > len(built.calls)
+
+
+def test_a_long_session_is_measured_as_it_would_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspector = open_inspector(write_session(tmp_path, turns=4))
+    session = inspector.sessions.get(inspector.sessions.summaries()[0].id)
+    built = build_session(session, BuildSettings())
+    monkeypatch.setattr(building, "MOST_WORK", 200)
+    measured = build_session(session, BuildSettings())
+    assert measured.skipped == 0
+    for one, other in zip(measured.calls, built.calls, strict=True):
+        assert (one.tokens, one.layers, one.turn) == (other.tokens, other.layers, other.turn)
+        assert (one.entries, one.dollars) == (other.entries, other.dollars)
+    assert measured.arrivals == built.arrivals
+
+
+def test_a_long_session_under_a_budget_is_built_at_some_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "MOST_WORK", 500)
+    inspector = open_inspector(write_session(tmp_path, turns=4))
+    session_id = inspector.sessions.summaries()[0].id
+    settings = BuildSettings(policy="lamina", window=12_000)
+    built = inspector.built(session_id, settings)
+    numbers = [call.number for call in built.calls]
+    assert 2 <= len(numbers) < len(built.session.conversation.calls)
+    assert numbers[0] == 0
+    assert numbers[-1] == len(built.session.conversation.calls) - 1
+    answer = views.show_what_if(inspector, session_id, settings)
+    assert answer["recorded"]["calls"] == answer["other"]["calls"] == len(numbers)
+    seen = views.find_visible(inspector, session_id, "def ", settings)
+    assert len(seen["states"]) == len(numbers)
+
+
+def test_what_records_lack_is_one_estimated_block(tmp_path: Path) -> None:
+    inspector = open_inspector(write_agent_log(tmp_path))
+    parent = next(summary for summary in inspector.sessions.summaries() if not summary.parent)
+    shown = views.show_session(inspector, parent.id, BuildSettings())
+    first = shown["calls"][0]
+    assert not shown["head_recorded"]
+    assert abs(shown["unrecorded"] + first["tokens"] - first["reported"]) < 20
+    narrow = BuildSettings(policy="lamina", window=64_000)
+    limits = views.show_session(inspector, parent.id, narrow)["limits"]
+    assert limits["room"] == 64_000 - 8_000 - shown["unrecorded"]
+
+
+def test_sub_agents_stand_under_their_parent(tmp_path: Path) -> None:
+    inspector = open_inspector(write_agent_log(tmp_path))
+    parent = next(summary for summary in inspector.sessions.summaries() if not summary.parent)
+    [lane] = views.show_session(inspector, parent.id, BuildSettings())["lanes"]
+    assert lane["first_words"] == "Look into the log of the tests."
+    assert [call["tokens"] for call in lane["calls"]] == [9_004]
+    assert views.show_session(inspector, lane["id"], BuildSettings())["lanes"] == []
+
+
+def test_markers_stand_where_the_rules_put_them(tmp_path: Path) -> None:
+    inspector = open_inspector(write_session(tmp_path, turns=2))
+    session_id = inspector.sessions.summaries()[0].id
+    shown = views.show_request(inspector, session_id, 9, BuildSettings(rules="anthropic"))
+    assert 1 <= len(shown["markers"]) <= 4
+    assert all(0 <= m["looks_back_to"] < m["tokens"] <= shown["call"]["tokens"] for m in shown["markers"])
+    assert shown["markers"][-1]["tokens"] == shown["call"]["tokens"]
+    assert views.show_request(inspector, session_id, 9, BuildSettings())["markers"] == []
+
+
+def test_only_images_of_the_session_itself_are_shown(tmp_path: Path) -> None:
+    def image(url: str) -> dict[str, Any]:
+        return {"type": "image_url", "image_url": {"url": url}}
+
+    svg = "data:image/svg+xml;base64," + base64.b64encode(b"<svg onload='harm()'/>").decode()
+    content = [
+        image(f"data:image/png;base64,{PIXEL}"),
+        image("https://elsewhere.example/spy.png"),
+        image(svg),
+    ]
+    extra: list[dict[str, Any]] = [
+        {"role": "user", "content": content},
+        {"role": "assistant", "content": "Nice."},
+    ]
+    inspector = open_inspector(write_session(tmp_path, turns=1, extra=extra))
+    session_id = inspector.sessions.summaries()[0].id
+    last = len(inspector.built(session_id, BuildSettings()).calls) - 1
+    shown = views.show_request(inspector, session_id, last, BuildSettings())
+    images = []
+    texts = []
+    for entry in shown["entries"]:
+        segment = views.show_segment(inspector, session_id, last, entry["ref"], BuildSettings())
+        images += segment["images"]
+        texts.append(segment["original"])
+    assert images == [f"data:image/png;base64,{PIXEL}"]
+    assert any("https://elsewhere.example/spy.png, not loaded" in text for text in texts)
+
+
+def test_a_command_for_curl_quotes_everything(tmp_path: Path) -> None:
+    hostile = 'it\'s `rm -rf` $(harm) "and" \\ more'
+    extra = [{"role": "user", "content": hostile}, {"role": "assistant", "content": "No."}]
+    inspector = open_inspector(write_session(tmp_path, turns=1, extra=extra))
+    session_id = inspector.sessions.summaries()[0].id
+    last = len(inspector.built(session_id, BuildSettings()).calls) - 1
+    command = views.write_curl(inspector, session_id, last, BuildSettings())["curl"]
+    body = command.partition("-d ")[2]
+    assert body.startswith("'")
+    assert body.endswith("'")
+    request = json.loads(body[1:-1].replace("'\"'\"'", "'"))
+    assert request["messages"][-1]["content"] == hostile
+
+
+def test_a_store_is_followed(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+
+    async def talk(name: str) -> None:
+        async with Session.open(str(path), name, model="gpt-5", workspace="") as session:
+            await session.ask("How are you?")
+            await session.record("Well.")
+
+    anyio.run(talk, "first")
+    arguments = argparse.Namespace(store=str(path), workspace="", key_file=None)
+    source = StoreSource(arguments, pause=0)
+    inspector = Inspector(Sessions(sources=[source]))
+    assert [summary.name for summary in inspector.sessions.summaries()] == ["first"]
+    state = inspector.sessions.state()
+    anyio.run(talk, "second")
+    assert inspector.sessions.state() != state
+    assert {summary.name for summary in inspector.sessions.summaries()} == {"first", "second"}
+    summary = inspector.sessions.summaries()[0]
+    assert summary.model == "gpt-5"
+    assert views.show_session(inspector, summary.id, BuildSettings())["calls"][0]["tokens"] > 0

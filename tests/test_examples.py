@@ -1,0 +1,56 @@
+"""Every example runs from any folder without an argument, says what it does, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+LAST_LINES = {
+    "agent.py": "end after 4 steps; 3 calls",
+    "agent_search.py": "source: limits.md, line 3",
+    "fit_request.py": "step 11: ",
+    "layered_notes.py": "    prompt   full  Explain the auth flow.",
+    "lifecycle.py": " of 15,800 tokens",
+    "orchestration.py": "Twelve.",
+    "replay_logs.py": "refused: calls without an answer",
+    "session.py": "% of the segments are references; 7 are kept",
+    "tagged_chunks.py": "excluded: {'chunk_4': 'filtered: kind task_completed excluded'}",
+    "trimming.py": "61 messages, 19 sent",
+    "wrapped_client.py": " of 4,000 tokens; 3 cuts",
+}
+"""What the last line of each example has."""
+
+
+@pytest.fixture(params=sorted(path.name for path in EXAMPLES.glob("*.py")))
+def example(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_the_example_runs_without_an_argument(example: str, tmp_path: Path) -> None:
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    environment = {
+        **os.environ,
+        "TMPDIR": str(temporary),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, "-W", "error", str(EXAMPLES / example)]
+    done = subprocess.run(
+        command, cwd=here, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert LAST_LINES[example] in done.stdout.splitlines()[-1]
+    assert list(here.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_every_example_is_listed() -> None:
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in EXAMPLES.glob("*.py") if f"]({path.name})" not in listed] == []

@@ -1,0 +1,80 @@
+"""The site has every page, links between its pages hold on it, and its picture is what the demo gives."""
+
+from __future__ import annotations
+
+import pytest
+from mkdocs.exceptions import PluginError
+
+import lamina
+from tools import picture
+from tools.site import ADDED_PAGES, REPOSITORY, ROOT, on_files, on_post_page, turn_links
+
+
+@pytest.mark.parametrize(
+    ("source", "link", "on_the_site"),
+    [
+        ("README.md", "[a](docs/wrap.md)", "[a](wrap.md)"),
+        ("README.md", "![a](docs/session.svg)", "![a](session.svg)"),
+        ("README.md", "[a](docs/sessions.md#settings)", "[a](sessions.md#settings)"),
+        ("README.md", "[a](LICENSE)", f"[a]({REPOSITORY}/LICENSE)"),
+        ("README.md", "[a](https://example.org/b)", "[a](https://example.org/b)"),
+        ("docs/kinds.md", "[a](../CONTRIBUTING.md#tests)", "[a](contributing.md#tests)"),
+        ("docs/laws.md", "[a](../src/lamina/core/laws.py)", f"[a]({REPOSITORY}/src/lamina/core/laws.py)"),
+        ("docs/laws.md", "[a](#b)", "[a](#b)"),
+        ("examples/README.md", "[a](session.py)", f"[a]({REPOSITORY}/examples/session.py)"),
+        ("examples/README.md", "[a](../docs/wrap.md)", "[a](wrap.md)"),
+    ],
+)
+def test_links_are_turned(source: str, link: str, on_the_site: str) -> None:
+    assert turn_links(link, source) == on_the_site
+
+
+def test_links_in_code_are_left_alone() -> None:
+    page = "```markdown\n[a](docs/wrap.md)\n```\n[b](docs/wrap.md)\n"
+    assert turn_links(page, "README.md") == "```markdown\n[a](docs/wrap.md)\n```\n[b](wrap.md)\n"
+
+
+def test_pages_of_the_root_exist() -> None:
+    assert [source for source in ADDED_PAGES if not (ROOT / source).is_file()] == []
+
+
+def test_the_reference_has_every_public_name() -> None:
+    pages = {file.src_uri: file.content_string for file in on_files([], config=_Config())}
+    shown = pages["reference/lamina.md"]
+    missing = [name for name in lamina.__all__ if f".{name}\n" not in shown]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        '<script src="https://unpkg.com/a"></script>',
+        '<link href="//fonts.example.org/a.css" rel="stylesheet">',
+        "<img src=https://example.org/a.png>",
+    ],
+)
+def test_a_page_with_an_outside_asset_is_refused(tag: str) -> None:
+    with pytest.raises(PluginError, match="no outside assets"):
+        on_post_page(f"<html>{tag}</html>", page=_Page())
+
+
+def test_a_link_to_elsewhere_is_allowed() -> None:
+    html = '<a href="https://example.org">a</a><img src="session.svg">'
+    assert on_post_page(html, page=_Page()) == html
+
+
+def test_the_picture_of_the_readme_is_what_the_demo_gives() -> None:
+    drawing = picture.draw_session(picture.run_demo())
+    assert picture.PICTURE.read_text(encoding="utf-8") == drawing
+
+
+class _Page:
+    file = type("File", (), {"src_uri": "page.md"})()
+
+
+class _Config:
+    """What mkdocs asks of a configuration when a page is generated."""
+
+    site_dir = "build/site"
+    use_directory_urls = False
+    plugins = type("Plugins", (), {"_current_plugin": "tools.site"})()

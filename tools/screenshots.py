@@ -1,0 +1,176 @@
+"""Takes the pictures of the inspector in docs/pictures/ from the demo session, in a real browser.
+
+    make screenshots
+
+A browser is found as the tests find one: the environment variable LAMINA_BROWSER names it, else the system's
+is used. Each picture is reduced to a few colours, so that it takes less than LARGEST bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from lamina.cli.recording import make_recording
+from lamina.inspector import views
+from lamina.inspector.building import BuildSettings
+from lamina.inspector.server import make_server
+from lamina.inspector.sessions import Sessions
+from lamina.inspector.views import Inspector
+from tests.browser.browser import SystemBrowser, browser
+
+FOLDER = Path("docs/pictures")
+LARGEST = 150_000
+HIGHEST = 1_400
+LONGEST_LINE = 50
+WIDTH = 1280
+WINDOW = 32_000
+FIRST_TIME = 1_790_000_000
+HOUR = 3_600
+
+
+class Picture(NamedTuple):
+    """One picture: its name, the address behind the #, and what is done before it is taken."""
+
+    name: str
+    address: str
+    click: str = ""
+    scheme: str = "light"
+    width: int = WIDTH
+
+
+def main() -> int:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = list(write_sessions(Path(folder)))
+        inspector = Inspector(Sessions([str(path) for path in paths]))
+        with make_server(inspector).running() as server:
+            take_pictures(list_pictures(inspector), server.address)
+    return 0
+
+
+def write_sessions(folder: Path) -> Iterator[Path]:
+    """The demo session, and three smaller ones beside it, so that the list is one."""
+    for seed, turns, title in ((7, 14, "demo"), (3, 4, "notes"), (11, 6, "search"), (5, 3, "tests")):
+        recording = make_recording(seed, turns=turns)
+        row = {
+            "id": title,
+            "format": "openai-chat",
+            "model": recording["model"],
+            "messages": recording["messages"],
+            "tools": recording["tools"],
+            "meta": {"usage": invent_usage(recording["messages"], FIRST_TIME - seed * HOUR)},
+        }
+        path = folder / f"{title}.jsonl"
+        path.write_text(json.dumps(row) + "\n", "utf-8")
+        yield path
+
+
+def invent_usage(messages: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
+    """A time and a usage for each call: one every 30 seconds, with a long pause after the first half."""
+    usage: list[dict[str, Any]] = []
+    size = 0
+    sent_before = 0
+    last_role = "assistant"
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant" and last_role != "assistant":
+            is_later = index > len(messages) // 2
+            moment = start + 30 * len(usage) + 20 * HOUR * is_later
+            is_cold = bool(usage) and moment - usage[-1]["ts"] > HOUR
+            cached = 0 if is_cold else sent_before
+            tokens = {"input_tokens": size, "cached_input_tokens": cached, "output_tokens": 180}
+            usage.append({"index": index, "ts": moment, **tokens})
+            sent_before = size
+        size += len(json.dumps(message)) // 4
+        last_role = message["role"]
+    return usage
+
+
+def list_pictures(inspector: Inspector) -> list[Picture]:
+    session_id = next(each.id for each in inspector.sessions.summaries() if each.name == "demo")
+    settings = BuildSettings(policy="lamina", window=WINDOW)
+    built = inspector.built(session_id, settings)
+    cuts = [call.number for call in built.calls if call.cut]
+    lamina = f"policy=lamina&window={WINDOW}"
+    after_cut = cuts[-1] + 3
+    text = find_hidden_line(inspector, session_id, after_cut, settings)
+    request = f"#/s/{session_id}/r/{after_cut}"
+    return [
+        Picture("sessions", "#/"),
+        Picture("recorded", f"#/s/{session_id}"),
+        Picture("request", f"{request}?{lamina}"),
+        Picture("request-dark", f"{request}?{lamina}", scheme="dark"),
+        Picture("segment", f"{request}?{lamina}&tab=Original", click="#unseen .link"),
+        Picture("compare", f"#/s/{session_id}/r/{cuts[-1]}?{lamina}&view=compare"),
+        Picture("what-if", f"#/s/{session_id}?view=whatif&{lamina}"),
+        Picture("visible", f"{request}?{lamina}&view=visible&text={quote(text)}"),
+        Picture("totals", f"{request}?{lamina}&view=totals"),
+        Picture("narrow", f"{request}?{lamina}", width=360),
+    ]
+
+
+def find_hidden_line(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> str:
+    """A line of the largest result that this request leaves out."""
+    entries = views.show_request(inspector, session_id, number, settings)["entries"]
+    results = [entry for entry in entries if entry["form"] == "OMITTED" and entry["kind"] == "tool_result"]
+    largest = max(results, key=lambda entry: entry["full_tokens"])
+    segment = views.show_segment(inspector, session_id, number, largest["ref"], settings)
+    lines = [line.strip() for line in str(segment["original"]).split("\n")]
+    return max((line for line in lines if len(line) <= LONGEST_LINE), key=len)
+
+
+def take_pictures(pictures: list[Picture], address: str) -> None:
+    opened = browser()
+    if not isinstance(opened, SystemBrowser):
+        sys.exit("pictures need a browser of the system: install Chromium, or set LAMINA_BROWSER")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=opened.path, args=["--no-sandbox"])
+        for picture in pictures:
+            scheme: Any = picture.scheme
+            page = chromium.new_page(
+                viewport={"width": picture.width, "height": 900}, color_scheme=scheme, locale="en-GB"
+            )
+            page.goto(f"{address}{picture.address}")
+            settle(page)
+            if picture.click:
+                page.locator(picture.click).first.click()
+                settle(page)
+            save_picture(page, picture)
+            page.close()
+        chromium.close()
+
+
+def settle(page: Page) -> None:
+    page.wait_for_timeout(200)
+    page.wait_for_selector("main:not([aria-busy]) > *", timeout=120_000)
+    page.wait_for_timeout(400)
+
+
+def save_picture(page: Page, picture: Picture) -> None:
+    """The page as a PNG file, from its top down to HIGHEST, with as many colours as its size allows."""
+    page.evaluate("window.scrollTo(0, 0)")
+    height = page.evaluate("Math.ceil(document.querySelector('main').getBoundingClientRect().bottom)")
+    page.set_viewport_size({"width": picture.width, "height": min(height, HIGHEST)})
+    page.wait_for_timeout(300)
+    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    path = FOLDER / f"{picture.name}.png"
+    for colours in (256, 128, 64, 32):
+        reduced = image.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        reduced.save(path, "PNG", optimize=True)
+        if path.stat().st_size <= LARGEST:
+            print(f"{path}: {path.stat().st_size:,} bytes, {colours} colours")
+            return
+    sys.exit(f"{path} has more than {LARGEST:,} bytes: show less of the page")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
