@@ -132,8 +132,20 @@ def test_a_cut_that_leaves_only_what_must_be_sent_has_met_the_floor() -> None:
     assert envelope.cut.floor
 
 
-def test_the_reserve_is_a_share_of_a_small_window() -> None:
-    assert reserve(Budget(window=32_000), Head()) == 4_000
-    assert reserve(Budget(window=1_000_000), Head()) == RESERVE
-    assert reserve(Budget(window=32_000), Head(parameters={"max_tokens": 1_000})) == 1_000
-    assert reserve(Budget(window=32_000), Head(parameters={"max_tokens": 64_000})) == 16_000
+@pytest.mark.parametrize(
+    ("window", "parameters", "tokens"),
+    [
+        (32_000, {}, 4_000),
+        (1_000_000, {}, RESERVE),
+        (32_000, {"max_tokens": 1_000}, 1_000),
+        (32_000, {"max_tokens": 24_000}, 16_000),
+        (32_000, {"max_completion_tokens": 24_000}, 24_000),
+        (32_000, {"max_output_tokens": 24_000, "max_tokens": 1_000}, 24_000),
+        (32_000, {"max_completion_tokens": 1_000, "max_tokens": 24_000}, 16_000),
+        (32_000, {"max_completion_tokens": 64_000}, 16_000),
+    ],
+)
+def test_the_reserve_is_what_the_request_asks_for_or_a_share(
+    window: int, parameters: dict[str, int], tokens: int
+) -> None:
+    assert reserve(Budget(window=window), Head(parameters=parameters)) == tokens

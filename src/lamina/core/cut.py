@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.arrange import put_system_first
 from lamina.core.bound_thinking import is_held_by_thinking, is_thinking, omit_thinking_after_cut
-from lamina.core.cut_target import NOTHING_SPARED, CutLimits, Sparing
+from lamina.core.cut_target import LEAST_SPARED, NOTHING_SPARED, CutLimits, Sparing
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
 from lamina.core.folds import (
@@ -156,8 +156,8 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
 def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
     """Lowers entries down to the target.
 
-    The wish to spare recent steps yields if the target cannot be reached otherwise. If the caller gave a
-    number of steps to spare, it yields only if the room is exceeded.
+    The wish to spare recent steps yields if the target cannot be reached otherwise, down to a few steps.
+    Those few, and a number of steps that the caller gave, yield only if the room is exceeded.
     """
     progress = start_cut(draft, limits, context)
     is_over_room = progress.tokens > limits.room
@@ -169,11 +169,10 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
     progress = omit_repeated_system_text(progress)
     sparing = limits.sparing
     progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
-    while progress.tokens > limits.target and sparing.tokens:
-        sparing = sparing.halve()
+    while progress.tokens > limits.target and sparing.tokens > LEAST_SPARED:
+        sparing = sparing.halve(least=LEAST_SPARED)
         progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
-    if sparing:
-        # What is spared could still be lowered.
+    if progress.exhausted and _spares_any(progress, sparing):
         progress = msgspec.structs.replace(progress, exhausted=False)
     if not is_over_room:
         return progress
@@ -182,6 +181,16 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
         sparing = sparing.halve()
         progress = take_moves(progress, order, sparing=sparing, goal=enough)
     return _lower_as_last_resort(progress, enough)
+
+
+def _spares_any(progress: CutProgress, sparing: Sparing) -> bool:
+    """Whether something is spared that could still be lowered."""
+    entries = progress.entries
+    untouchable = find_untouchable(entries) | progress.folded
+    for at in find_spared(entries, sparing) - untouchable:
+        if entries[at].form is not Form.OMITTED:
+            return True
+    return False
 
 
 def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:

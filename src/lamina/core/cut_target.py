@@ -23,8 +23,9 @@ RESERVE, RESERVED_PART = 16_000, 8
 """Tokens kept free for the answer if the request does not say how long it may be: one part in so many of the
 window, and at most so many tokens."""
 
-SPARED = 0.25
-"""Of the room: the newest steps that a cut spares."""
+SPARED, LEAST_SPARED = 0.25, 1_300
+"""The newest steps that a cut spares: a share of the room. If the target cannot be reached otherwise, it is
+less, but not less than so many tokens. A small window has no smaller steps than a large one."""
 
 NEED = 0.0035
 """How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
@@ -41,8 +42,12 @@ STEPS = 16
 _ENTRIES_PER_STEP = 20
 """So many entries of each step are looked at, at most."""
 
-_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""Parameters in which requests say how long the answer may be."""
+_STRICT_LIMITS = ("max_completion_tokens", "max_output_tokens")
+"""Parameters in which requests of OpenAI's API say how long the answer may be. That API refuses a request if
+prompt and limit together exceed the window."""
+
+_OTHER_LIMITS = ("max_tokens",)
+"""Parameters of the same meaning in other APIs. Some refuse such a request, others stop early."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,17 +71,17 @@ class Sparing(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return self.steps > 0 or self.tokens > 0
 
-    def halve(self) -> Sparing:
-        """Half as much, and nothing if it was little."""
+    def halve(self, *, least: int = 0) -> Sparing:
+        """Half as much, but at least so many tokens. Without `least`, little becomes nothing."""
         tokens = self.tokens // 2
-        if tokens < _LEAST_SPARED:
+        if tokens < _NEGLIGIBLE:
             tokens = 0
-        return Sparing(steps=self.steps // 2, tokens=tokens)
+        return Sparing(steps=self.steps // 2, tokens=max(tokens, least))
 
 
 NOTHING_SPARED = Sparing()
 
-_LEAST_SPARED = 200
+_NEGLIGIBLE = 200
 """Tokens below which a step is not worth sparing."""
 
 
@@ -140,20 +145,33 @@ def spare_steps(budget: Budget, room: int) -> Sparing:
 
 
 def reserve(budget: Budget, head: Head) -> int:
-    """The budget's reserve, or else the request's limit of output or a constant, at most half the window.
+    """The budget's reserve, or else the request's limit of output, or else a share of the window.
 
-    If a request has several limits of output, the largest counts.
+    OpenAI's limit is reserved as it is, unless it leaves hardly anything: then it was meant for a larger
+    window. Any other limit takes at most half of the window. If the provider wants more than that, it
+    reports an overflow, and the request is sent again with less. If there are several limits, the largest
+    counts.
     """
     if budget.reserve is not None:
         return budget.reserve
-    output_limits: list[int] = []
-    for name in _OUTPUT_LIMITS:
-        value = head.parameters.get(name)
-        if isinstance(value, int) and value > 0:
-            output_limits.append(value)
-    if not output_limits:
+    strict_limit = _find_output_limit(head, _STRICT_LIMITS)
+    limit = max(strict_limit, _find_output_limit(head, _OTHER_LIMITS))
+    if not limit:
         return min(RESERVE, budget.window // RESERVED_PART)
-    return min(max(output_limits), budget.window // 2)
+    half = budget.window // 2
+    if strict_limit <= budget.window - budget.window // RESERVED_PART:
+        return max(strict_limit, min(limit, half))
+    return half
+
+
+def _find_output_limit(head: Head, names: Sequence[str]) -> int:
+    """The largest limit of output that a request has under one of these names, or 0."""
+    limits = [0]
+    for name in names:
+        value = head.parameters.get(name)
+        if isinstance(value, int):
+            limits.append(value)
+    return max(limits)
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:
