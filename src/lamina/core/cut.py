@@ -187,10 +187,8 @@ def _spares_any(progress: CutProgress, sparing: Sparing) -> bool:
     """Whether something is spared that could still be lowered."""
     entries = progress.entries
     untouchable = find_untouchable(entries) | progress.folded
-    for at in find_spared(entries, sparing) - untouchable:
-        if entries[at].form is not Form.OMITTED:
-            return True
-    return False
+    lowerable = find_spared(entries, sparing) - untouchable
+    return any(entries[at].form is not Form.OMITTED for at in lowerable)
 
 
 def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
