@@ -79,6 +79,7 @@ def talk(model: str, window: LastN | None, turns: int) -> dict[str, int]:
             counter=ESTIMATE,
             rules=rules,
             before=before,
+            cut=envelope.cut,
         ).request
         stream = dialect.stream(request)
         counts = [ESTIMATE.count(block.data.decode()) for block in stream.blocks]

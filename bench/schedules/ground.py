@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import accumulate, takewhile
 from typing import Any
 
+from lamina.core.admit import HISTORY_PART
 from lamina.core.values import Budget
 from lamina.errors import LaminaError
 from lamina.fitting.request import RequestMemo, fit_request
@@ -125,18 +126,18 @@ class Ground:
         return Left(self, call, depth, self._measure(fitted.request["messages"]))
 
     def _entered(self) -> list[dict[str, Any]]:
-        """The messages as they enter: those over their share of the room are shortened on arrival.
+        """The messages as they enter: those that do not fit beside the rest are shortened on arrival.
 
         The library counts a little more than the lab does: `limit` is the room in tokens of the lab.
         """
         messages, last = self.talk.messages, self.talk.calls[-1]
         times = 2 + self.message_sizes.count_tokens(messages) // self.room
-        plain = Budget(window=self.room)
+        share = 1 - 1 / HISTORY_PART  # the most that one result can have
         budget = Budget(
             window=self.room * times,
             reserve=0,
             trigger=1.0,
-            largest=max(round(plain.largest / times, 3), 0.001),
+            largest=max(round(share / times, 3), 0.001),
         )
         try:
             fitted = fit_request(

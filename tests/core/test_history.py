@@ -33,6 +33,8 @@ from lamina.errors import BudgetExceeded
 from lamina.segments import assistant, call, result, system, thinking, user
 
 SMALL = Budget(window=1_500, reserve=0, keep_last=1)
+MIDDLE = Budget(window=6_000, reserve=0, keep_last=1)
+"""Room for the short questions of two dozen turns. In `SMALL`, a digest quotes the first and the newest."""
 
 
 def steps(count: int, *, size: int = 40) -> list[Segment]:
@@ -115,8 +117,8 @@ def test_where_room_is_short_it_is_folded_anew_in_the_same_cut() -> None:
 @pytest.mark.parametrize("how", ["deleted", "edited", "cut off", "rewound"])
 def test_what_is_gone_from_the_log_is_in_no_request_and_in_no_ledger(how: str) -> None:
     secret = "my code is hunter2"  # noqa: S105 - it is a message
-    log = replaced(turns(24), 3, user(secret))
-    before = grown(log)
+    log = replaced(turns(24, size=240), 3, user(secret))
+    before = grown(log, MIDDLE)
     assert secret in sent(before)
     logs = {
         "deleted": log[:3] + log[5:],
@@ -124,16 +126,16 @@ def test_what_is_gone_from_the_log_is_in_no_request_and_in_no_ledger(how: str) -
         "cut off": log[:1] + log[9:],
         "rewound": log[:2],
     }
-    gone = after(logs[how], before)
+    gone = after(logs[how], before, MIDDLE)
     assert secret not in sent(gone)
     assert secret not in str(gone.ledger.dump())
 
 
 def test_a_message_that_was_put_between_undoes_the_fold() -> None:
-    log = turns(24)
-    before = grown(log)
+    log = turns(24, size=240)
+    before = grown(log, MIDDLE)
     new = user("By the way, skip the tests.")
-    edited = after([*log[:4], new, *log[4:]], before)
+    edited = after([*log[:4], new, *log[4:]], before, MIDDLE)
     assert "skip the tests" in sent(edited)
 
 

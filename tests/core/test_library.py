@@ -248,8 +248,8 @@ def test_every_segment_of_the_walkthrough_is_one_entry_with_a_reason() -> None:
 
 def after_a_cut(*more: Segment) -> Envelope:
     """A request after one that had to lower the note of the first turn in the library."""
-    small = Budget(window=1_200, reserve=0, largest=1, least=0, keep_last=0)
-    log = [note("a.md", SPEC * 4), user("1"), assistant("1"), user("go " * 600)]
+    small = Budget(window=1_200, reserve=0, least=0, keep_last=0)
+    log = [note("a.md", SPEC * 4), user("1"), assistant("1"), user("go " * 1_400)]
     before = build(log, counter=CHARS4, options=HOISTED, budget=small, ledger=turns(log[:2])[0].ledger)
     assert before.cut is not None
     assert [e.form for e in before.entries if e.segment.kind == "note"] == [Form.STUB]

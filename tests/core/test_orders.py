@@ -73,7 +73,7 @@ def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:
     new = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN)
     assert "[names: " in str(new.parts)
     assert "[names: " not in str(old.parts)
-    budget = Budget(window=2_000, reserve=0, target=0.3, trigger=0.5, least=0, keep_last=0, largest=1)
+    budget = Budget(window=4_000, reserve=0, target=0.15, trigger=0.25, least=0, keep_last=0)
     log += [assistant("Done."), user("Next.")]
     first = build(log, budget=budget, counter=CHARS4)
     lines = {ref: _as_of(line, 1, old.sent) for ref, line in first.ledger.lines.items()}

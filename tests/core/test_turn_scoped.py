@@ -147,6 +147,7 @@ def test_a_cache_reads_all_of_the_last_request_but_its_time(model: str) -> None:
             counter=CHARS4,
             rules=rules,
             before=before,
+            cut=envelope.cut,
         ).request
         assert "cache_control" not in json.dumps(request["messages"][-1])
         stream = dialect.stream(request)

@@ -20,10 +20,10 @@ from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
 from lamina.core.options import BuildContext
 from lamina.core.tokens import weigh_entries
-from lamina.core.values import Entry, Form, Segment, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer, Role, Segment, ToolCall, ToolResult
 
-TOGETHER = 2
-"""New results may together take one part in this many of the room; beyond it the largest are shortened."""
+HISTORY_PART = 4
+"""One part in this many of the room is kept for what is left of the history beside new results."""
 
 _LARGE = "larger than its share of the room"
 
@@ -130,7 +130,7 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
     entries = list(draft.entries)
     lines = dict(draft.lines)
     has_changed = False
-    for at, share in _share_room(entries, start, limits, context.kinds).items():
+    for at, share in _share_room(entries, start, limits, context).items():
         entry = entries[at]
         if entry.tokens <= share or share >= limits.room:
             continue
@@ -151,19 +151,52 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
     return msgspec.structs.replace(draft, entries=entries, lines=lines)
 
 
-def _share_room(entries: Sequence[Entry], start: int, limits: CutLimits, kinds: Kinds) -> dict[int, int]:
+def _share_room(
+    entries: Sequence[Entry], start: int, limits: CutLimits, context: BuildContext
+) -> dict[int, int]:
     """The most tokens for each new result or attachment, by position.
 
-    One alone may have `limits.largest`. If those of the last step would together take more than half of the
-    room, they divide that half equally, so that a step with forty results still fits.
+    What fits is sent whole. Each may have all that is left beside what must be sent, or `limits.largest`. If
+    those of the last step do not fit together, the small ones stay whole and the large ones divide the rest.
     """
-    new = [at for at in range(start, len(entries)) if _may_shorten(entries[at], kinds)]
-    shares = dict.fromkeys(new, limits.largest)
+    new = [at for at in range(start, len(entries)) if _may_shorten(entries[at], context.kinds)]
+    if not new:
+        return {}
     recent = [at for at in new if entries[at].step == entries[-1].step]
-    together = limits.room // TOGETHER
-    if sum(min(entries[at].tokens, limits.largest) for at in recent) > together:
-        shares |= dict.fromkeys(recent, together // len(recent))
+    free = max(limits.room - _count_must_send(entries, start, recent, limits, context), limits.room // 8)
+    most = free if limits.largest is None else min(free, limits.largest)
+    shares = dict.fromkeys(new, most)
+    left = free
+    by_size = sorted(recent, key=lambda at: (entries[at].tokens, at))
+    for number, at in enumerate(by_size):
+        fair_share = left // (len(by_size) - number)
+        shares[at] = min(fair_share, most)
+        left -= min(entries[at].tokens, shares[at])
     return shares
+
+
+def _count_must_send(
+    entries: Sequence[Entry], start: int, recent: Sequence[int], limits: CutLimits, context: BuildContext
+) -> int:
+    """Tokens of what stands beside the new results of the last step, however deep a cut goes.
+
+    These are the system text, pinned segments, the prompt, the rest of the last step, and a share of the room
+    for what is left of the history.
+    """
+    shortened = frozenset(recent)
+    last_step = entries[-1].step
+    tokens = 0
+    has_history = start > 0
+    for at, entry in enumerate(entries):
+        if at in shortened:
+            continue
+        is_current = entry.step == last_step or entry.layer in (Layer.SYSTEM, Layer.PROMPT)
+        if is_current or entry.segment.pinned or entry.role is Role.SYSTEM:
+            tokens += entry.tokens
+        else:
+            has_history = True
+    history = limits.room // HISTORY_PART if has_history else 0
+    return context.scale.total(tokens) + history
 
 
 def _may_shorten(entry: Entry, kinds: Kinds) -> bool:

@@ -18,15 +18,16 @@ import msgspec
 
 from lamina.core.arrange import put_system_first
 from lamina.core.bound_thinking import is_held_by_thinking, is_thinking, omit_thinking_after_cut
-from lamina.core.cut_target import CutLimits
+from lamina.core.cut_target import LEAST_SPARED, NOTHING_SPARED, CutLimits, Sparing
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
 from lamina.core.folds import (
     FOLD_VERSION,
+    DigestSize,
+    bound_digest,
     find_digest_size,
     find_neighbours,
     find_runs,
-    has_words,
     is_digest,
     lay_folds,
     make_fold,
@@ -45,7 +46,6 @@ from lamina.core.orders import (
     Move,
     Order,
     OrderView,
-    goes_last,
     last_resort,
     last_results,
     repeated_system_text,
@@ -61,7 +61,7 @@ OPEN_LOOP = (
 OVER_THE_TRIGGER = "over the trigger"
 CACHE_IS_COLD = "the cache is cold anyway"
 
-_NO_LIMITS = CutLimits(room=0, trigger=0, target=0, least=0, largest=0)
+_NO_LIMITS = CutLimits(room=0, trigger=0, target=0, least=0)
 """For a cut that no budget asks for."""
 
 _LARGEST_SEGMENTS = 8
@@ -154,24 +154,41 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
 
 
 def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
-    """Lowers entries down to the target. If the room is exceeded, the wish to spare recent steps yields."""
+    """Lowers entries down to the target.
+
+    The wish to spare recent steps yields if the target cannot be reached otherwise, down to a few steps.
+    Those few, and a number of steps that the caller gave, yield only if the room is exceeded.
+    """
     progress = start_cut(draft, limits, context)
     is_over_room = progress.tokens > limits.room
     if is_held_by_thinking(draft.entries, context.options.binding):
         if is_over_room:
-            progress = take_moves(progress, _results_behind_thinking, keep=0, goal=limits.room)
+            progress = take_moves(progress, _results_behind_thinking, goal=limits.room)
         return msgspec.structs.replace(progress, exhausted=True)
     order = context.options.order
     progress = omit_repeated_system_text(progress)
-    progress = take_moves(progress, order, keep=limits.keep_last, goal=limits.target)
+    sparing = limits.sparing
+    progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
+    while progress.tokens > limits.target and sparing.tokens > LEAST_SPARED:
+        sparing = sparing.halve(least=LEAST_SPARED)
+        progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
+    if progress.exhausted and _spares_any(progress, sparing):
+        progress = msgspec.structs.replace(progress, exhausted=False)
     if not is_over_room:
         return progress
     enough = max(limits.target, min(limits.trigger, progress.tokens_before) - limits.least)
-    keep = limits.keep_last
-    while progress.tokens > enough and keep > 0:
-        keep //= 2
-        progress = take_moves(progress, order, keep=keep, goal=enough)
+    while progress.tokens > enough and sparing:
+        sparing = sparing.halve()
+        progress = take_moves(progress, order, sparing=sparing, goal=enough)
     return _lower_as_last_resort(progress, enough)
+
+
+def _spares_any(progress: CutProgress, sparing: Sparing) -> bool:
+    """Whether something is spared that could still be lowered."""
+    entries = progress.entries
+    untouchable = find_untouchable(entries) | progress.folded
+    lowerable = find_spared(entries, sparing) - untouchable
+    return any(entries[at].form is not Form.OMITTED for at in lowerable)
 
 
 def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
@@ -183,9 +200,9 @@ def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
     freed_too_little = progress.tokens_before - progress.tokens < limits.least
     goal = enough if freed_too_little else limits.room
     if progress.tokens > goal:
-        progress = take_moves(progress, last_resort, keep=0, goal=enough, digest_limit=limits.room)
+        progress = take_moves(progress, last_resort, goal=enough, digest_limit=limits.room)
     if progress.tokens > limits.room:
-        progress = take_moves(progress, last_resort, keep=0, goal=enough, digest_limit=0)
+        progress = take_moves(progress, last_resort, goal=enough, digest_limit=0)
     if progress.tokens > limits.room:
         progress = _lower_to_floor(progress)
     return progress
@@ -194,14 +211,14 @@ def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
 def _lower_to_floor(progress: CutProgress) -> CutProgress:
     """Lowers what is left when all history is one line each: results of the last step, and digests."""
     room = progress.limits.room
-    progress = take_moves(progress, last_results, keep=0, goal=room, digest_limit=0)
+    progress = take_moves(progress, last_results, goal=room, digest_limit=0)
     progress = msgspec.structs.replace(progress, exhausted=True)
     if progress.tokens > room:
         progress = join_digests(progress)
     if progress.tokens > room:
         # A few stubs can be smaller than their digest: choose anew what is folded.
         progress = msgspec.structs.replace(progress, folded=frozenset())
-        progress = take_moves(progress, last_resort, keep=0, goal=room, digest_limit=0)
+        progress = take_moves(progress, last_resort, goal=room, digest_limit=0)
     if progress.tokens > room:
         progress = join_digests(progress)
     return progress
@@ -311,7 +328,7 @@ def _fold_history(
     """Folds the steps outside of the window, with so many characters for their digest."""
     mergeable = refs_up_to(draft.entries, outside)
     progress = start_cut(draft, _NO_LIMITS, context, mergeable=mergeable)
-    progress = take_moves(progress, fold_outside(outside), keep=0, goal=0, digest_limit=digest_limit)
+    progress = take_moves(progress, fold_outside(outside), goal=0, digest_limit=digest_limit)
     return msgspec.structs.replace(progress, exhausted=False)
 
 
@@ -449,17 +466,21 @@ _ATTEMPTS = 6
 
 
 def take_moves(
-    progress: CutProgress, order: Order, *, keep: int, goal: int, digest_limit: int | None = None
+    progress: CutProgress,
+    order: Order,
+    *,
+    goal: int,
+    sparing: Sparing = NOTHING_SPARED,
+    digest_limit: int | None = None,
 ) -> CutProgress:
-    """Takes moves from `order`, sparing the last `keep` steps, until the request has at most `goal` tokens.
+    """Takes moves from `order`, sparing the last steps, until the request has at most `goal` tokens.
 
-    A `digest_limit` bounds each digest in characters, even the user's words in it; 0 leaves one line. What
-    digests cost is a guess until they are written, so more moves may be needed after that.
+    A `digest_limit` bounds each digest in characters; 0 leaves one line. What digests cost is a guess until
+    they are written, so more moves may be needed after that.
     """
-    lowering = _Lowering(progress, keeps_words=digest_limit is None)
-    moves = order(lowering.view(keep))
-    digest_size = find_digest_size(progress.limits.room) if digest_limit is None else digest_limit
-    guess = (digest_size + 120) // 3
+    lowering = _Lowering(progress)
+    moves = order(lowering.view(sparing))
+    guess = (_digest_size(progress, digest_limit).total + 120) // 3
     for attempt in range(1, _ATTEMPTS + 1):
         tokens = sum(entry.tokens for entry in progress.request)
         has_more = lowering.take(moves, tokens, goal, guess=guess, to_the_end=attempt == _ATTEMPTS)
@@ -472,8 +493,8 @@ def take_moves(
 
 def omit_repeated_system_text(progress: CutProgress) -> CutProgress:
     """Leaves out system text in the conversation that is said again later: only the newest must be sent."""
-    lowering = _Lowering(progress, keeps_words=True)
-    for at in repeated_system_text(lowering.view(keep=0)):
+    lowering = _Lowering(progress)
+    for at in repeated_system_text(lowering.view(NOTHING_SPARED)):
         lowering.take_one(Move(at, Form.OMITTED, SAME_TEXT_LATER))
     return lowering.finish(progress)
 
@@ -485,22 +506,21 @@ class _Lowering:
     on the moves that were taken before, so these change one list.
     """
 
-    def __init__(self, progress: CutProgress, *, keeps_words: bool) -> None:
+    def __init__(self, progress: CutProgress) -> None:
         self.context = progress.context
         self.current = progress.current
         self.cut_number = progress.number
-        self.keeps_words = keeps_words
         self.entries = list(progress.entries)
         self.folded = set(progress.folded)
         self.lines = dict(progress.lines)
 
-    def view(self, keep: int) -> OrderView:
+    def view(self, sparing: Sparing) -> OrderView:
         """What an order may look at."""
         return OrderView(
             entries=self.entries,
             kinds=self.context.kinds,
             untouchable=find_untouchable(self.entries) | self.folded,
-            spared=find_spared(self.entries, keep),
+            spared=find_spared(self.entries, sparing),
             current=self.current,
         )
 
@@ -546,17 +566,11 @@ class _Lowering:
         return gain
 
     def _fold(self, move: Move) -> int:
-        """Marks one entry for a digest; returns the tokens that this frees.
-
-        The user's own words free nothing if the digest keeps them.
-        """
+        """Marks one entry for a digest; returns the tokens that this frees."""
         if move.at in self.folded:
             return 0
         self.folded.add(move.at)
-        entry = self.entries[move.at]
-        if self.keeps_words and goes_last(entry, self.context.kinds):
-            return 0
-        return entry.tokens
+        return self.entries[move.at].tokens
 
     def finish(self, progress: CutProgress) -> CutProgress:
         """The progress after the moves that were taken so far."""
@@ -592,14 +606,17 @@ def _is_untouchable(entry: Entry, *, is_current: bool) -> bool:
     return is_current and entry.layer in (Layer.PROMPT, Layer.STEPS)
 
 
-def find_spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
-    """Positions that a cut would rather spare: the last `keep` assistant steps, what came with the prompt.
+def find_spared(entries: Sequence[Entry], sparing: Sparing) -> frozenset[int]:
+    """Positions that a cut would rather spare: the last steps, and what came with the prompt.
 
     In the hoisted layout, what came with the prompt may stand in the library, with equal content.
     """
-    if keep == 0:
+    if not sparing:
         return frozenset()
-    first_step = _find_first_spared_step(entries, keep)
+    if sparing.steps:
+        first_step = _find_first_of_last_steps(entries, sparing.steps)
+    else:
+        first_step = _find_first_step_within(entries, sparing.tokens)
     named_now = (IN_THE_LIBRARY, NAMED_IN_THE_LIST)
     attached_now = {entry.content for entry in entries if entry.why in named_now}
     positions: set[int] = set()
@@ -611,7 +628,26 @@ def find_spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
     return frozenset(positions)
 
 
-def _find_first_spared_step(entries: Sequence[Entry], keep: int) -> int:
+def _find_first_step_within(entries: Sequence[Entry], tokens: int) -> int:
+    """The first of the newest steps that together have at most so many tokens, besides the last one.
+
+    No cut touches the last step and the prompt, so they do not count.
+    """
+    current = current_turn(entries)
+    left = tokens
+    first_step = entries[-1].step if entries else 0
+    for at in range(len(entries) - 1, -1, -1):
+        entry = entries[at]
+        if at in current or entry.layer is Layer.SYSTEM or is_digest(entry):
+            continue
+        left -= entry.tokens
+        if left < 0:
+            return max(first_step, entry.step + 1)
+        first_step = min(first_step, entry.step)
+    return first_step
+
+
+def _find_first_of_last_steps(entries: Sequence[Entry], keep: int) -> int:
     """The first of the last `keep` steps in which the assistant speaks.
 
     If there are fewer than `keep`, it is the first step of all.
@@ -651,14 +687,14 @@ def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgres
 
 
 def _fold_run(run: Sequence[Entry], progress: CutProgress, digest_limit: int | None) -> Fold | None:
-    """A digest of the run that is smaller than it and keeps the user's words; None if there is none.
+    """A digest of the run that is smaller than it; None if there is none.
 
     A digest of its whole size is tried first, then one of a quarter. What cannot be folded stays as it is.
     """
     run_tokens = sum(entry.tokens for entry in run)
     for share in _SHARES:
         fold = _write_digest(run, progress, digest_limit, share)
-        if _pays(fold, run, run_tokens, progress, digest_limit):
+        if _pays(fold, run, run_tokens, progress):
             return fold
     return None
 
@@ -672,35 +708,30 @@ def _write_digest(
     """
     context = progress.context
     counter = context.scale.counter
-    is_bounded = digest_limit is not None
-    size = find_digest_size(progress.limits.room) if digest_limit is None else digest_limit
-    size //= share
-    most_tokens = max(size // 2, 1)
+    size = _digest_size(progress, digest_limit).scale(1, share)
+    most_tokens = max(size.total // 2, 1)
     for _ in range(_TRIES):
-        fold = make_fold(run, spare=size, cut=progress.number, kinds=context.kinds, bounded=is_bounded)
-        tokens = counter.count(fold.notes) if fold.notes else 0
-        if is_bounded:
-            tokens += counter.count(fold.text)
-        if tokens <= most_tokens or not size:
+        fold = make_fold(run, size=size, cut=progress.number, kinds=context.kinds)
+        tokens = counter.count(fold.text)
+        if fold.notes:
+            tokens += counter.count(fold.notes)
+        if tokens <= most_tokens or not size.total:
             break
-        size = size * most_tokens // tokens
+        size = size.scale(most_tokens, tokens)
     return fold
 
 
-def _pays(
-    fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgress, digest_limit: int | None
-) -> bool:
-    """Whether a digest is smaller than its run. Unless it is bounded, it must also have the user's words.
+def _digest_size(progress: CutProgress, digest_limit: int | None) -> DigestSize:
+    """The size of one digest: a share of the room, or what is left of it as a last resort."""
+    if digest_limit is None:
+        return find_digest_size(progress.limits.room)
+    return bound_digest(digest_limit)
 
-    A digest that lost words of the user would break the law that these are lowered last.
-    """
+
+def _pays(fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgress) -> bool:
+    """Whether a digest is smaller than what it stands for."""
     context = progress.context
-    if measure_fold(fold, run, context.scale, context.wording) >= run_tokens:
-        return False
-    if digest_limit is not None:
-        return True
-    users_words = [entry.segment for entry in run if goes_last(entry, context.kinds)]
-    return has_words(fold.text, users_words)
+    return measure_fold(fold, run, context.scale, context.wording) < run_tokens
 
 
 def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
@@ -716,9 +747,9 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
     folds = progress.folds
     for group in groups:
         run = _find_covered(group, by_ref)
-        merged = _write_digest(run, progress, digest_limit)
+        merged = _write_digest(run, progress, digest_limit, share=len(groups))
         group_tokens = sum(sizes.get(fold.key, 0) for fold in group)
-        if _has_old_version(group) or _pays(merged, run, group_tokens, progress, digest_limit):
+        if _has_old_version(group) or _pays(merged, run, group_tokens, progress):
             folds = _replace_folds(folds, group, merged)
     return lay_request(progress, folds)
 
@@ -786,7 +817,7 @@ def join_digests(progress: CutProgress) -> CutProgress:
             continue
         merged = _write_digest(run, progress, 0)
         run_tokens = unfolded_tokens + sum(sizes.get(key, 0) for key in group)
-        if _pays(merged, run, run_tokens, progress, 0):
+        if _pays(merged, run, run_tokens, progress):
             folds = _replace_folds(folds, list(group.values()), merged)
     return lay_request(progress, folds)
 

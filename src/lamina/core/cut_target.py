@@ -19,8 +19,13 @@ import msgspec
 
 from lamina.core.values import Budget, Entry, Head, Layer
 
-RESERVE = 16_000
-"""Tokens kept free for the answer if the request does not say how long it may be."""
+RESERVE, RESERVED_PART = 16_000, 8
+"""Tokens kept free for the answer if the request does not say how long it may be: one part in so many of the
+window, and at most so many tokens."""
+
+SPARED, LEAST_SPARED = 0.25, 1_300
+"""The newest steps that a cut spares: a share of the room. If the target cannot be reached otherwise, it is
+less, but not less than so many tokens. A small window has no smaller steps than a large one."""
 
 NEED = 0.0035
 """How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
@@ -28,7 +33,7 @@ NEED = 0.0035
 BACK = 1_500
 """Tokens that a recall brings back."""
 
-LOWEST, HIGHEST, GRID = 20, 35, 5
+LOWEST, HIGHEST, GRID = 30, 40, 5
 """Of the room, in hundredths: the least and the most that a cut leaves, and how finely that is chosen."""
 
 STEPS = 16
@@ -37,8 +42,12 @@ STEPS = 16
 _ENTRIES_PER_STEP = 20
 """So many entries of each step are looked at, at most."""
 
-_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""Parameters in which requests say how long the answer may be."""
+_STRICT_LIMITS = ("max_completion_tokens", "max_output_tokens")
+"""Parameters in which requests of OpenAI's API say how long the answer may be. That API refuses a request if
+prompt and limit together exceed the window."""
+
+_OTHER_LIMITS = ("max_tokens",)
+"""Parameters of the same meaning in other APIs. Some refuse such a request, others stop early."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,15 +58,46 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     ttl: int = 300
 
 
+class Sparing(msgspec.Struct, frozen=True):
+    """Which of the last steps a cut would rather not touch: so many of them, or the newest up to a size.
+
+    A number of steps comes from the caller. By default it is a size, since steps differ: five steps can be
+    two thousand tokens or twenty thousand.
+    """
+
+    steps: int = 0
+    tokens: int = 0
+
+    def __bool__(self) -> bool:
+        return self.steps > 0 or self.tokens > 0
+
+    def halve(self, *, least: int = 0) -> Sparing:
+        """Half as much, but at least so many tokens. Without `least`, little becomes nothing."""
+        tokens = self.tokens // 2
+        if tokens < _NEGLIGIBLE:
+            tokens = 0
+        return Sparing(steps=self.steps // 2, tokens=max(tokens, least))
+
+
+NOTHING_SPARED = Sparing()
+
+_NEGLIGIBLE = 200
+"""Tokens below which a step is not worth sparing."""
+
+
 class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget in tokens, for one request. `keep_last` counts the steps that a cut would rather spare."""
+    """A budget in tokens, for one request.
+
+    `largest` is the most for one new result, or None if only the room limits it. `sparing` says which of the
+    last steps a cut would rather not touch.
+    """
 
     room: int
     trigger: int
     target: int
     least: int
-    largest: int
-    keep_last: int = 0
+    largest: int | None = None
+    sparing: Sparing = NOTHING_SPARED
 
     def ask_for_cut(self, tokens: int, *, cold: bool) -> bool:
         """Whether a request is over the trigger, or the cache is cold and a cut would free enough.
@@ -92,24 +132,46 @@ def derive_limits(
         trigger=trigger,
         target=target,
         least=least,
-        largest=_share_of(room, budget.largest),
-        keep_last=budget.keep_last,
+        largest=None if budget.largest is None else _share_of(room, budget.largest),
+        sparing=spare_steps(budget, room),
     )
 
 
-def reserve(budget: Budget, head: Head) -> int:
-    """The budget's reserve, or else the request's limit of output or a constant, at most half the window.
+def spare_steps(budget: Budget, room: int) -> Sparing:
+    """The steps that the budget asks to spare, or else a share of the room."""
+    if budget.keep_last is not None:
+        return Sparing(steps=budget.keep_last)
+    return Sparing(tokens=_share_of(room, SPARED))
 
-    If a request has several limits of output, the largest counts.
+
+def reserve(budget: Budget, head: Head) -> int:
+    """The budget's reserve, or else the request's limit of output, or else a share of the window.
+
+    OpenAI's limit is reserved as it is, unless it leaves hardly anything: then it was meant for a larger
+    window. Any other limit takes at most half of the window. If the provider wants more than that, it
+    reports an overflow, and the request is sent again with less. If there are several limits, the largest
+    counts.
     """
     if budget.reserve is not None:
         return budget.reserve
-    output_limits: list[int] = []
-    for name in _OUTPUT_LIMITS:
+    strict_limit = _find_output_limit(head, _STRICT_LIMITS)
+    limit = max(strict_limit, _find_output_limit(head, _OTHER_LIMITS))
+    if not limit:
+        return min(RESERVE, budget.window // RESERVED_PART)
+    half = budget.window // 2
+    if strict_limit <= budget.window - budget.window // RESERVED_PART:
+        return max(strict_limit, min(limit, half))
+    return half
+
+
+def _find_output_limit(head: Head, names: Sequence[str]) -> int:
+    """The largest limit of output that a request has under one of these names, or 0."""
+    limits = [0]
+    for name in names:
         value = head.parameters.get(name)
-        if isinstance(value, int) and value > 0:
-            output_limits.append(value)
-    return min(max(output_limits, default=RESERVE), budget.window // 2)
+        if isinstance(value, int):
+            limits.append(value)
+    return max(limits)
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:

@@ -11,16 +11,15 @@ side ends the quotation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from lamina.core import hashing
-from lamina.core.digests import write_digest, write_title
+from lamina.core.digests import DigestText, write_digest, write_title
 from lamina.core.entries import find_sent, is_message, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
 from lamina.core.orders import goes_last
 from lamina.core.repair import find_side
-from lamina.core.text.characters import ALPHANUMERIC, split_lines
 from lamina.core.text.names import list_names
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.tokens import Scale
@@ -29,22 +28,48 @@ from lamina.core.wording import Wording, guard, text_of
 
 FOLD_VERSION = 2
 
-SHARE = 10
+SHARE = 4
 """Digests may take one part in `SHARE` of the room before they merge."""
 
-LEAST, MOST = 400, 8_000
-"""Characters that a digest may use besides the user's own words; half of them are for names."""
+WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 50, 40, 60
+"""Of the room, in thousandths: what a digest may use for the user's words, for what was done, and for names.
+docs/planner.md has what each of them is worth."""
+
+CHARACTERS_PER_TOKEN = 3
+"""Names and lists take more tokens than prose."""
+
+LEAST, MOST = 400, 12_000
+"""Characters that each part of a digest may use, at least and at most."""
 
 TITLE_ROOM = 200
 """Characters of a digest's title and headings."""
 
-_BETWEEN_WORDS = re.compile(f"[^{ALPHANUMERIC}]+")
-"""What is not a letter or digit: "a, b" and "a\\nb" have the same words."""
+
+class DigestSize(NamedTuple):
+    """Characters that a digest may use: for the user's words, for what was done, and for names."""
+
+    words: int
+    notes: int
+    names: int
+
+    @property
+    def total(self) -> int:
+        return self.words + self.notes + self.names
+
+    def scale(self, numerator: int, denominator: int) -> DigestSize:
+        """The size times a fraction."""
+        return DigestSize(*(part * numerator // denominator for part in self))
 
 
-def find_digest_size(room: int) -> int:
-    """Characters for what is not user text: one part in 32 of the room, at four characters a token."""
-    return max(LEAST, min(MOST, room // 32 * 4))
+def find_digest_size(room: int) -> DigestSize:
+    """The size of a digest in a room of so many tokens."""
+    parts = (room * share // 1000 * CHARACTERS_PER_TOKEN for share in (WORDS_SHARE, NOTES_SHARE, NAMES_SHARE))
+    return DigestSize(*(max(LEAST // 2, min(MOST, part)) for part in parts))
+
+
+def bound_digest(characters: int) -> DigestSize:
+    """The size of a digest that may have so many characters in all, as a last resort."""
+    return DigestSize(words=characters * 3 // 4, notes=characters // 4, names=0)
 
 
 def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
@@ -65,25 +90,23 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
     return runs
 
 
-def make_fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bounded: bool = False) -> Fold:
-    """A digest of these entries. It has all words of the user, and `spare` characters for everything else.
+def make_fold(run: Sequence[Entry], *, size: DigestSize, cut: int, kinds: Kinds) -> Fold:
+    """A digest of these entries in at most this size. If it is nothing, one line is left.
 
-    `bounded` is the last resort: even the user's words must fit into `spare`. With 0, one line is left.
+    The first and the newest words of the user weigh most; where there is no room for all of them, the others
+    are shortened or counted. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
     segments = [entry.source for entry in run if entry.segment.origin != "lamina"]
     title = write_title(segments)
     words = title
     notes = ""
-    if not bounded:
-        words_limit = TITLE_ROOM + _count_words(entry.source for entry in run if goes_last(entry, kinds))
-        texts = write_digest(segments, words_limit=words_limit, notes_limit=spare // 2, kinds=kinds)
+    if size.total:
+        words_characters = _count_words(entry.source for entry in run if goes_last(entry, kinds))
+        words_limit = TITLE_ROOM + min(words_characters, size.words)
+        texts = write_digest(segments, words_limit=words_limit, notes_limit=size.notes, kinds=kinds)
         words = texts.words
-        notes = _add_names(texts.notes, segments, limit=spare - spare // 2)
-    elif spare:
-        texts = write_digest(segments, words_limit=spare * 3 // 4, notes_limit=spare // 4, kinds=kinds)
-        words = texts.words
-        notes = texts.notes
+        notes = _add_names(texts, segments, limit=size.names)
     return Fold(
         key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,
@@ -108,36 +131,20 @@ def _count_words(segments: Iterable[Segment]) -> int:
     return characters
 
 
-def _add_names(notes: str, segments: Sequence[Segment], *, limit: int) -> str:
-    """The notes, and a line with names that occur in the segments.
+def _add_names(texts: DigestText, segments: Sequence[Segment], *, limit: int) -> str:
+    """The notes, and a line with names that occur in the segments and not in the digest so far.
 
     By a name such as `parse_config` the model sees what it could recall.
     """
-    listed = list_names((text_of(segment.parts) for segment in segments), limit=limit)
+    shown = f"{texts.words}\n{texts.notes}"
+    contents = (text_of(segment.parts) for segment in segments)
+    listed = list_names(contents, limit=limit, shown=shown)
     if not listed:
-        return notes
+        return texts.notes
     names_line = f"  names: {listed}"
-    if not notes:
+    if not texts.notes:
         return names_line
-    return f"{notes}\n{names_line}"
-
-
-def has_words(text: str, segments: Iterable[Segment]) -> bool:
-    """Whether a digest has the words of these segments, whatever stands between them.
-
-    A digest indents lines and may break them elsewhere, so only letters and digits are compared.
-    """
-    plain = _strip_to_words(text)
-    for segment in segments:
-        for line in split_lines(text_of(segment.parts)):
-            if _strip_to_words(line) not in plain:
-                return False
-    return True
-
-
-def _strip_to_words(text: str) -> str:
-    """The letters and digits of a text, in their order."""
-    return _BETWEEN_WORDS.sub("", text)
+    return f"{texts.notes}\n{names_line}"
 
 
 def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:

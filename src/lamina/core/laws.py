@@ -23,7 +23,7 @@ from lamina.core.envelope import (
     find_wrong_parts,
     prefix_at,
 )
-from lamina.core.folds import FOLD_VERSION, has_words, map_covered
+from lamina.core.folds import FOLD_VERSION, map_covered
 from lamina.core.hashing import canonical_json, handle
 from lamina.core.kinds import Kinds, has_tag, kind_of
 from lamina.core.ledger import current_turn, said_beside_results
@@ -335,9 +335,9 @@ def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
 
 
 def _find_lost(case: Case) -> list[Entry]:
-    """Entries that cannot be recovered and are lowered, unless a digest has all their words.
+    """Entries that cannot be recovered and are lowered, unless they are words of the user under a digest.
 
-    A user's message under a digest is not lost: the digest quotes it.
+    Those are not lost: the digest quotes the first and the newest of them, and its key recalls them all.
     """
     fold_of = map_covered(case.envelope.ledger.folds)
     lost: list[Entry] = []
@@ -345,8 +345,8 @@ def _find_lost(case: Case) -> list[Entry]:
         if entry.form is Form.FULL or not _is_unrecoverable(entry, case):
             continue
         fold = fold_of.get(entry.ref)
-        has_all_words = fold is not None and has_words(fold.text, [entry.segment])
-        if not has_all_words:
+        is_message = entry.segment.role is Role.USER and not _is_attachment(entry, case)
+        if fold is None or not is_message:
             lost.append(entry)
     return lost
 

@@ -35,7 +35,7 @@ REPLY_LIMIT = 400
 """Characters of an old reply that stay when replies are shortened."""
 
 VERBATIM_LIMIT = 2_000
-"""Characters of a user's message that a digest keeps word for word; longer ones are not folded."""
+"""Characters of a user's message that a digest may quote; longer ones are not folded."""
 
 DOES_NOT_FIT = "does not fit beside what must stand"
 
@@ -221,14 +221,16 @@ def fold_steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
 def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
     """Whether a digest may replace an entry.
 
-    A digest keeps a user's message word for word. So a message that cannot be had again is folded only if it
-    is text alone, of at most `verbatim` characters; None sets no limit.
+    A digest quotes what the user said. So a message that cannot be had again is folded only if it is text
+    alone, of at most `verbatim` characters; None sets no limit. What the user attached is not quoted.
     """
     if not _is_sent_in_step(entry):
         return False
     is_own = entry.segment.origin == "lamina"
     if verbatim is None or is_own or not goes_last(entry, kinds):
         return True
+    if kind_of(kinds, entry.segment).attachment:
+        return False
     return entry.role is Role.USER and _is_short_text(entry, verbatim)
 
 

@@ -176,8 +176,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     All limits are tokens of the room (`window - reserve`), by the counter in use. `input` is the most that
     the request alone may take, if its model limits that besides the window. `trigger` and `target` are
     shares of the room: above the trigger a cut is made, down to the target; None lets `core.cut_target`
-    choose it. A cut that would free less than `least` of the room waits until the room itself is full. One
-    new result above `largest` enters COMPACT. `keep_last` counts assistant steps.
+    choose it. A cut that would free less than `least` of the room waits until the room itself is full. A new
+    result enters COMPACT if it does not fit beside what must be sent, or exceeds `largest`, a share of the
+    room. `keep_last` counts the assistant's steps that a cut would rather spare. Without it, a share of the
+    room is spared.
     """
 
     window: int
@@ -186,8 +188,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trigger: float = 0.95
     target: float | None = None
     least: float = 0.2
-    largest: float = 0.5
-    keep_last: int = 5
+    largest: float | None = None
+    keep_last: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("window", "reserve", "input", "trigger", "target", "least", "largest", "keep_last"):
@@ -230,12 +232,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         _check_budget(
             f"largest is {self.largest!r}",
             hint="give a share of the room above 0, at most 1",
-            holds=0 < self.largest <= 1,
+            holds=self.largest is None or 0 < self.largest <= 1,
         )
         _check_budget(
             f"keep_last is {self.keep_last!r}",
             hint="give a number of steps, 0 or more",
-            holds=self.keep_last >= 0,
+            holds=self.keep_last is None or self.keep_last >= 0,
         )
 
 
@@ -315,7 +317,8 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The one event after which bytes already sent may differ.
 
-    `first` is the segment where they begin to; `floor`: nothing more could have been lowered.
+    `first` is the segment where they begin to. `floor`: the target was not reached, since nothing was left
+    that the cut may lower.
     """
 
     number: int

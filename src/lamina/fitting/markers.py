@@ -64,11 +64,13 @@ def place_markers(
     counter: Counter,
     rules: CacheRules,
     before: SentMark | None,
+    cut: Cut | None,
 ) -> Marked:
     """Return the request with the markers that `breakpoints` asks for.
 
     If nothing is to be marked, or the model's cache takes no markers, it is the same object. `before` is the
-    mark of the last request.
+    mark of the last request. `cut` is the one that was made for this request. The envelope may not know it:
+    a request that is built again from its ledger repeats the cut and makes none.
     """
     if breakpoints == "keep":
         return Marked(request=request)  # type: ignore[arg-type]
@@ -85,9 +87,9 @@ def place_markers(
         rules,
         stable=lifetimes.stable,
         tail=lifetimes.tail,
-        last=_last_sent_block(envelope, before),
+        last=_last_sent_block(envelope, before, cut),
         kept=_last_block_before_cut(envelope),
-        cut=envelope.cut is not None and bool(envelope.cut.first),
+        cut=cut is not None and bool(cut.first),
     )
     marking = Marking(places=marker_plan.places, key=marker_plan.key)
     return Marked(request=dialect.mark(request, marking), plan=marker_plan)
@@ -143,9 +145,9 @@ def _without_tail(stream: Stream, envelope: Envelope) -> Stream:
     return msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - tail_blocks])
 
 
-def _last_sent_block(envelope: Envelope, before: SentMark | None) -> int | None:
+def _last_sent_block(envelope: Envelope, before: SentMark | None, cut: Cut | None) -> int | None:
     """Return the number of the last block of the previous request, if this request continues it."""
-    if before is None or envelope.cut is not None:
+    if before is None or cut is not None:
         return None
     return _last_block(envelope, envelope.sent[: before.sent])
 

@@ -470,6 +470,7 @@ def _mark(fit: _Fit, envelope: Envelope, request: Request) -> Marked:
         counter=fit.counter,
         rules=fit.rules,
         before=fit.previous_ledger.mark,
+        cut=envelope.cut,
     )
 
 

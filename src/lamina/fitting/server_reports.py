@@ -150,5 +150,5 @@ def extend_budget(budget: Budget, head: Head, cleared: int) -> Budget:
         trigger=(usual.trigger + cleared) / extended_room,
         target=usual.target / extended_room,
         least=usual.least / extended_room,
-        largest=usual.largest / extended_room,
+        largest=None if usual.largest is None else usual.largest / extended_room,
     )

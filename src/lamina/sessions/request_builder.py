@@ -26,7 +26,7 @@ from lamina.core.kinds import kind_of
 from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.tokens import Counter
-from lamina.core.values import Form, Segment, SentMark
+from lamina.core.values import Cut, Form, Segment, SentMark
 from lamina.core.wording import text_of
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
@@ -162,9 +162,10 @@ class RequestBuilder:
             return RankedTurn(list(turn))
         return await self.relevance.ranked(turn, log, self.options.kinds)
 
-    def render(self, envelope: Envelope, before: SentMark | None) -> dict[str, Any]:
+    def render(self, envelope: Envelope, *, before: SentMark | None, cut: Cut | None) -> dict[str, Any]:
         """Write the envelope in the words of the dialect, with its cache markers.
 
+        `before` is the mark of the request before it, `cut` the one that was made for it.
         Raises InvalidRequest if the API would refuse the request and mending it would mean to invent text.
         """
         if not self.setup.model and self.setup.own is None:
@@ -178,6 +179,7 @@ class RequestBuilder:
             breakpoints=self.runtime.breakpoints,
             counter=self.counter,
             before=before,
+            cut=cut,
             rules=rules_for(model_name, dialect=self.dialect.name),
         )
         violations = find_violations(marked_request.request, self.dialect, self._check_memo)

@@ -362,7 +362,9 @@ class Session:
         """Return the request in the words of the dialect, ready for an SDK's client."""
         envelope = await self.build()
         with self._writer.watch.phase("render"):
-            return self._builder.render(envelope, self._stored.state.before)
+            state = self._stored.state
+            cut = state.find_made_cut(self._stored.live.count)
+            return self._builder.render(envelope, before=state.before, cut=cut)
 
     def explain(self) -> Manifest:
         """Return every segment of the last request with its layer, form, tokens and reason."""

@@ -55,6 +55,19 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             before = self.ledger.mark
         return SessionState(ledger=envelope.ledger, fresh=True, before=before, cuts=self.cuts + new_places)
 
+    def find_made_cut(self, count: int) -> Cut | None:
+        """Return the cut that was made for the request for a log of `count` records, if there is one.
+
+        A session that reads the state again builds that request from its ledger, and sees no cut happen.
+        """
+        if not self.ledger.cuts:
+            return None
+        last_cut = self.ledger.cuts[-1]
+        for place in self.cuts:
+            if place.number == last_cut.number and place.count == count:
+                return last_cut
+        return None
+
     def after_append(self, ledger: Ledger | None = None) -> SessionState:
         """Return the state after the log has grown. The last request no longer covers the whole log."""
         return msgspec.structs.replace(self, fresh=False, before=None, ledger=ledger or self.ledger)

@@ -14,7 +14,7 @@ import msgspec
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import build, plan_cut
 from lamina.core.cut import find_spared, find_untouchable
-from lamina.core.cut_target import derive_limits
+from lamina.core.cut_target import NOTHING_SPARED, derive_limits, spare_steps
 from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
@@ -126,8 +126,12 @@ def _find_last_folded_step(
 
 def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[int]:
     """Return the indices of entries that a summary may cover. `logged` are the refs of the log."""
-    keep_last = 0 if terms.budget is None else terms.budget.keep_last
-    blocked = find_untouchable(entries) | find_spared(entries, keep_last)
+    sparing = NOTHING_SPARED
+    if terms.budget is not None:
+        # A summary can be asked for long before the window is full.
+        room = min(terms.budget.window, sum(entry.tokens for entry in entries))
+        sparing = spare_steps(terms.budget, room)
+    blocked = find_untouchable(entries) | find_spared(entries, sparing)
     free: set[int] = set()
     for index, entry in enumerate(entries):
         if index in blocked or entry.ref not in logged:

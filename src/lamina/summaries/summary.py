@@ -130,7 +130,7 @@ def summarize_by_digest(
     segments = [entry.segment for entry in chosen.entries]
     room = terms.budget.window if terms.budget else chosen.tokens
     outcome = SummaryOutcome()
-    for limit in (find_digest_size(room), SMALL_DIGEST, 0):
+    for limit in (find_digest_size(room).total, SMALL_DIGEST, 0):
         outcome = draft.try_text(_write_digest(segments, limit, terms), by="digest")
         if outcome.segment is not None:
             return outcome

@@ -25,6 +25,10 @@ def test_names_of_several_texts_count_together() -> None:
     assert list_names(["a_first a_second", "a_second"], limit=100).startswith("a_second")
 
 
+def test_escapes_of_json_are_not_names() -> None:
+    assert list_names([r"Gr\u00f6\u00dfe_x \ud83e\udee8Die \u0915"], limit=100) == ""
+
+
 @given(st.text(), st.integers(0, 200))
 def test_names_stay_within_their_limit_and_stand_in_the_text(text: str, limit: int) -> None:
     name_list = list_names([text], limit=limit)

@@ -11,19 +11,23 @@ from collections.abc import Iterable
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./][A-Za-z0-9_-]+)*")
 _NOT_A_WORD = re.compile(r"_|[a-z0-9][A-Z]|[./]|[0-9]")  # `max_size`, `maxSize`, `src/a.py`, `utf8`
+_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}")  # in JSON, `Größe` may be `Gr\u00f6\u00dfe`: no names are in that
 _SHORTEST, _LONGEST = 5, 80
 _SEARCHED = 400_000  # characters of one text that are searched
 
 
-def list_names(texts: Iterable[str], *, limit: int) -> str:
-    """The telling names of some texts, most frequent first, with commas, in at most `limit` characters."""
+def list_names(texts: Iterable[str], *, limit: int, shown: str = "") -> str:
+    """The telling names of some texts, most frequent first, with commas, in at most `limit` characters.
+
+    A name that stands in `shown` is not listed again.
+    """
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(_NAME.findall(text[:_SEARCHED]))
+        counts.update(_find_names(text[:_SEARCHED]))
     chosen: list[str] = []
     room = limit + len(", ")
     for name, _ in counts.most_common():
-        if not _is_telling(name):
+        if not _is_telling(name) or name in shown:
             continue
         length = len(name) + len(", ")
         if length <= room:
@@ -32,6 +36,12 @@ def list_names(texts: Iterable[str], *, limit: int) -> str:
         elif room < _SHORTEST + len(", "):
             break
     return ", ".join(chosen)
+
+
+def _find_names(text: str) -> list[str]:
+    if "\\u" in text:
+        text = _ESCAPE.sub(" ", text)
+    return _NAME.findall(text)
 
 
 def _is_telling(name: str) -> bool:

@@ -1,0 +1,151 @@
+"""What a cut leaves: small digests however long the conversation, a target that is reached, a true floor."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import median
+
+import pytest
+
+from lamina.core.build import build
+from lamina.core.cut_target import RESERVE, derive_limits, reserve
+from lamina.core.envelope import Envelope
+from lamina.core.folds import SHARE, is_digest
+from lamina.core.memo import Memo
+from lamina.core.tokens import CHARS4
+from lamina.core.values import Budget, Form, Head, Ledger, Role, Segment
+from lamina.segments import assistant, call, result, system, user
+
+WORDS = "the parser of order_{n} reads line_{n}.txt and total_{n} of it; "
+
+
+def talk(count: int, *, size: int) -> list[Segment]:
+    """Short turns: a question with names of its own, and an answer of `size` sentences."""
+    log = [system("Be brief."), user("Port the parsers, one after another.")]
+    for number in range(count):
+        log.append(assistant(f"Done with {number}. " + WORDS.format(n=number) * size))
+        log.append(user(f"Now mend parse_order_{number} for case {number}, and mind rule_{number}. Go on."))
+    return log
+
+
+def read_files(count: int, *, characters: int) -> list[Segment]:
+    """A task, and an agent that reads one file of so many characters after another for it."""
+    log = [system("Be brief."), user("Find the error.", key="task")]
+    for number in range(count):
+        text = WORDS.format(n=number) * (characters // 50)
+        log.append(call("read_file", {"path": f"m{number}.py"}, id=f"c{number}", joins=False))
+        log.append(result(text[:characters], id=f"c{number}", name="read_file"))
+    return log
+
+
+def grow(log: list[Segment], budget: Budget) -> list[Envelope]:
+    """The requests of a conversation that grew to this log."""
+    ledger = Ledger()
+    memo = Memo()
+    envelopes: list[Envelope] = []
+    for end in range(2, len(log) + 1):
+        if log[end - 1].role is Role.ASSISTANT:
+            continue
+        envelope = build(log[:end], budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
+        ledger = envelope.ledger
+        envelopes.append(envelope)
+    return envelopes
+
+
+def count_digest_tokens(envelope: Envelope) -> int:
+    return sum(entry.tokens for entry in envelope.sent if is_digest(entry))
+
+
+def list_turns_between_cuts(envelopes: list[Envelope]) -> list[int]:
+    cut_turns = [turn for turn, envelope in enumerate(envelopes) if envelope.cut is not None]
+    return [later - earlier for earlier, later in pairwise(cut_turns)]
+
+
+@pytest.mark.parametrize(("window", "size"), [(8_000, 12), (32_000, 48)])
+def test_digests_stay_within_a_quarter_of_the_room_and_cuts_stay_rare(window: int, size: int) -> None:
+    envelopes = grow(talk(300, size=size), Budget(window=window, reserve=0))
+    assert max(map(count_digest_tokens, envelopes)) <= window // SHARE
+    spacing = list_turns_between_cuts(envelopes)
+    quarter = len(spacing) // 4
+    assert quarter >= 2
+    second_quarter = spacing[quarter : 2 * quarter]
+    last_quarter = spacing[-quarter:]
+    assert median(last_quarter) >= 0.9 * median(second_quarter)
+
+
+def test_what_fits_is_sent_whole() -> None:
+    text = "word " * (21_400 * 4 // 5)
+    log = [system("Be brief."), user("Read it."), call("read_file", {"path": "a.py"}, id="c")]
+    log.append(result(text, id="c", name="read_file"))
+    envelope = build(log, budget=Budget(window=32_000), counter=CHARS4)
+    assert envelope.sent[-1].form is Form.FULL
+    assert envelope.tokens > 21_400
+
+
+def test_of_results_that_do_not_fit_together_the_small_ones_stay_whole() -> None:
+    log = [system("Be brief."), user("Read them.")]
+    sizes = (800, 2_000, 60_000, 80_000)
+    log += [call("read_file", {"path": f"{size}.py"}, id=f"c{size}") for size in sizes]
+    log += [result("word " * (size // 5), id=f"c{size}", name="read_file", key=f"r{size}") for size in sizes]
+    envelope = build(log, budget=Budget(window=16_000, reserve=0), counter=CHARS4)
+    forms = {entry.segment.key: entry.form for entry in envelope.sent if entry.segment.key.startswith("r")}
+    assert forms == {"r800": Form.FULL, "r2000": Form.FULL, "r60000": Form.COMPACT, "r80000": Form.COMPACT}
+    assert envelope.tokens <= 16_000
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2])
+def test_a_cut_reaches_its_target_with_large_results(share: float) -> None:
+    window = 16_000
+    budget = Budget(window=window, reserve=0)
+    log = read_files(40, characters=int(window * share * 4))
+    ledger = Ledger()
+    memo = Memo()
+    cuts = 0
+    for end in range(4, len(log) + 1, 2):
+        envelope = build(log[:end], budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
+        ledger = envelope.ledger
+        if envelope.cut is None:
+            continue
+        cuts += 1
+        limits = derive_limits(budget, Head(), envelope.entries)
+        assert envelope.cut.after <= max(limits.target, window * 4 // 10)
+        assert not envelope.cut.floor
+    assert cuts >= 2
+
+
+def test_a_cut_that_spares_steps_has_not_met_the_floor() -> None:
+    log = read_files(12, characters=4_000)
+    spared = build(log, budget=Budget(window=12_500, reserve=0, keep_last=8), counter=CHARS4)
+    assert spared.cut is not None
+    assert spared.cut.after > 12_500 * 4 // 10
+    assert not spared.cut.floor
+    deeper = build(log, budget=Budget(window=12_500, reserve=0, keep_last=0), counter=CHARS4)
+    assert deeper.cut is not None
+    assert deeper.cut.after < spared.cut.after
+
+
+def test_a_cut_that_leaves_only_what_must_be_sent_has_met_the_floor() -> None:
+    log = [system("Rules. " * 1_000), *read_files(8, characters=500)[1:], user("Why? " * 1_300)]
+    envelope = build(log, budget=Budget(window=4_000, reserve=0), counter=CHARS4)
+    assert envelope.cut is not None
+    assert envelope.cut.after > 4_000 * 4 // 10
+    assert envelope.cut.floor
+
+
+@pytest.mark.parametrize(
+    ("window", "parameters", "tokens"),
+    [
+        (32_000, {}, 4_000),
+        (1_000_000, {}, RESERVE),
+        (32_000, {"max_tokens": 1_000}, 1_000),
+        (32_000, {"max_tokens": 24_000}, 16_000),
+        (32_000, {"max_completion_tokens": 24_000}, 24_000),
+        (32_000, {"max_output_tokens": 24_000, "max_tokens": 1_000}, 24_000),
+        (32_000, {"max_completion_tokens": 1_000, "max_tokens": 24_000}, 16_000),
+        (32_000, {"max_completion_tokens": 64_000}, 16_000),
+    ],
+)
+def test_the_reserve_is_what_the_request_asks_for_or_a_share(
+    window: int, parameters: dict[str, int], tokens: int
+) -> None:
+    assert reserve(Budget(window=window), Head(parameters=parameters)) == tokens
