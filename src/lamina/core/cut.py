@@ -389,6 +389,9 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     `current` are the positions of the prompt and the last step. Only digests of nothing but `mergeable`
     segments may be written anew; None allows all.
+
+    `written` remembers the digests of this cut, by what they cover and their size: while the cut spares less
+    and less, most of them would be written again word for word.
     """
 
     draft: Draft
@@ -404,6 +407,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     request: list[Entry]
     tokens: int
     exhausted: bool = False
+    written: dict[tuple[tuple[Ref, ...], DigestSize], Fold] = msgspec.field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -709,6 +713,9 @@ def _write_digest(
     context = progress.context
     counter = context.scale.counter
     size = _digest_size(progress, digest_limit).scale(1, share)
+    name = (tuple(entry.ref for entry in run), size)
+    if name in progress.written:
+        return progress.written[name]
     most_tokens = max(size.total // 2, 1)
     for _ in range(_TRIES):
         fold = make_fold(run, size=size, cut=progress.number, kinds=context.kinds)
@@ -718,6 +725,7 @@ def _write_digest(
         if tokens <= most_tokens or not size.total:
             break
         size = size.scale(most_tokens, tokens)
+    progress.written[name] = fold
     return fold
 
 
