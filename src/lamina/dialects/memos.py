@@ -97,10 +97,12 @@ def _copy_value(value: Any) -> Any:
 class CheckMemo:
     """Remembers up to where the last request was clean.
 
-    It compares objects by identity first, so whoever changed a message in place must call `forget`.
+    It compares objects by identity first, so whoever changed a message in place must call `forget`. `tail`
+    counts the items at the end that are always checked again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tail: int = TAIL) -> None:
+        self.tail = tail
         self.forget()
 
     def forget(self) -> None:
@@ -178,16 +180,16 @@ def recheck(
     if violations:
         memo.forget()
         return violations
-    clean_count = _find_last_seam(views, seam)
+    clean_count = _find_last_seam(views, seam, memo.tail)
     for clean_view in views[:clean_count]:
         checked_past.add(clean_view)
     memo.remember(items[: start + clean_count], basis, checked_past)
     return violations
 
 
-def _find_last_seam(views: list[View], seam: Callable[[View, View], bool]) -> int:
+def _find_last_seam(views: list[View], seam: Callable[[View, View], bool], tail: int) -> int:
     """The position of the last seam before the tail, 0 if there is none."""
-    for position in range(len(views) - TAIL, 0, -1):
+    for position in range(len(views) - tail, 0, -1):
         if seam(views[position - 1], views[position]):
             return position
     return 0

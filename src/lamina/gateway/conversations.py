@@ -23,6 +23,7 @@ import msgspec
 
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
+from lamina.dialects.memos import CheckMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.fitting.request import RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
@@ -34,6 +35,7 @@ from lamina.gateway.conversation_store import (
     StoreGone,
 )
 from lamina.gateway.identity import ClientIdentity
+from lamina.gateway.turn_memory import MOVING
 
 LIVE_BYTES = 12 << 20
 """Bytes of requests whose conversations stay in memory. Each takes a few times as much."""
@@ -49,9 +51,11 @@ class LiveConversation:
     """A conversation that this process has seen. Everything here but the name can be had again.
 
     `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
-    last request, `text_size` its bytes. `is_near` says that the next one may be over the trigger. `counted`
-    is the last request whose tokens are known, and `tokens` their number. `request` is the last request as
-    sent, `sent_at` when, and `reported` the tokens that the upstream counted for it.
+    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `is_near` says that
+    the next one may be over the trigger. `counted` is the last request whose tokens the gateway has counted,
+    and `tokens` their number. `request` is the last request as sent, `sent_at` when, and `reported` the
+    tokens that the upstream counted for it. `measured` is the last request with such a report, if it was sent
+    as it came.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
@@ -61,11 +65,13 @@ class LiveConversation:
         self.state = state
         self.source = b""
         self.digests = NO_DIGESTS
-        self.memo = RequestMemo()
+        self.memo = make_memo()
         self.turns: tuple[Any, ...] = ()
         self.text_size = 0
+        self.head_bytes = 0
         self.tokens = 0
         self.counted: Any = None
+        self.measured: Any = None
         self.is_near = False
         self.request: Any = None
         self.sent_at = 0.0
@@ -128,7 +134,7 @@ class ConversationIndex:
     ) -> ParsedCall:
         """Parse a request, reusing what a similar one was parsed into. Raises BadInput if it has no shape."""
         similar = self._find_similar((workspace, identity.group, dialect.name), body.turns)
-        memo = RequestMemo()
+        memo = make_memo()
         digests = NO_DIGESTS
         if similar is not None:
             memo.parse.known = list(similar.memo.parse.known)
@@ -235,6 +241,7 @@ class ConversationIndex:
             live.source = stored.source
             live.digests = stored.state.digests()
             live.counted = None
+            live.measured = None
         return live
 
     def _touch(self, conversation: LiveConversation) -> None:
@@ -256,6 +263,16 @@ class ConversationIndex:
             if best is None or len(conversation.turns) > len(best.turns):
                 best = conversation
         return best
+
+
+def make_memo() -> RequestMemo:
+    """What is remembered of a conversation's last request.
+
+    Messages that came as the same bytes are the same objects here, so few have to be checked once more.
+    """
+    memo = RequestMemo()
+    memo.incoming = CheckMemo(tail=MOVING)
+    return memo
 
 
 def _group_of(conversation: LiveConversation) -> Group:

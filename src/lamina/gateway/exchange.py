@@ -22,7 +22,7 @@ from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
 from lamina.dialects.overflow import read_overflow
-from lamina.gateway.bodies import RequestBody, TurnMemory, Unpacker, decode_body, make_unpacker, unpack
+from lamina.gateway.bodies import RequestBody, Unpacker, decode_body, make_unpacker, unpack
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.fit import Fitter, IncomingRequest, OutgoingRequest
 from lamina.gateway.identity import identify_client
@@ -34,6 +34,7 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header
 from lamina.gateway.stream import AnswerWriter, ClientGone, read_pieces
+from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers, response_headers, upstream_url
 from lamina.gateway.usage import UsageReader
 

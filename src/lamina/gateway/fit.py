@@ -59,6 +59,9 @@ TRIES = 8
 SAVE_PAUSE, SHARED_PAUSE = 0.5, 0.02
 """Seconds before a conversation that no request depends on is saved: alone, and beside other processes."""
 
+MOST_BYTES = 6
+"""Bytes of a request for each token that its upstream reports. A report with more is not believed."""
+
 PAUSE = 0.1
 """Seconds between two attempts to reach the store."""
 
@@ -196,6 +199,7 @@ class Fitter:
             if _says_the_same(usage, conversation.state.usage):
                 return
             conversation.reported = usage.input
+            conversation.measured = _measure_request(sent, conversation, usage)
             conversation.state = msgspec.structs.replace(conversation.state, usage=usage)
             if at_once and await self._save_now(conversation):
                 return
@@ -212,9 +216,12 @@ class Fitter:
                 self._wake.set()
 
     async def flush(self) -> bool:
-        """Save everything that waits. Returns False if the store is gone."""
-        while self._unsaved:
-            key, conversation = next(iter(self._unsaved.items()))
+        """Save everything that waits now. Returns False if the store is gone.
+
+        What comes to wait meanwhile is saved the next time: under load a conversation would otherwise be
+        saved again for each of its requests.
+        """
+        for key, conversation in list(self._unsaved.items()):
             async with self._index.lock(conversation.workspace, conversation.family):
                 if not await self._save_now(conversation):
                     return False
@@ -294,7 +301,13 @@ class Fitter:
             return False
         budget = self._budget(incoming, conversation.state)
         trigger = derive_limits(budget, match.parsed.head, ()).trigger
-        bound = bound_tokens(incoming.body, conversation)
+        bound = bound_tokens(incoming.body, conversation.counted)
+        if 2 * bound > trigger and conversation.measured is not None:
+            # Bytes may be four times the tokens. What the upstream counted is nearer, and is taken if it is
+            # so far below the trigger that the gateway's own count would be as well.
+            measured_bound = bound_tokens(incoming.body, conversation.measured)
+            if 2 * measured_bound <= trigger:
+                bound = measured_bound
         conversation.is_near = 2 * bound > trigger
         if bound > trigger:
             return False
@@ -486,6 +499,7 @@ class Fitter:
         conversation.state = state
         conversation.digests = match.digests
         conversation.turns = call.incoming.body.turns
+        conversation.head_bytes = _head_bytes(call.incoming.body)
         conversation.request = request
         conversation.sent_at = monotonic()
         self._index.resize(conversation, len(call.incoming.body.text))
@@ -545,15 +559,7 @@ class Fitter:
     def _budget(self, incoming: IncomingRequest, state: ConversationSnapshot) -> Budget:
         """The budget of a model at an upstream. A smaller window that the upstream reported comes first."""
         upstream = incoming.upstream.settings
-        facts = model_or_none(incoming.model)
-        if upstream.window:
-            budget = Budget(window=upstream.window)
-        elif facts is not None:
-            budget = facts.budget
-        else:
-            budget = Budget(window=upstream.default_window)
-        if upstream.reserve is not None:
-            budget = msgspec.structs.replace(budget, reserve=min(upstream.reserve, budget.window // 2))
+        budget = find_budget(upstream.window, upstream.default_window, upstream.reserve, incoming.model)
         reported = state.windows.get(incoming.model, budget.window)
         if reported < budget.window:
             budget = limit_budget(budget, reported)
@@ -645,14 +651,14 @@ class CountedRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return CountedRequest(tokens=tokens, turns=body.turns, head_bytes=_head_bytes(body))
 
 
-def bound_tokens(body: RequestBody, conversation: LiveConversation) -> int:
+def bound_tokens(body: RequestBody, counted: CountedRequest | None) -> int:
     """More tokens than a request has: a text never has more tokens than bytes.
 
-    If the last request of the conversation was counted, only what is new since then is bounded by its bytes.
-    The bytes around the messages count twice, since providers describe tools in more words than the client.
+    If the last request of the conversation was `counted`, only what is new since then is bounded by its
+    bytes. The bytes around the messages count twice, since providers describe tools in more words than the
+    client.
     """
     head = 2 * _head_bytes(body)
-    counted = conversation.counted
     same = 0
     tokens = 0
     if counted is not None:
@@ -662,9 +668,7 @@ def bound_tokens(body: RequestBody, conversation: LiveConversation) -> int:
             head = 2 * max(_head_bytes(body) - counted.head_bytes, 0)
         else:
             same = 0
-    for turn in body.turns[same:]:
-        tokens += body.bounds[id(turn)]
-    return tokens + head
+    return tokens + sum(body.bounds[same:]) + head
 
 
 def _head_bytes(body: RequestBody) -> int:
@@ -687,6 +691,35 @@ def find_counter(tokenizer: str, model: str) -> Counter:
         return counter_for(model)
     counter = from_file(Path(tokenizer).expanduser())
     return msgspec.structs.replace(counter, framing=counter_for(model).framing)
+
+
+@lru_cache(maxsize=256)
+def find_budget(window: int, default_window: int, reserve: int | None, model: str) -> Budget:
+    """The budget of a model at an upstream with these settings."""
+    facts = model_or_none(model)
+    if window:
+        budget = Budget(window=window)
+    elif facts is not None:
+        budget = facts.budget
+    else:
+        budget = Budget(window=default_window)
+    if reserve is not None:
+        budget = msgspec.structs.replace(budget, reserve=min(reserve, budget.window // 2))
+    return budget
+
+
+def _measure_request(
+    sent: OutgoingRequest, conversation: LiveConversation, usage: Usage
+) -> CountedRequest | None:
+    """The last request of a conversation with the tokens that the upstream reported for it.
+
+    None if it was not sent as it came, or if so few tokens cannot be all of it: some servers report only
+    what they did not have in their cache.
+    """
+    tokens = usage.input + usage.cleared.tokens
+    if sent.body is not None or tokens * MOST_BYTES < conversation.text_size:
+        return None
+    return CountedRequest(tokens=tokens, turns=conversation.turns, head_bytes=conversation.head_bytes)
 
 
 def _says_the_same(usage: Usage, last: Usage | None) -> bool:
