@@ -55,6 +55,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+        from lamina.gateway.routes import INSPECTOR  # noqa: PLC0415 - an extra
         from lamina.gateway.server import run_server  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise BadInput(str(error), place="serve", hint=_HINT) from None
@@ -66,7 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
         emit(msgspec.to_builtins(settings))
         return 0
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
-    tell(f"lamina: serving on http://{settings.host}:{settings.port}, upstreams: {names}")
+    address = f"http://{settings.host}:{settings.port}"
+    tell(f"lamina: serving on {address}, upstreams: {names}")
+    if settings.inspect:
+        tell(f"lamina: what went through it is shown at {address}{INSPECTOR}/")
     run_server(settings)
     return 0
 

@@ -30,12 +30,20 @@ class ParseMemo:
     """Remembers how each message was parsed.
 
     `known` are copies of the messages, each with its segments. `basis` is what else the parse depended on;
-    if that changed, the memo does not hold.
+    if that changed, the memo does not hold. `copies` is False where nobody changes a message in place: then
+    the message itself is remembered, and the same object is the same message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, copies: bool = True) -> None:
         self.known: list[ParsedMessage] = []
         self.basis: Any = None
+        self._copies = copies
+
+    def copy(self, message: Any) -> Any:
+        """What to remember of a message."""
+        if self._copies:
+            return copy_message(message)
+        return message
 
 
 def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMessage]) -> int:
@@ -43,6 +51,9 @@ def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMes
     count = 0
     try:
         for message, (message_copy, segments) in zip(messages, parsed_messages, strict=False):
+            if message is message_copy:
+                count += 1
+                continue
             if message != message_copy:
                 break
             origin = read_origin(segments[0])

@@ -40,17 +40,9 @@ LONG_FIELD = 512
 MEDIA_TOKENS = 5_000
 """More than an image or a file that is only named takes."""
 
-_MEDIA = (
-    b'"image',
-    b'_url"',
-    b"file_id",
-    b"fileUri",
-    b"file_uri",
-    b"inlineData",
-    b"inline_data",
-    b'"document"',
-)
-"""What a message has that holds or names an image or a file."""
+_MEDIA = re.compile(r"^(?:input_)?image|_url$|file_?(?:id|uri)|inline_?data|^document$", re.ASCII)
+_LONGEST_NAME = 40
+"""How the names of fields and types read, in lower case, that hold or name an image or a file."""
 
 _STEP = 1 << 16
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
@@ -241,7 +233,7 @@ def _decode_turns(
         if turn is None:
             new_bytes += len(source)
             value = _decode_value(source, limits, f"{name}[{len(decoded)}]")
-            turn = DecodedTurn(source, value, _bound_tokens(source))
+            turn = DecodedTurn(source, value, _bound_tokens(source, value))
             if isinstance(value, dict):
                 memory.remember(turn)
         decoded.append(turn)
@@ -256,14 +248,32 @@ def _decode_field(raw: msgspec.Raw, limits: RequestLimits, memory: TurnMemory, n
     field = memory.recall(source)
     if field is None:
         value = _decode_value(source, limits, name)
-        field = DecodedTurn(source, value, _bound_tokens(source))
+        field = DecodedTurn(source, value, _bound_tokens(source, value))
         memory.remember(field)
     return field.turn
 
 
-def _bound_tokens(source: bytes) -> int:
+def _bound_tokens(source: bytes, value: Any) -> int:
     """More tokens than a message has: as many as it has bytes, and more for each image or file."""
-    return len(source) + MEDIA_TOKENS * sum(source.count(sign) for sign in _MEDIA)
+    media = 0
+    containers: list[Any] = []
+    if isinstance(value, dict | list):
+        containers.append(value)
+    while containers:
+        container = containers.pop()
+        if isinstance(container, dict):
+            media += sum([_names_media(name) for name in container])
+            container = container.values()
+        for item in container:
+            if isinstance(item, dict | list):
+                containers.append(item)
+            elif isinstance(item, str):
+                media += _names_media(item)
+    return len(source) + MEDIA_TOKENS * media
+
+
+def _names_media(text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and _MEDIA.search(lower_ascii(text)) is not None
 
 
 def _decode_value(source: bytes, limits: RequestLimits, place: str) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -108,7 +109,10 @@ class AccessToken(_Table, frozen=True, kw_only=True):
 
 
 class GatewaySettings(_Table, frozen=True, kw_only=True):
-    """Everything that a gateway can be told. `hosts` and `origins` are allowed besides the loopback names."""
+    """Everything that a gateway can be told. `hosts` and `origins` are allowed besides the loopback names.
+
+    `inspect` says whether the gateway shows the inspector's pages.
+    """
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = DEFAULT_PORT
@@ -116,6 +120,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     store: str = ""
     key_file: str = ""
     keep: Keep = "lowered"
+    inspect: bool = True
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()
@@ -171,6 +176,7 @@ def check_settings(settings: GatewaySettings, environment: Mapping[str, str]) ->
             raise BadInput(f"${upstream.key_env} is not set", place=f"{place}.key_env", hint=hint)
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether an address is one of this machine only."""
     if host == "localhost":

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import count, islice
+from time import time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -23,8 +24,9 @@ import msgspec
 
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
+from lamina.dialects.usage import Usage
 from lamina.fitting.request import RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.gateway.bodies import RequestBody
@@ -43,6 +45,9 @@ LIVE_BYTES = 12 << 20
 RECENT = 64
 """How many recent conversations are tried as a source of parsed messages."""
 
+USAGES = 1_000
+"""Reports about earlier requests that one conversation holds for the inspector."""
+
 Group = tuple[str, str, str]
 """A workspace, a client's id and a dialect: what conversations must have in common to be one."""
 
@@ -55,7 +60,7 @@ class LiveConversation:
     the next one may be over the trigger. `counted` is the last request whose tokens the gateway has counted,
     and `tokens` their number. `request` is the last request as sent, `sent_at` when, and `reported` the
     tokens that the upstream counted for it. `measured` is the last request with such a report, if it was sent
-    as it came.
+    as it came. `usages` has what was reported for each answer, for the inspector.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
@@ -76,7 +81,14 @@ class LiveConversation:
         self.request: Any = None
         self.sent_at = 0.0
         self.reported = 0
+        self.usages: dict[int, tuple[float, Usage]] = {}
         self._records: list[bytes] = []
+
+    def note_usage(self, usage: Usage) -> None:
+        """Remember what was reported for the last request, by the number of its messages."""
+        self.usages[len(self.turns)] = (time(), usage)
+        while len(self.usages) > USAGES:
+            del self.usages[next(iter(self.usages))]
 
     def add_records(self, records: Iterable[bytes]) -> None:
         """Keep records until the next time that the conversation is saved."""
@@ -182,6 +194,10 @@ class ConversationIndex:
         self._touch(new_conversation)
         return ConversationMatch(new_conversation, parsed, digests, 0, certain)
 
+    def list_live(self, workspace: str) -> list[LiveConversation]:
+        """The conversations of a workspace that are in memory. Another thread may call this."""
+        return [live for live in list(self._live.values()) if live.workspace == workspace]
+
     async def reload(self, conversation: LiveConversation) -> None:
         """Read a conversation again, after another process has changed it."""
         stored = await self._store.load(conversation.workspace, conversation.name)
@@ -268,9 +284,10 @@ class ConversationIndex:
 def make_memo() -> RequestMemo:
     """What is remembered of a conversation's last request.
 
-    Messages that came as the same bytes are the same objects here, so few have to be checked once more.
+    Messages that came as the same bytes are the same objects here, and nobody changes them in place.
     """
     memo = RequestMemo()
+    memo.parse = ParseMemo(copies=False)
     memo.incoming = CheckMemo(tail=MOVING)
     return memo
 

@@ -119,7 +119,7 @@ class Fitter:
         self._metrics = metrics
         self._journal = journal
         shared = settings.workers > 1 or _is_remote(settings.store)
-        self._index = ConversationIndex(store, shared=shared)
+        self.index = ConversationIndex(store, shared=shared)
         self._unsaved: dict[tuple[str, str], LiveConversation] = {}
         self._wake = asyncio.Event()
         self._pause = SHARED_PAUSE if shared else SAVE_PAUSE
@@ -131,18 +131,22 @@ class Fitter:
         if incoming.upstream.profile.salts and self._settings.tokens:
             request = add_salt(request, incoming.workspace)
         call = _Call(incoming=incoming, request=request, left_out=profiled.left_out)
+        server_field = find_server_conversation(incoming)
+        if server_field:
+            self._journal.write("passed", upstream=incoming.upstream.name, reason=server_field)
+            return call.unchanged()
         try:
             parsed_call = await _run(
                 incoming.body.new_bytes > HEAVY,
-                lambda: self._index.parse(
+                lambda: self.index.parse(
                     incoming.workspace, incoming.identity, incoming.dialect, incoming.body
                 ),
             )
         except (BadInput, RecursionError) as error:
             self._note_failure(incoming, error)
             return call.unchanged()
-        async with self._index.lock(incoming.workspace, parsed_call.family):
-            match = await self._index.find(parsed_call)
+        async with self.index.lock(incoming.workspace, parsed_call.family):
+            match = await self.index.find(parsed_call)
             return await self._decide(call, match, parsed_call)
 
     async def shrink(
@@ -153,7 +157,7 @@ class Fitter:
         if conversation is None:
             return None
         call = _Call(incoming=incoming, request=dict(sent.request), left_out=sent.left_out)
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self.index.lock(conversation.workspace, conversation.family):
             before = _Snapshot(conversation)
             counted = await self._count_sent(call, conversation, sent)
             window = overflow.window(counted, otherwise=RETRY_SHARE)
@@ -193,12 +197,13 @@ class Fitter:
         conversation = sent.conversation
         if conversation is None or usage == Usage():
             return
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self.index.lock(conversation.workspace, conversation.family):
             if conversation.state.requests != sent.number:
                 return
             if _says_the_same(usage, conversation.state.usage):
                 return
             conversation.reported = usage.input
+            conversation.note_usage(usage)
             conversation.measured = _measure_request(sent, conversation, usage)
             conversation.state = msgspec.structs.replace(conversation.state, usage=usage)
             if at_once and await self._save_now(conversation):
@@ -222,7 +227,7 @@ class Fitter:
         saved again for each of its requests.
         """
         for key, conversation in list(self._unsaved.items()):
-            async with self._index.lock(conversation.workspace, conversation.family):
+            async with self.index.lock(conversation.workspace, conversation.family):
                 if not await self._save_now(conversation):
                     return False
                 self._unsaved.pop(key, None)  # not before: the gateway may be stopped while it saves
@@ -258,7 +263,7 @@ class Fitter:
             return False
         except Conflict:
             pass
-        self._index.forget(conversation)
+        self.index.forget(conversation)
         return True
 
     async def _decide(
@@ -345,7 +350,7 @@ class Fitter:
             try:
                 return await self._save_fitted(call, match, fitted, deadline)
             except Conflict:
-                await self._index.reload(conversation)
+                await self.index.reload(conversation)
         raise Refusal(503, "other requests of this conversation come too fast", retry_after=1)
 
     async def _find_again(
@@ -353,11 +358,11 @@ class Fitter:
     ) -> ConversationMatch:
         """Wait for a store that could not be asked, and find the conversation once more."""
         while not match.certain:
-            self._index.forget(match.conversation)
+            self.index.forget(match.conversation)
             if monotonic() > deadline:
                 raise StoreGone("the store does not answer")
             await asyncio.sleep(PAUSE)
-            match = await self._index.find(parsed_call)
+            match = await self.index.find(parsed_call)
         return match
 
     async def _fit(
@@ -502,7 +507,7 @@ class Fitter:
         conversation.head_bytes = _head_bytes(call.incoming.body)
         conversation.request = request
         conversation.sent_at = monotonic()
-        self._index.resize(conversation, len(call.incoming.body.text))
+        self.index.resize(conversation, len(call.incoming.body.text))
 
     def _note_count(self, call: _Call, conversation: LiveConversation, fitted: Fitted) -> None:
         """Remember what a request was counted as. A lowered one says nothing about the next one in full."""
@@ -682,6 +687,20 @@ def _count_same(earlier: tuple[Any, ...], turns: tuple[Any, ...]) -> int:
             break
         count += 1
     return count
+
+
+def find_server_conversation(incoming: IncomingRequest) -> str:
+    """The field by which a request continues what only the server has; "" if it has none.
+
+    Such a request has the new items only. Nobody here knows how long the whole is, and a cut could take away
+    what the server's part refers to. So it passes as it came.
+    """
+    if incoming.dialect.name != "openai_responses":
+        return ""
+    for field in ("previous_response_id", "conversation"):
+        if incoming.request.get(field):
+            return field
+    return ""
 
 
 @lru_cache(maxsize=64)

@@ -38,6 +38,7 @@ class RequestOutline(NamedTuple):
 
     `head` is the text before the first message, and `name` the field that has the list. `places` says where
     each message begins. Between two messages there is always the same `gap`. `size` counts all these bytes.
+    `probe` is the index of a long message near the end: it is unlikely to be in another conversation too.
     """
 
     head: bytes
@@ -46,10 +47,11 @@ class RequestOutline(NamedTuple):
     turns: Sequence[DecodedTurn]
     places: Sequence[int]
     size: int
+    probe: int
 
     def resembles(self, text: bytes) -> bool:
         """Whether a text has one of the last messages at the same place. This rules out most texts."""
-        probe = max(len(self.turns) - MOVING, 0)
+        probe = self.probe
         return text.startswith(self.turns[probe].source, self.places[probe]) and text.startswith(self.head)
 
     def count_same(self, text: bytes) -> int:
@@ -150,7 +152,7 @@ def make_outline(text: bytes, name: str, start: int, turns: Sequence[DecodedTurn
             return None
         places.append(place)
         place += len(source) + len(gap)
-    return RequestOutline(head, name, gap, turns, places, place)
+    return RequestOutline(head, name, gap, turns, places, place, _choose_probe(turns))
 
 
 def extend_outline(
@@ -166,7 +168,13 @@ def extend_outline(
             return None
         places.append(place)
         end = place + len(source)
-    return RequestOutline(outline.head, outline.name, gap, turns, places, end)
+    return RequestOutline(outline.head, outline.name, gap, turns, places, end, _choose_probe(turns))
+
+
+def _choose_probe(turns: Sequence[DecodedTurn]) -> int:
+    """The longest of the last messages that the next request will not change."""
+    last = max(len(turns) - MOVING, 0)
+    return max(range(max(last - MOVING, 0), last + 1), key=lambda index: len(turns[index].source))
 
 
 def _end_of(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
