@@ -267,6 +267,7 @@ def measure(name: str, port: int, pid: int | None, load: Load) -> list[Row]:
                 memory_mebibytes(pid),
             )
             rows.append(row)
+            print(f"{name}, {size}, {connections} connections: {row.p50:.1f} ms", flush=True)
     return rows
 
 

@@ -174,6 +174,7 @@ class ProxiedExchange:
         self._headers: Headers = scope["headers"]
         self._began = monotonic()
         self._client_left = False
+        self._body_is_read = False
         self._prefixed, path = gateway.upstreams.by_prefix(scope["path"])
         self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
         self._route = match_route(scope["method"], path)
@@ -362,10 +363,17 @@ class ProxiedExchange:
         self._gateway.metrics.add(
             "lamina_requests_total", upstream=upstream.name, dialect=self._route.dialect, outcome="passed"
         )
+        self._body_is_read = data is None
         async with UpstreamAnswer(self, upstream, data, headers) as answer:
-            await self._writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
-            async for piece in read_pieces(answer, self._gateway.settings.deadlines, None):
-                await self._writer.write(piece)
+            if self._body_is_read:
+                await self._until_client_leaves(self._relay_unread(answer))
+            else:  # what is left of the body may be read by one only
+                await self._relay_unread(answer)
+
+    async def _relay_unread(self, answer: aiohttp.ClientResponse) -> None:
+        await self._writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
+        async for piece in read_pieces(answer, self._gateway.settings.deadlines, None):
+            await self._writer.write(piece)
         await self._writer.finish()
 
     def _choose_unread(self) -> Upstream:
@@ -399,6 +407,7 @@ class ProxiedExchange:
             if piece:
                 yield piece
             if not message.get("more_body"):
+                self._body_is_read = True
                 return
 
     def _decode(self, packed: bytes) -> RequestBody:
