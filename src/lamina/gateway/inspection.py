@@ -12,6 +12,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
+from lamina.core.text.characters import lower_ascii
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversations import ConversationIndex, LiveConversation
 from lamina.gateway.refusals import Refusal
@@ -52,7 +53,7 @@ class InspectorPages:
         inspector = self._find_inspector(visitor.workspace)
         app = make_app(
             inspector,
-            hosts=[read_header(headers, b"host").lower()],  # the gateway has checked it
+            hosts=[lower_ascii(read_header(headers, b"host"))],  # the gateway has checked it
             token=page_token if self._settings.tokens else "",
             prefix=INSPECTOR,
         )

@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
+from lamina.core.text.characters import lower_ascii
 from lamina.gateway.app import GatewayApp, create_app, tune_garbage_collection
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.stream import FLOW
@@ -136,7 +137,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _read_without_offer(self, rest: bytes) -> None:
         head = [self.parser.get_method(), b" ", self.url, b" HTTP/1.1\r\n"]
         for name, value in self.headers:
-            if name == b"connection" and b"close" in value.lower():
+            if name == b"connection" and "close" in lower_ascii(value.decode("latin-1")):
                 head.append(b"connection: close\r\n")
             if name not in _OFFER_HEADERS:
                 head += [name, b": ", value, b"\r\n"]
