@@ -4,11 +4,12 @@
     python bench/gateway.py --peer "litellm=/path/to/bin/litellm --config {folder}/litellm.yaml --port {port}"
 
 The upstream is a stub that answers at once. Every request is the next one of its conversation, so the
-gateway decodes, recognises and checks it as in earnest. "lamina, off" is the same gateway with
-`x-lamina: off`: its HTTP server and client alone. Each proxy is a process of its own; its CPU is what the
-system counted for it. Times depend on the machine and on who else uses it, so the table also has the ratio
-to one `orjson.loads` and `dumps` of the same body, measured in the same run. `{port}`, `{url}` and `{folder}`
-in a peer's command are its port, the stub's address, and a folder with a configuration for LiteLLM.
+gateway decodes, recognises and checks it as in earnest. No two conversations have the same contents.
+"floor" is the least that a proxy of these libraries does: uvicorn reads the body and aiohttp sends it on.
+Each proxy is a process of its own; its CPU is what the system counted for it. Times depend on the machine and
+on who else uses it, so the table also has the ratio to one `orjson.loads` and `dumps` of the same body,
+measured in the same run. `{port}`, `{url}` and `{folder}` in a peer's command are its port, the stub's
+address, and a folder with a configuration for LiteLLM. A peer that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import os
 import shlex
+import shutil
 import socket
 import statistics
 import subprocess
@@ -38,7 +40,12 @@ from bench.samples import QUICK_HELP
 SIZES = {"5k": (20, 900), "100k": (40, 9_000)}
 """Tool calls and bytes of each result, so that a conversation has about so many tokens."""
 
-CONNECTIONS = (1, 16, 64)
+MARK = b"conversation"
+"""Stands in the text of every message, and is replaced by a number in each conversation."""
+
+WARM_UP = 2
+"""Requests on each connection that are not measured."""
+
 TICK = os.sysconf("SC_CLK_TCK")
 
 STUB = """
@@ -50,21 +57,27 @@ except ImportError:
     run = asyncio.run
 BODY = (b'{"id":"c","object":"chat.completion","created":1,"model":"gpt-5","choices":[{"index":0,'
         b'"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],'
-        b'"usage":{"prompt_tokens":5000,"completion_tokens":1,"total_tokens":5001,'
-        b'"prompt_tokens_details":{"cached_tokens":4000}}}')
-HEAD = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(BODY)
+        b'"usage":{"prompt_tokens":%d,"completion_tokens":1,"total_tokens":%d,'
+        b'"prompt_tokens_details":{"cached_tokens":%d}}}')
+HEAD = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n"
 async def serve(reader, writer):
     try:
         while True:
             head = await reader.readuntil(b"\\r\\n\\r\\n")
             lines = head.lower().split(b"\\r\\n")
+            size = 0
             for line in lines:
                 if line.startswith(b"content-length:"):
-                    await reader.readexactly(int(line[15:]))
+                    size = int(line[15:])
+                    await reader.readexactly(size)
             if b"transfer-encoding: chunked" in lines:
-                while int((await reader.readline()).strip() or b"0", 16):
-                    pass
-            writer.write(HEAD + BODY)
+                while piece := int((await reader.readline()).strip() or b"0", 16):
+                    await reader.readexactly(piece + 2)
+                    size += piece
+                await reader.readline()
+            tokens = size // 4
+            body = BODY % (tokens, tokens + 1, tokens * 9 // 10)
+            writer.write(HEAD % len(body) + body)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
@@ -73,6 +86,44 @@ async def main():
     async with server:
         await server.serve_forever()
 run(main())
+"""
+
+FLOOR = """
+import sys
+import aiohttp, uvicorn
+UPSTREAM = sys.argv[2]
+DROPPED = (b"host", b"content-length", b"date", b"server", b"transfer-encoding", b"connection")
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await run_lifespan(receive, send)
+        return
+    pieces = []
+    while True:
+        message = await receive()
+        pieces.append(message["body"])
+        if not message.get("more_body"):
+            break
+    headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"] if k not in DROPPED}
+    async with session.post(UPSTREAM + scope["path"], data=b"".join(pieces), headers=headers) as answer:
+        passed = [(k, v) for k, v in answer.raw_headers if k.lower() not in DROPPED[2:]]
+        await send({"type": "http.response.start", "status": answer.status, "headers": passed})
+        async for piece in answer.content.iter_any():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+async def run_lifespan(receive, send):
+    global session
+    await receive()
+    session = aiohttp.ClientSession(
+        auto_decompress=False,
+        timeout=aiohttp.ClientTimeout(total=None),
+        connector=aiohttp.TCPConnector(limit=0),
+    )
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await session.close()
+    await send({"type": "lifespan.shutdown.complete"})
+options = {"log_level": "warning", "access_log": False, "http": "httptools", "ws": "none"}
+uvicorn.run(app, port=int(sys.argv[1]), proxy_headers=False, **options)
 """
 
 LITELLM = """\
@@ -84,7 +135,10 @@ model_list:
 
 
 class Row(NamedTuple):
-    """One proxy under one load. Times are milliseconds; `cpu` is the proxy's, for one request."""
+    """One proxy under one load. Times are milliseconds; `cpu` is the proxy's, for one request.
+
+    `json` is the CPU of one `orjson.loads` and `dumps` of the body just before and after.
+    """
 
     name: str
     size: str
@@ -94,6 +148,7 @@ class Row(NamedTuple):
     rate: float
     cpu: float
     memory: float
+    json: float
 
 
 class Load(NamedTuple):
@@ -111,12 +166,14 @@ def main() -> None:
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND", help="another proxy")
     parser.add_argument("--requests", type=int, default=300, help="for each row (default: 300)")
     parser.add_argument("--sizes", default="5k,100k", help="of conversations (default: 5k,100k)")
+    parser.add_argument("--connections", default="1,16,64", help="at a time (default: 1,16,64)")
     parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file as well")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.requests = 8
         arguments.sizes = "5k"
+        arguments.connections = "1"
     with tempfile.TemporaryDirectory() as folder:
         run_all(arguments, Path(folder))
 
@@ -125,31 +182,34 @@ def run_all(arguments: argparse.Namespace, folder: Path) -> None:
     stub_port = free_port()
     url = f"http://127.0.0.1:{stub_port}"
     (folder / "litellm.yaml").write_text(LITELLM.format(url=url))
-    commands = {"lamina": lamina_command(folder, url)}
+    (folder / "floor.py").write_text(FLOOR)
+    commands = {
+        "floor": f"{sys.executable} {folder}/floor.py {{port}} {{url}}",
+        "lamina": lamina_command(folder, url),
+    }
     for peer in arguments.peer:
         name, _, command = peer.partition("=")
+        if shutil.which(shlex.split(command)[0]) is None:
+            print(f"{name}: left out, {shlex.split(command)[0]} is not installed")
+            continue
         commands[name] = command
     sizes = arguments.sizes.split(",")
     bodies = {size: make_bodies(*SIZES[size]) for size in sizes}
     rows: list[Row] = []
     with running([sys.executable, "-c", STUB, str(stub_port)], stub_port):
-        connections = CONNECTIONS[:1] if arguments.quick else CONNECTIONS
+        connections = tuple(int(count) for count in arguments.connections.split(","))
         load = Load(bodies, connections, arguments.requests)
         rows += measure("direct", stub_port, None, load)
         for name, command in commands.items():
             port = free_port()
             words = shlex.split(command.format(port=port, url=url, folder=folder))
-            began = time.perf_counter()
-            with running(words, port) as process:
-                print(f"{name}: ready after {time.perf_counter() - began:.2f} s", flush=True)
-                rows += measure(name, port, process.pid, load)
-                if name == "lamina":
-                    rows += measure("lamina, off", port, process.pid, load)
-    json_costs = {size: json_cost(bodies[size][-1]) for size in sizes}
-    print_table(rows, json_costs)
+            try:
+                rows += measure_proxy(name, words, port, load)
+            except (aiohttp.ClientError, RuntimeError) as error:
+                print(f"{name}: left out, {error}", flush=True)
+    print_table(rows)
     if arguments.json:
-        figures = {"rows": [row._asdict() for row in rows], "json": json_costs}
-        arguments.json.write_bytes(orjson.dumps(figures))
+        arguments.json.write_bytes(orjson.dumps({"rows": [row._asdict() for row in rows]}))
 
 
 def lamina_command(folder: Path, url: str) -> str:
@@ -167,11 +227,20 @@ def make_bodies(steps: int, size: int) -> list[bytes]:
     for step in range(steps):
         function = {"name": "read", "arguments": f'{{"path": "file_{step}.py"}}'}
         call = {"id": f"call_{step}", "type": "function", "function": function}
-        text = f"line {step} of some output, as tools write it\n" * (size // 43)
+        text = f"line {step} of {MARK.decode()}, as tools write it\n" * (size // 43)
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": f"call_{step}", "content": text})
         bodies.append(orjson.dumps({"model": "gpt-5", "max_tokens": 1000, "messages": messages}))
     return bodies[steps // 2 :]
+
+
+def measure_proxy(name: str, words: list[str], port: int, load: Load) -> list[Row]:
+    """Start a proxy, say when it was ready, and measure it."""
+    began = time.perf_counter()
+    with running(words, port) as process:
+        wall = time.perf_counter() - began
+        print(f"{name}: ready after {wall:.2f} s, {cpu_seconds(process.pid):.2f} s of CPU", flush=True)
+        return measure(name, port, process.pid, load)
 
 
 def measure(name: str, port: int, pid: int | None, load: Load) -> list[Row]:
@@ -179,11 +248,13 @@ def measure(name: str, port: int, pid: int | None, load: Load) -> list[Row]:
     rows: list[Row] = []
     for size, conversation in load.bodies.items():
         for connections in load.connections:
-            headers = {"x-lamina": "off"} if name.endswith("off") else {}
-            asyncio.run(send_all(port, conversation, connections, connections * 4, headers))
+            first = WARM_UP * connections
+            asyncio.run(send_all(port, conversation, connections, range(first)))
+            json_before = json_cost(conversation[-1])
             cpu_before = cpu_seconds(pid)
             began = time.perf_counter()
-            times = asyncio.run(send_all(port, conversation, connections, requests, headers))
+            measured = range(first, first + requests)
+            times = asyncio.run(send_all(port, conversation, connections, measured))
             wall = time.perf_counter() - began
             cpu = (cpu_seconds(pid) - cpu_before) / requests * 1000
             times.sort()
@@ -197,24 +268,28 @@ def measure(name: str, port: int, pid: int | None, load: Load) -> list[Row]:
                 requests / wall,
                 cpu,
                 memory_mebibytes(pid),
+                (json_before + json_cost(conversation[-1])) / 2,
             )
             rows.append(row)
+            print(f"{name}, {size}, {connections} connections: {row.p50:.1f} ms", flush=True)
     return rows
 
 
-async def send_all(
-    port: int, bodies: list[bytes], connections: int, requests: int, more_headers: dict[str, str]
-) -> list[float]:
-    """The seconds that each request took, with so many of them at a time."""
+async def send_all(port: int, bodies: list[bytes], connections: int, requests: range) -> list[float]:
+    """The seconds that each request took, with so many of them at a time.
+
+    Each connection has a conversation that grows, and begins another one when it has reached its size.
+    """
     times: list[float] = []
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    headers = {"content-type": "application/json", "authorization": "Bearer none"} | more_headers
+    headers = {"content-type": "application/json", "authorization": "Bearer none"}
 
     async def send(worker: int, client: aiohttp.ClientSession) -> None:
-        for number in range(worker, requests, connections):
+        for number in requests[worker::connections]:
             cycle, place = divmod(number // connections, len(bodies))
-            body = bodies[place]
-            own = headers | {"x-session-id": f"ses_{connections}_{worker}_{cycle}"}
+            name = f"{connections:02}_{worker:02}_{cycle:06}"
+            body = bodies[place].replace(MARK, name.encode())
+            own = headers | {"x-session-id": f"ses_{name}"}
             began = time.perf_counter()
             async with client.post(url, data=body, headers=own) as answer:
                 await answer.read()
@@ -237,19 +312,17 @@ def json_cost(body: bytes) -> float:
     return (time.process_time() - began) * 5
 
 
-def print_table(rows: list[Row], json_costs: dict[str, float]) -> None:
+def print_table(rows: list[Row]) -> None:
     direct = {(row.size, row.connections): row for row in rows if row.name == "direct"}
-    print("| proxy | tokens | conns | p50 ms | added | p99 ms | req/s | CPU ms | x JSON | MB |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print("| proxy | tokens | conns | p50 ms | added | p99 ms | req/s | CPU ms | JSON ms | x JSON | MB |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for row in rows:
         added = row.p50 - direct[(row.size, row.connections)].p50
-        ratio = row.cpu / json_costs[row.size]
+        ratio = row.cpu / row.json
         print(
             f"| {row.name} | {row.size} | {row.connections} | {row.p50:.2f} | {added:.2f} | {row.p99:.2f} | "
-            f"{row.rate:.0f} | {row.cpu:.2f} | {ratio:.1f} | {row.memory:.0f} |"
+            f"{row.rate:.0f} | {row.cpu:.2f} | {row.json:.3f} | {ratio:.1f} | {row.memory:.0f} |"
         )
-    for size, cost in json_costs.items():
-        print(f"one orjson.loads and dumps of the {size} body: {cost:.3f} ms of CPU")
 
 
 @contextmanager
@@ -280,18 +353,32 @@ def free_port() -> int:
 
 
 def cpu_seconds(pid: int | None) -> float:
-    """CPU seconds of a process and of the children that it has waited for."""
-    if pid is None:
-        return 0.0
-    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return sum(int(field) for field in fields[11:13]) / TICK
+    """CPU seconds of a process and its children, with those that have ended."""
+    ticks = 0
+    for process in list_processes(pid):
+        fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
+        ticks += sum(int(field) for field in fields[11:15])
+    return ticks / TICK
 
 
 def memory_mebibytes(pid: int | None) -> float:
-    if pid is None:
-        return 0.0
-    pages = int(Path(f"/proc/{pid}/statm").read_text("utf-8").split()[1])
+    """The resident memory of a process and its children."""
+    pages = 0
+    for process in list_processes(pid):
+        pages += int(Path(f"/proc/{process}/statm").read_text("utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def list_processes(pid: int | None) -> list[int]:
+    """A process and its children, and theirs."""
+    if pid is None:
+        return []
+    processes = [pid]
+    for process in processes:
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            children = (thread / "children").read_text("utf-8").split()
+            processes += [int(child) for child in children]
+    return processes
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import aiohttp
 import pytest
 
 from lamina.dialects import DIALECTS
+from lamina.fitting.request import fit_request
+from lamina.gateway import fit
 from lamina.gateway.conversation_store import FAMILIES, WORKSPACE, decode_state
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
@@ -20,7 +22,7 @@ from lamina.stores.port import Where
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
-from tests.gateway.upstream_stub import Stub, run_stub
+from tests.gateway.upstream_stub import SeenRequest, Stub, run_stub
 
 SMALL: dict[str, Any] = {"upstream": {"window": 8_000, "reserve": 500}}
 
@@ -376,3 +378,67 @@ def test_the_window_that_an_upstream_reports_is_kept(tmp_path: Path) -> None:
     with suppress(StopIteration):
         state = next(iter(states(store).values()))
         assert state.windows
+
+
+def test_a_request_that_continues_what_only_the_server_has_passes_as_it_came(tmp_path: Path) -> None:
+    """Its items alone are a result without a call, and more than the window holds."""
+    item = {"type": "function_call_output", "call_id": "c1", "output": "word " * 20_000}
+    requests: list[dict[str, Any]] = [
+        {"model": "gpt-5", "input": [item], "previous_response_id": "resp_1"},
+        {"model": "gpt-5", "input": [item], "conversation": {"id": "conv_1"}},
+    ]
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, tmp_path / "gateway.db", **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for request in requests:
+                await post(client, gateway.url, request, "/v1/responses")
+            assert [seen.body for seen in stub.seen] == [dump(request) for request in requests]
+            reasons = [event["reason"] for event in gateway.events("passed")]
+            assert reasons == ["previous_response_id", "conversation"]
+            assert {event["conversation"] for event in gateway.events("answered")} == {""}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("reported", "is_counted"), [(38_000, False), (1_000, True)])
+def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_trigger(
+    reported: int,
+    is_counted: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its bytes the second request may be over the trigger. 1,000 tokens cannot be all of the first."""
+    counted_lengths: list[int] = []
+
+    def note_and_fit(request: Any, **options: Any) -> Any:
+        counted_lengths.append(len(request["messages"]))
+        return fit_request(request, **options)
+
+    async def report(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        body = b'{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":1}}' % reported
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
+        writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
+
+    monkeypatch.setattr(fit, "fit_request", note_and_fit)
+    first: list[dict[str, Any]] = [{"role": "user", "content": "some words " * 13_600}]
+    second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "words " * 7_500}]
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, upstream={"window": 190_000, "reserve": 1_000})) as gateway,
+            open_client() as client,
+        ):
+            stub.play(report, report)
+            path = "/v1/chat/completions"
+            assert (await post(client, gateway.url, {"model": "gpt-5", "messages": first}, path))[0] == 200
+            await asyncio.sleep(0.1)  # the report is read after the answer
+            assert gateway.events("answered")
+            assert (await post(client, gateway.url, {"model": "gpt-5", "messages": second}, path))[0] == 200
+            assert [len(seen.json["messages"]) for seen in stub.seen] == [1, 3]
+
+    asyncio.run(main())
+    assert (3 in counted_lengths) is is_counted

@@ -273,7 +273,8 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
     return False
 
 
-def test_a_client_that_goes_away_cancels_the_upstream() -> None:
+@pytest.mark.parametrize("switch", ["on", "off"])
+def test_a_client_that_goes_away_cancels_the_upstream(switch: str) -> None:
     state = {"sent": 0, "broken": False}
 
     async def trickle(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
@@ -292,7 +293,8 @@ def test_a_client_that_goes_away_cancels_the_upstream() -> None:
         async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
             stub.play(trickle)
             data = dump(messages_request(1, stream=True))
-            answer = await client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS)
+            headers = {**HEADERS, "x-lamina": switch}
+            answer = await client.post(f"{gateway.url}/v1/messages", data=data, headers=headers)
             await answer.content.readany()
             answer.close()
             assert await until(lambda: bool(state["broken"]))

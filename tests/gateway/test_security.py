@@ -18,7 +18,7 @@ import zstandard
 
 import lamina.gateway
 from lamina.errors import BadInput
-from lamina.gateway.bodies import TurnMemory, decode_body
+from lamina.gateway.bodies import decode_body
 from lamina.gateway.config import (
     AccessToken,
     GatewaySettings,
@@ -28,6 +28,7 @@ from lamina.gateway.config import (
     load_gateway_settings,
 )
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.turn_memory import TurnMemory
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import RunningGateway, open_client, replace_deadlines, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, post, states

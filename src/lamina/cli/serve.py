@@ -53,6 +53,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     require_gateway("serve")
     from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+    from lamina.gateway.routes import INSPECTOR  # noqa: PLC0415 - an extra
     from lamina.gateway.server import run_server  # noqa: PLC0415 - an extra
 
     path = Path(arguments.settings).expanduser() if arguments.settings else None
@@ -62,7 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
         emit(msgspec.to_builtins(settings))
         return 0
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
-    tell(f"lamina: serving on http://{settings.host}:{settings.port}, upstreams: {names}")
+    address = f"http://{settings.host}:{settings.port}"
+    tell(f"lamina: serving on {address}, upstreams: {names}")
+    if settings.inspect:
+        tell(f"lamina: what went through it is shown at {address}{INSPECTOR}/")
     run_server(settings)
     return 0
 

@@ -30,12 +30,20 @@ class ParseMemo:
     """Remembers how each message was parsed.
 
     `known` are copies of the messages, each with its segments. `basis` is what else the parse depended on;
-    if that changed, the memo does not hold.
+    if that changed, the memo does not hold. `copies` is False where nobody changes a message in place: then
+    the message itself is remembered, and the same object is the same message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, copies: bool = True) -> None:
         self.known: list[ParsedMessage] = []
         self.basis: Any = None
+        self._copies = copies
+
+    def copy(self, message: Any) -> Any:
+        """What to remember of a message."""
+        if self._copies:
+            return copy_message(message)
+        return message
 
 
 def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMessage]) -> int:
@@ -46,6 +54,9 @@ def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMes
     count = 0
     try:
         for message, (message_copy, segments) in zip(messages, parsed_messages, strict=False):
+            if message is message_copy:
+                count += 1
+                continue
             if message != message_copy:
                 break
             origin = read_origin(segments[0])
@@ -100,10 +111,12 @@ def _copy_value(value: Any) -> Any:
 class CheckMemo:
     """Remembers up to where the last request was clean.
 
-    It compares objects by identity first, so whoever changed a message in place must call `forget`.
+    It compares objects by identity first, so whoever changed a message in place must call `forget`. `tail`
+    counts the items at the end that are always checked again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tail: int = TAIL) -> None:
+        self.tail = tail
         self.forget()
 
     def forget(self) -> None:
@@ -182,19 +195,19 @@ def recheck(
     if violations:
         memo.forget()
         return violations
-    clean_count = _find_last_seam(views, seam)
+    clean_count = _find_last_seam(views, seam, memo.tail)
     for clean_view in views[:clean_count]:
         checked_past.add(clean_view)
     memo.remember(items[: start + clean_count], basis, checked_past)
     return violations
 
 
-def _find_last_seam(views: list[View], seam: Callable[[View, View], bool]) -> int:
+def _find_last_seam(views: list[View], seam: Callable[[View, View], bool], tail: int) -> int:
     """The position of the last seam before the tail, 0 if there is none.
 
     For user, assistant, user, assistant … it is the last position of an assistant before the tail.
     """
-    for position in range(len(views) - TAIL, 0, -1):
+    for position in range(len(views) - tail, 0, -1):
         if seam(views[position - 1], views[position]):
             return position
     return 0

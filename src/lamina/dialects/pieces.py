@@ -14,7 +14,7 @@ import msgspec
 
 from lamina.core.values import Document, Entry, Image, Part, Role, Segment, ToolResult
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value
-from lamina.dialects.memos import ParsedMessage, ParseMemo, copy_message, count_unchanged
+from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin_in
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
@@ -91,7 +91,7 @@ def read_messages(
         except BadInput as error:
             raise add_outer_place(f"messages[{index}]", error) from None
     if memo is not None:
-        copies = map(copy_message, new_messages)
+        copies = map(memo.copy, new_messages)
         memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
     return tuple(chain.from_iterable(old_segments + new_segments))
 

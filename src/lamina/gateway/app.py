@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -21,30 +22,51 @@ from lamina.gateway.fit import Fitter
 from lamina.gateway.journal import Journal, open_journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal
-from lamina.gateway.routes import PROBES
+from lamina.gateway.routes import INSPECTOR, PROBES, is_below
 from lamina.gateway.security import admit_visitor
 
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """What aiohttp would add by itself. The upstream gets the client's headers and no others."""
 
+YOUNG_OBJECTS = 20_000
+"""New objects after which Python looks for garbage. A request has hundreds that stay."""
+
 
 def create_app(
     settings: GatewaySettings, *, environment: Mapping[str, str] | None = None, journal: Journal | None = None
-) -> Starlette:
+) -> GatewayApp:
     """The application. Its store and its connections are opened when it starts."""
     app_environment = os.environ if environment is None else environment
-    shared = _Shared(settings, app_environment, journal or open_journal(settings, app_environment))
-    app = Starlette(
-        routes=[
-            Route("/healthz", shared.health),
-            Route("/readyz", shared.ready),
-            Route("/metrics", shared.write_metrics),
-        ],
-        lifespan=shared.run,
-    )
-    app.router.redirect_slashes = False
-    app.router.default = _Everything(shared)  # a route would not match a path with a newline
-    return app
+    return GatewayApp(_Shared(settings, app_environment, journal or open_journal(settings, app_environment)))
+
+
+class GatewayApp:
+    """Starlette answers the gateway's own paths. All other requests go by it, straight to the exchange."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+        self._pages = Starlette(
+            routes=[
+                Route("/healthz", shared.health),
+                Route("/readyz", shared.ready),
+                Route("/metrics", shared.write_metrics),
+            ],
+            lifespan=shared.run,
+        )
+        self._own_paths = frozenset(("/healthz", "/readyz", "/metrics"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._own_paths:
+            await self._pages(scope, receive, send)
+            return
+        path = scope["path"]
+        if scope["method"] == "HEAD" and path in PROBES:
+            await Response(status_code=200)(scope, receive, send)
+            return
+        if self._shared.settings.inspect and is_below(path, INSPECTOR):
+            await self._shared.inspect(scope, receive, send)
+            return
+        await answer_request(self._shared.started_gateway(), scope, receive, send)
 
 
 class _Shared:
@@ -57,6 +79,7 @@ class _Shared:
         self.metrics = GatewayMetrics()
         self.store: GatewayStore | None = None
         self.gateway: Gateway | None = None
+        self._inspector: Any = None
 
     @asynccontextmanager
     async def run(self, _: Starlette) -> AsyncIterator[None]:
@@ -84,6 +107,11 @@ class _Shared:
                 await fitter.flush()
         await self.store.close()
 
+    def started_gateway(self) -> Gateway:
+        if self.gateway is None:
+            raise RuntimeError("the application has not been started")
+        return self.gateway
+
     async def health(self, _: Request) -> Response:
         return PlainTextResponse("ok\n")
 
@@ -100,21 +128,23 @@ class _Shared:
             return Response(refusal.body(""), refusal.status, dict(_text(refusal.headers)))
         return PlainTextResponse(self.metrics.write(), media_type="text/plain; version=0.0.4")
 
+    async def inspect(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The inspector's pages. They are imported when somebody first looks."""
+        if self._inspector is None:
+            from lamina.gateway.inspection import InspectorPages  # noqa: PLC0415 - takes a while, and memory
 
-class _Everything:
-    """The ASGI application behind every other path."""
+            self._inspector = InspectorPages(self.settings, self.started_gateway().fitter.index)
+        await self._inspector(scope, receive, send)
 
-    def __init__(self, shared: _Shared) -> None:
-        self._shared = shared
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "HEAD" and scope["path"] in PROBES:
-            await Response(status_code=200)(scope, receive, send)
-            return
-        gateway = self._shared.gateway
-        if gateway is None:
-            raise RuntimeError("the application has not been started")
-        await answer_request(gateway, scope, receive, send)
+def tune_garbage_collection() -> None:
+    """Tell Python that what is in memory now stays. Call it once, in a process that only serves.
+
+    Otherwise it looks through all modules again whenever it looks for garbage.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def _open_session(settings: GatewaySettings) -> aiohttp.ClientSession:

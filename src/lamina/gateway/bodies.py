@@ -7,10 +7,10 @@ decoded, and the memos of `lamina.fitting`, which compare objects, stay warm.
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import brotli  # type: ignore[import-untyped]
@@ -20,30 +20,29 @@ import zstandard
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.config import RequestLimits
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.turn_memory import (
+    DecodedTurn,
+    RepeatedTurns,
+    TurnMemory,
+    extend_outline,
+    make_outline,
+)
 
 TURN_FIELDS = ("messages", "input", "contents")
 """The field that has the conversation, in each API."""
 
-MEMORY_BYTES = 12 << 20
-"""Bytes of messages that one workspace's memory holds at most."""
-
 FOREIGN_FIELDS = ("api_base", "base_url", "api_key")
 """Fields by which some proxies let a client choose the server. Here the settings alone choose it."""
+
+LONG_FIELD = 512
+"""Bytes from which on a field is remembered by its bytes."""
 
 MEDIA_TOKENS = 5_000
 """More than an image or a file that is only named takes."""
 
-_MEDIA = (
-    b'"image',
-    b'_url"',
-    b"file_id",
-    b"fileUri",
-    b"file_uri",
-    b"inlineData",
-    b"inline_data",
-    b'"document"',
-)
-"""What a message has that holds or names an image or a file."""
+_MEDIA = re.compile(r"^(?:input_)?image|_url$|file_?(?:id|uri)|inline_?data|^document$", re.ASCII)
+_LONGEST_NAME = 40
+"""How the names of fields and types read, in lower case, that hold or name an image or a file."""
 
 _STEP = 1 << 16
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
@@ -53,7 +52,7 @@ _COMMA = re.compile(rb"[ \t\r\n]*,?")
 class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A decoded body. `packed` are the bytes as they came, `text` is their JSON.
 
-    `turns` are the decoded messages. By the identity of each, `sources` has its bytes and `bounds` has more
+    `turns` are the decoded messages, `decoded` the same with their bytes, and `bounds` has for each more
     tokens than it can have. `turn_bytes` counts the bytes of all of them, and `new_bytes` the bytes of those
     that were not seen before.
     """
@@ -61,9 +60,9 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     packed: bytes
     text: bytes
     request: dict[str, Any]
+    decoded: Sequence[DecodedTurn] = ()
     turns: tuple[Any, ...] = ()
-    sources: Mapping[int, bytes] = {}
-    bounds: Mapping[int, int] = {}
+    bounds: tuple[int, ...] = ()
     turn_bytes: int = 0
     new_bytes: int = 0
 
@@ -72,73 +71,67 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         model = self.request.get("model")
         return model if isinstance(model, str) else ""
 
-
-class TurnMemory:
-    """Decoded messages by their bytes. The one that was not used for longest is forgotten first."""
-
-    def __init__(self, limit: int = MEMORY_BYTES) -> None:
-        self._limit = limit
-        self._size = 0
-        self._turns: OrderedDict[bytes, _DecodedTurn] = OrderedDict()
-
-    def recall(self, source: bytes) -> _DecodedTurn | None:
-        """What these bytes were decoded to, or None."""
-        turn = self._turns.get(source)
-        if turn is not None:
-            self._turns.move_to_end(source)
-        return turn
-
-    def remember(self, source: bytes, turn: _DecodedTurn) -> None:
-        self._turns[source] = turn
-        self._size += len(source)
-        while self._size > self._limit and len(self._turns) > 1:
-            forgotten, _ = self._turns.popitem(last=False)
-            self._size -= len(forgotten)
+    def sources(self) -> dict[int, bytes]:
+        """The bytes of each message that is an object, by its identity."""
+        return {id(turn): source for source, turn, _ in self.decoded if isinstance(turn, dict)}
 
 
 def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: TurnMemory) -> RequestBody:
     """Unpack and decode a body. Raises Refusal if it is no JSON object, or larger than the limits allow."""
     text = unpack(packed, encoding, limits.unpacked)
-    fields = _decode_fields(text)
-    foreign = [name for name in FOREIGN_FIELDS if name in fields]
+    repeated = memory.find_repeated(text)
+    scan = None
+    if repeated is not None:
+        scan = _scan_rest(text, repeated)
+    if scan is None:
+        repeated = None
+        scan = _scan_body(text)
+    foreign = [name for name in FOREIGN_FIELDS if name in scan.fields]
     if foreign:
         raise Refusal(
             400, f"the field {foreign[0]!r} is not allowed: the gateway's settings choose the server"
         )
 
     request: dict[str, Any] = {}
-    decoded = _DecodedTurns()
-    for name, source in fields.items():
-        if name not in TURN_FIELDS or bytes(memoryview(source)[:1]) != b"[":
-            request[name] = _decode_value(source, limits, name)
+    decoded: list[DecodedTurn] = []
+    new_bytes = 0
+    for name, source in scan.fields.items():
+        if name != scan.name:
+            request[name] = _decode_field(source, limits, memory, name)
             continue
-        raw_turns = [bytes(turn) for turn in _decode_list(source)]
-        if len(raw_turns) > limits.turns:
-            raise Refusal(413, f"{name} has {len(raw_turns):,} items; the limit is {limits.turns:,}")
-        decoded = _decode_turns(raw_turns, limits, memory, name)
-        request[name] = decoded.turns
+        if repeated is not None:
+            decoded.extend(repeated.turns)
+        new_bytes = _decode_turns(decoded, scan.raw_turns, limits, memory, name)
+        request[name] = [turn for _, turn, _ in decoded]
     tools = request.get("tools")
     if isinstance(tools, list) and len(tools) > limits.tools:
         raise Refusal(413, f"tools has {len(tools):,} items; the limit is {limits.tools:,}")
+    if repeated is None:
+        outline = make_outline(text, scan.name, scan.start, decoded)
+    else:
+        outline = extend_outline(repeated.outline, text, len(repeated.turns), decoded)
+    if outline is not None:
+        memory.remember_outline(outline)
     return RequestBody(
         packed=packed,
         text=text,
         request=request,
-        turns=tuple(decoded.turns),
-        sources=decoded.sources,
-        bounds=decoded.bounds,
-        turn_bytes=decoded.turn_bytes,
-        new_bytes=decoded.new_bytes,
+        decoded=decoded,
+        turns=tuple([turn for _, turn, _ in decoded]),
+        bounds=tuple([bound for _, _, bound in decoded]),
+        turn_bytes=sum([len(source) for source, _, _ in decoded]),
+        new_bytes=new_bytes,
     )
 
 
 def encode_body(request: Mapping[str, Any], body: RequestBody) -> bytes:
     """The JSON of a changed request. Messages that did not change keep the bytes in which they came."""
     fields = dict(request)
+    sources = body.sources()
     for name in TURN_FIELDS:
         turns = fields.get(name)
         if isinstance(turns, list | tuple):
-            fields[name] = [_reuse_source(turn, body.sources) for turn in turns]
+            fields[name] = [_reuse_source(turn, sources) for turn in turns]
     return msgspec.json.encode(fields)
 
 
@@ -147,55 +140,21 @@ def _reuse_source(turn: Any, sources: Mapping[int, bytes]) -> Any:
     return turn if source is None else msgspec.Raw(source)
 
 
-class _DecodedTurn(NamedTuple):
-    """A decoded message, and more tokens than it can have."""
+class _BodyScan(NamedTuple):
+    """A body whose values are not decoded yet.
 
-    turn: Any
-    bound: int
+    `name` is the field that has the messages, "" without one, `start` is where its list begins in the text,
+    and `raw_turns` are the messages.
+    """
 
-
-class _DecodedTurns:
-    """The decoded messages of one request."""
-
-    def __init__(self) -> None:
-        self.turns: list[Any] = []
-        self.sources: dict[int, bytes] = {}
-        self.bounds: dict[int, int] = {}
-        self.turn_bytes = 0
-        self.new_bytes = 0
-
-    def add(self, source: bytes, decoded: _DecodedTurn) -> None:
-        self.turns.append(decoded.turn)
-        self.turn_bytes += len(source)
-        if isinstance(decoded.turn, dict):
-            self.sources[id(decoded.turn)] = source
-        self.bounds[id(decoded.turn)] = decoded.bound
+    fields: Mapping[str, msgspec.Raw]
+    name: str = ""
+    start: int = 0
+    raw_turns: Sequence[bytes] = ()
 
 
-def _decode_turns(
-    raw_turns: list[bytes], limits: RequestLimits, memory: TurnMemory, name: str
-) -> _DecodedTurns:
-    decoded_turns = _DecodedTurns()
-    for index, source in enumerate(raw_turns):
-        decoded = memory.recall(source)
-        if decoded is None:
-            decoded_turns.new_bytes += len(source)
-            turn = _decode_value(source, limits, f"{name}[{index}]")
-            decoded = _DecodedTurn(turn, _bound_tokens(source))
-            if isinstance(turn, dict):
-                _check_repeated_keys(source, f"{name}[{index}]")
-                memory.remember(source, decoded)
-        decoded_turns.add(source, decoded)
-    return decoded_turns
-
-
-def _bound_tokens(source: bytes) -> int:
-    """More tokens than a message has: as many as it has bytes, and more for each image or file."""
-    return len(source) + MEDIA_TOKENS * sum(source.count(sign) for sign in _MEDIA)
-
-
-def _decode_fields(text: bytes) -> dict[str, msgspec.Raw]:
-    """The fields of the body, not decoded yet.
+def _scan_body(text: bytes) -> _BodyScan:
+    """Find the fields of a body, and the messages in the field that has the conversation.
 
     A field that is there twice is refused: servers differ in which of the two they read.
     """
@@ -203,24 +162,130 @@ def _decode_fields(text: bytes) -> dict[str, msgspec.Raw]:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal(400, f"the body is not a JSON object: {error}") from None
-    _check_keys(text, fields, "the body")
-    return fields
-
-
-def _decode_list(source: msgspec.Raw) -> list[msgspec.Raw]:
+    places = _find_values(text, fields)
+    name = ""
+    for field in fields:
+        if field in TURN_FIELDS and text.startswith(b"[", places[field]):
+            name = field
+    if not name:
+        return _BodyScan(fields)
     try:
-        return msgspec.json.decode(source, type=list[msgspec.Raw])
+        raw_turns = msgspec.json.decode(fields[name], type=list[msgspec.Raw])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal(400, f"the body is not JSON: {error}") from None
+    return _BodyScan(fields, name, places[name], [bytes(turn) for turn in raw_turns])
 
 
-def _decode_value(source: bytes | msgspec.Raw, limits: RequestLimits, place: str) -> Any:
+def _scan_rest(text: bytes, repeated: RepeatedTurns) -> _BodyScan | None:
+    """Find the fields of a body whose first messages are decoded already. None if all of it must be read.
+
+    What is read is the text without these messages: `{"messages":[a,b,c],"n":1}` is read as
+    `{"messages":[c],"n":1}`. It is JSON if the text is. A text that is not JSON may look like it only if a
+    comma is missing after `b`, or follows it with nothing behind. So after a comma there must be a message.
+    """
+    outline, _, end = repeated
+    continues = text.startswith(outline.gap, end)
+    if continues:
+        end += len(outline.gap)
+    try:
+        scan = _scan_body(outline.head + text[end:])
+    except Refusal:
+        return None
+    if scan.name != outline.name or scan.start >= len(outline.head) or continues != bool(scan.raw_turns):
+        return None
+    return scan
+
+
+def _find_values(text: bytes, fields: Mapping[str, msgspec.Raw]) -> dict[str, int]:
+    """Where the value of each field begins. Raises Refusal if the body has the same key twice.
+
+    The decoder keeps the last value of a key. So if the text has another value where a key is read first,
+    or more keys than were decoded, one of them is there twice.
+    """
+    position = text.index(b"{") + 1
+    places: dict[str, int] = {}
+    while match := _KEY.match(text, position):
+        key = msgspec.json.decode(match[1], type=str)
+        value = bytes(fields[key])
+        place = match.end()
+        if key in places or not text.startswith(value, place):
+            raise Refusal(400, f"the body has the key {key[:40]!r} twice")
+        places[key] = place
+        comma = _COMMA.match(text, place + len(value))
+        position = comma.end() if comma else len(text)
+    return places
+
+
+def _decode_turns(
+    decoded: list[DecodedTurn],
+    raw_turns: Sequence[bytes],
+    limits: RequestLimits,
+    memory: TurnMemory,
+    name: str,
+) -> int:
+    """Decode messages and add them to the others. Returns the bytes of those that were not seen before."""
+    count = len(decoded) + len(raw_turns)
+    if count > limits.turns:
+        raise Refusal(413, f"{name} has {count:,} items; the limit is {limits.turns:,}")
+    new_bytes = 0
+    for source in raw_turns:
+        turn = memory.recall(source)
+        if turn is None:
+            new_bytes += len(source)
+            value = _decode_value(source, limits, f"{name}[{len(decoded)}]")
+            turn = DecodedTurn(source, value, _bound_tokens(source, value))
+            if isinstance(value, dict):
+                memory.remember(turn)
+        decoded.append(turn)
+    return new_bytes
+
+
+def _decode_field(raw: msgspec.Raw, limits: RequestLimits, memory: TurnMemory, name: str) -> Any:
+    """Decode a field that is not the conversation. Long ones, as tools, are the same in each request."""
+    source = bytes(raw)
+    if len(source) < LONG_FIELD:
+        return _decode_value(source, limits, name)
+    field = memory.recall(source)
+    if field is None:
+        value = _decode_value(source, limits, name)
+        field = DecodedTurn(source, value, _bound_tokens(source, value))
+        memory.remember(field)
+    return field.turn
+
+
+def _bound_tokens(source: bytes, value: Any) -> int:
+    """More tokens than a message has: as many as it has bytes, and more for each image or file."""
+    media = 0
+    containers: list[Any] = []
+    if isinstance(value, dict | list):
+        containers.append(value)
+    while containers:
+        container = containers.pop()
+        if isinstance(container, dict):
+            media += sum([_names_media(name) for name in container])
+            container = container.values()
+        for item in container:
+            if isinstance(item, dict | list):
+                containers.append(item)
+            elif isinstance(item, str):
+                media += _names_media(item)
+    return len(source) + MEDIA_TOKENS * media
+
+
+def _names_media(text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and _MEDIA.search(lower_ascii(text)) is not None
+
+
+def _decode_value(source: bytes, limits: RequestLimits, place: str) -> Any:
     try:
         value = msgspec.json.decode(source)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refusal(400, f"{place} is not JSON: {error}") from None
-    if isinstance(value, dict | list) and _is_deeper(value, limits.depth):
+    if not isinstance(value, dict | list):
+        return value
+    if _is_deeper(value, limits.depth):
         raise Refusal(400, f"{place} is nested deeper than {limits.depth} levels")
+    _check_repeated_keys(source, value, place)
     return value
 
 
@@ -230,37 +295,34 @@ def _is_deeper(value: Any, depth: int) -> bool:
         inner: list[Any] = []
         for container in level:
             items: Iterable[Any] = container.values() if isinstance(container, dict) else container
-            inner.extend(item for item in items if isinstance(item, dict | list))
+            inner.extend([item for item in items if isinstance(item, dict | list)])
         if not inner:
             return False
         level = inner
     return True
 
 
-def _check_repeated_keys(source: bytes, place: str) -> None:
-    try:
-        fields = msgspec.json.decode(source, type=dict[str, msgspec.Raw])
-    except RecursionError:
-        raise Refusal(400, f"{place} is nested too deeply") from None
-    _check_keys(source, fields, place)
+def _check_repeated_keys(source: bytes, value: Any, place: str) -> None:
+    """Refuse a value with an object, at any depth, that has the same key twice.
 
-
-def _check_keys(text: bytes, fields: Mapping[str, msgspec.Raw], place: str) -> None:
-    """Refuse an object with the same key twice.
-
-    The decoder keeps the last value of a key. So if the text has another value where a key is read first,
-    or more keys than were decoded, one of them is there twice.
+    A value that is encoded to the bytes that it came from has lost nothing. Any other one, as most with
+    blanks in it, is read once more by a slower decoder that sees every key.
     """
-    position = text.index(b"{") + 1
-    seen: set[str] = set()
-    while match := _KEY.match(text, position):
-        key = msgspec.json.decode(match[1], type=str)
-        value = bytes(fields[key])
-        if key in seen or not text.startswith(value, match.end()):
-            raise Refusal(400, f"{place} has the key {key[:40]!r} twice")
-        seen.add(key)
-        comma = _COMMA.match(text, match.end() + len(value))
-        position = comma.end() if comma else len(text)
+    if msgspec.json.encode(value) == source:
+        return
+
+    def check_pairs(pairs: list[tuple[str, Any]]) -> None:
+        if len(pairs) == len(dict(pairs)):
+            return
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise Refusal(400, f"{place} has the key {repeated[:40]!r} twice")
+
+    json.loads(source, object_pairs_hook=check_pairs, parse_int=_skip_number, parse_float=_skip_number)
+
+
+def _skip_number(_: str) -> None:
+    """Stands for a number, whose digits do not matter here."""
 
 
 Unpacker = Callable[[bytes], bytes]

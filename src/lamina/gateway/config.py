@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -115,7 +116,8 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     """Everything that a gateway can be told.
 
     `hosts` and `origins` are allowed besides the loopback names. `journal` is the file with a line for each
-    request; by default it lies beside the store, and "off" is none.
+    request; by default it lies beside the store, and "off" is none. `inspect` says whether the gateway shows
+    the inspector's pages.
     """
 
     host: str = "127.0.0.1"
@@ -126,6 +128,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     keep: Keep = "lowered"
     journal: str = ""
     recall: Recall = "tool"
+    inspect: bool = True
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()
@@ -199,6 +202,7 @@ def _check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -
             raise BadInput(f"${upstream.key_env} is not set", place=f"{place}.key_env", hint=hint)
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether an address is one of this machine only."""
     if host == "localhost":

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import count, islice
+from time import time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -23,7 +24,9 @@ import msgspec
 
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
+from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
+from lamina.dialects.usage import Usage
 from lamina.fitting.recall_loop import splice_exchanges
 from lamina.fitting.request import RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
@@ -35,12 +38,16 @@ from lamina.gateway.conversation_store import (
     StoreGone,
 )
 from lamina.gateway.identity import ClientIdentity
+from lamina.gateway.turn_memory import MOVING
 
 LIVE_BYTES = 12 << 20
 """Bytes of requests whose conversations stay in memory. Each takes a few times as much."""
 
 RECENT = 64
 """How many recent conversations are tried as a source of parsed messages."""
+
+USAGES = 1_000
+"""Reports about earlier requests that one conversation holds for the inspector."""
 
 Group = tuple[str, str, str]
 """A workspace, a client's id and a dialect: what conversations must have in common to be one."""
@@ -50,10 +57,12 @@ class LiveConversation:
     """A conversation that this process has seen. Everything here but the name can be had again.
 
     `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
-    last request, `text_size` its bytes. `is_near` says that the next one may be over the trigger. `counted`
-    is the last request whose tokens are known, and `tokens` their number. `request` is the last request as
-    sent, `sent_at` when, and `reported` the tokens that the upstream counted for it. `spliced_memo` is the
-    memo of its requests with recalls in them.
+    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `is_near` says that
+    the next one may be over the trigger. `counted` is the last request whose tokens the gateway has counted,
+    and `tokens` their number. `request` is the last request as sent, `sent_at` when, and `reported` the
+    tokens that the upstream counted for it. `measured` is the last request with such a report, if it was sent
+    as it came. `usages` has what was reported for each answer, for the inspector. `spliced_memo` is the memo
+    of its requests with recalls in them.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
@@ -63,17 +72,26 @@ class LiveConversation:
         self.state = state
         self.source = b""
         self.digests = NO_DIGESTS
-        self.memo = RequestMemo()
-        self.spliced_memo = RequestMemo()
+        self.memo = make_memo()
+        self.spliced_memo = make_memo()
         self.turns: tuple[Any, ...] = ()
         self.text_size = 0
+        self.head_bytes = 0
         self.tokens = 0
         self.counted: Any = None
+        self.measured: Any = None
         self.is_near = False
         self.request: Any = None
         self.sent_at = 0.0
         self.reported = 0
+        self.usages: dict[int, tuple[float, Usage]] = {}
         self._records: list[bytes] = []
+
+    def note_usage(self, usage: Usage) -> None:
+        """Remember what was reported for the last request, by the number of its messages."""
+        self.usages[len(self.turns)] = (time(), usage)
+        while len(self.usages) > USAGES:
+            del self.usages[next(iter(self.usages))]
 
     def add_records(self, records: Iterable[bytes]) -> None:
         """Keep records until the next time that the conversation is saved."""
@@ -132,7 +150,7 @@ class ConversationIndex:
     ) -> ParsedCall:
         """Parse a request, reusing what a similar one was parsed into. Raises BadInput if it has no shape."""
         similar = self._find_similar((workspace, identity.group, dialect.name), body.turns)
-        memo = RequestMemo()
+        memo = make_memo()
         digests = NO_DIGESTS
         if similar is not None:
             memo.parse.known = list(similar.memo.parse.known)
@@ -179,6 +197,10 @@ class ConversationIndex:
         new_conversation.memo = memo
         self._touch(new_conversation)
         return ConversationMatch(new_conversation, parsed, digests, 0, certain)
+
+    def list_live(self, workspace: str) -> list[LiveConversation]:
+        """The conversations of a workspace that are in memory. Another thread may call this."""
+        return [live for live in list(self._live.values()) if live.workspace == workspace]
 
     async def reload(self, conversation: LiveConversation) -> None:
         """Read a conversation again, after another process has changed it."""
@@ -239,6 +261,7 @@ class ConversationIndex:
             live.source = stored.source
             live.digests = stored.state.digests()
             live.counted = None
+            live.measured = None
         return live
 
     def _touch(self, conversation: LiveConversation) -> None:
@@ -260,6 +283,17 @@ class ConversationIndex:
             if best is None or len(conversation.turns) > len(best.turns):
                 best = conversation
         return best
+
+
+def make_memo() -> RequestMemo:
+    """What is remembered of a conversation's last request.
+
+    Messages that came as the same bytes are the same objects here, and nobody changes them in place.
+    """
+    memo = RequestMemo()
+    memo.parse = ParseMemo(copies=False)
+    memo.incoming = CheckMemo(tail=MOVING)
+    return memo
 
 
 def _group_of(conversation: LiveConversation) -> Group:

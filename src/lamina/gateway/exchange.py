@@ -22,7 +22,7 @@ from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
 from lamina.dialects.overflow import read_overflow
-from lamina.gateway.bodies import RequestBody, TurnMemory, Unpacker, decode_body, make_unpacker, unpack
+from lamina.gateway.bodies import RequestBody, Unpacker, decode_body, make_unpacker, unpack
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.fit import Fitter, IncomingRequest, OutgoingRequest
 from lamina.gateway.identity import identify_client
@@ -34,7 +34,8 @@ from lamina.gateway.recorder import AnswerRecorder
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header
-from lamina.gateway.stream import AnswerWriter, ClientGone, read_pieces
+from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_pieces
+from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers, response_headers, upstream_url
 from lamina.gateway.usage import UsageReader
 
@@ -111,7 +112,7 @@ async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send:
     """Answer one HTTP request."""
     path = scope["path"]
     dialect = match_route("POST", path).dialect
-    writer = AnswerWriter(send, gateway.settings.deadlines)
+    writer = AnswerWriter(send, gateway.settings.deadlines, scope.get(FLOW))
     try:
         visitor = admit_visitor(scope["headers"], gateway.settings)
         _refuse_websocket(scope["headers"])
@@ -173,6 +174,8 @@ class ProxiedExchange:
         self._visitor = visitor
         self._headers: Headers = scope["headers"]
         self._began = monotonic()
+        self._client_left = False
+        self._body_is_read = False
         self._prefixed, path = gateway.upstreams.by_prefix(scope["path"])
         self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
         self._route = match_route(scope["method"], path)
@@ -298,7 +301,8 @@ class ProxiedExchange:
         late = self._writer.started
         self._count_answer(incoming, answer)
         if late and answer.status >= 400:
-            raise Refusal(answer.status, await _read_late_error(answer))
+            idle = self._gateway.settings.deadlines.idle
+            raise Refusal(answer.status, await _read_late_error(answer, idle))
         if not late:
             await self._writer.start(answer.status, _answer_headers(answer, outgoing))
         unpacker = make_unpacker(encoding) if late else None
@@ -380,7 +384,7 @@ class ProxiedExchange:
         if self._writer.started:
             text = _unpack_error(body, answer.headers.get("content-encoding", ""))
             raise Refusal(answer.status, text[:2000])
-        await self._writer.start(answer.status, response_headers(answer.raw_headers))
+        await self._writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
         await self._writer.write(body)
         async for piece in read_pieces(answer, self._gateway.settings.deadlines, None):
             await self._writer.write(piece)
@@ -404,10 +408,17 @@ class ProxiedExchange:
         self._gateway.metrics.add(
             "lamina_requests_total", upstream=upstream.name, dialect=self._route.dialect, outcome="passed"
         )
+        self._body_is_read = data is None
         async with UpstreamAnswer(self, upstream, data, headers) as answer:
-            await self._writer.start(answer.status, response_headers(answer.raw_headers))
-            async for piece in read_pieces(answer, self._gateway.settings.deadlines, None):
-                await self._writer.write(piece)
+            if self._body_is_read:
+                await self._until_client_leaves(self._relay_unread(answer))
+            else:  # what is left of the body may be read by one only
+                await self._relay_unread(answer)
+
+    async def _relay_unread(self, answer: aiohttp.ClientResponse) -> None:
+        await self._writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
+        async for piece in read_pieces(answer, self._gateway.settings.deadlines, None):
+            await self._writer.write(piece)
         await self._writer.finish()
 
     def _choose_unread(self) -> Upstream:
@@ -441,6 +452,7 @@ class ProxiedExchange:
             if piece:
                 yield piece
             if not message.get("more_body"):
+                self._body_is_read = True
                 return
 
     def _decode(self, packed: bytes) -> RequestBody:
@@ -457,22 +469,25 @@ class ProxiedExchange:
         await self._writer.finish()
 
     async def _until_client_leaves(self, work: Awaitable[None]) -> None:
-        """Do the work. It is cancelled when the client closes the connection."""
-        working = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(self._wait_for_leaving())
+        """Do the work in this task. It is cancelled when the client closes the connection."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - for the type checker
+        leaving = asyncio.ensure_future(self._cancel_on_leaving(task))
         try:
-            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise ClientGone("while it was answered")
-            await working
+            await work
+        except asyncio.CancelledError:
+            if not self._client_left:
+                raise
+            task.uncancel()
+            raise ClientGone("while it was answered") from None
         finally:
             leaving.cancel()
-            working.cancel()
-            await asyncio.gather(working, leaving, return_exceptions=True)
 
-    async def _wait_for_leaving(self) -> None:
+    async def _cancel_on_leaving(self, task: asyncio.Task[Any]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             continue
+        self._client_left = True
+        task.cancel()
 
     # What `UpstreamAnswer` needs.
 
@@ -546,42 +561,57 @@ class UpstreamAnswer:
         return int(pause) <= LONGEST_PAUSE
 
     async def _ask(self) -> aiohttp.ClientResponse:
-        exchange = self._exchange
-        asking = asyncio.ensure_future(
-            exchange.gateway.session.request(
-                exchange.method,
-                exchange.url(self._upstream),
-                data=_as_payload(self._body),
-                headers=self._headers,
-                allow_redirects=False,
-            )
-        )
         try:
-            await self._wait(asking)
-            return asking.result()
+            if self._keeps_alive:
+                return await self._ask_with_comments()
+            return await self._ask_in_time()
         except aiohttp.ClientConnectorError as error:
             raise Refusal(
                 502, f"upstream {self._upstream.name!r} cannot be reached: {_reason(error)}"
             ) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Refusal(502, f"upstream {self._upstream.name!r} failed: {_reason(error)}") from None
+
+    async def _request(self) -> aiohttp.ClientResponse:
+        exchange = self._exchange
+        return await exchange.gateway.session.request(
+            exchange.method,
+            exchange.url(self._upstream),
+            data=_as_payload(self._body),
+            headers=self._headers,
+            allow_redirects=False,
+        )
+
+    async def _ask_in_time(self) -> aiohttp.ClientResponse:
+        deadline = asyncio.timeout(self._exchange.gateway.settings.deadlines.first_byte)
+        try:
+            async with deadline:
+                return await self._request()
+        except TimeoutError:
+            if deadline.expired():
+                raise self._too_late() from None
+            raise
+
+    async def _ask_with_comments(self) -> aiohttp.ClientResponse:
+        """Wait for the upstream's headers, with signs of life for a client that expects events."""
+        deadlines = self._exchange.gateway.settings.deadlines
+        asking = asyncio.ensure_future(self._request())
+        began = monotonic()
+        try:
+            while not asking.done():
+                left = deadlines.first_byte - (monotonic() - began)
+                if left <= 0:
+                    raise self._too_late()
+                done, _ = await asyncio.wait({asking}, timeout=min(left, deadlines.keep_alive))
+                if not done:
+                    await self._begin_early()
+            return asking.result()
         finally:
             if not asking.done():
                 asking.cancel()
 
-    async def _wait(self, asking: asyncio.Future[aiohttp.ClientResponse]) -> None:
-        """Wait for the upstream's headers, with signs of life for a client that expects events."""
-        deadlines = self._exchange.gateway.settings.deadlines
-        began = monotonic()
-        while not asking.done():
-            left = deadlines.first_byte - (monotonic() - began)
-            if left <= 0:
-                raise Refusal(504, f"upstream {self._upstream.name!r} did not answer in time")
-            if self._keeps_alive:
-                left = min(left, deadlines.keep_alive)
-            done, _ = await asyncio.wait({asking}, timeout=left)
-            if not done and self._keeps_alive:
-                await self._begin_early()
+    def _too_late(self) -> Refusal:
+        return Refusal(504, f"upstream {self._upstream.name!r} did not answer in time")
 
     async def _begin_early(self) -> None:
         writer = self._exchange.writer
@@ -594,7 +624,7 @@ class UpstreamAnswer:
 
 def _answer_headers(answer: aiohttp.ClientResponse, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
     """The upstream's headers for the client, and what the gateway did to the request."""
-    headers = response_headers(answer.raw_headers)
+    headers = response_headers(answer.raw_headers, answer.status)
     if outgoing.body is not None:
         headers.append((b"x-lamina", b"cut" if outgoing.cut else b"fitted"))
     return headers
@@ -641,8 +671,13 @@ async def _read_overflow_body(answer: aiohttp.ClientResponse) -> bytes | None:
     return b"".join(pieces)
 
 
-async def _read_late_error(answer: aiohttp.ClientResponse) -> str:
-    body = await answer.content.read(ERROR_BYTES)
+async def _read_late_error(answer: aiohttp.ClientResponse, idle: float) -> str:
+    body = b""
+    try:
+        async with asyncio.timeout(idle):
+            body = await answer.content.read(ERROR_BYTES)
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        pass  # the status alone has to do
     text = _unpack_error(body, answer.headers.get("content-encoding", ""))
     return text[:2000] or f"the upstream answered {answer.status}"
 

@@ -66,6 +66,9 @@ TRIES = 8
 SAVE_PAUSE, SHARED_PAUSE = 0.5, 0.02
 """Seconds before a conversation that no request depends on is saved: alone, and beside other processes."""
 
+MOST_BYTES = 6
+"""Bytes of a request for each token that its upstream reports. A report with more is not believed."""
+
 PAUSE = 0.1
 """Seconds between two attempts to reach the store."""
 
@@ -140,7 +143,7 @@ class Fitter:
         self._metrics = metrics
         self._journal = journal
         shared = settings.workers > 1 or _is_remote(settings.store)
-        self._index = ConversationIndex(store, shared=shared)
+        self.index = ConversationIndex(store, shared=shared)
         self._unsaved: dict[tuple[str, str], LiveConversation] = {}
         self._wake = asyncio.Event()
         self._pause = SHARED_PAUSE if shared else SAVE_PAUSE
@@ -152,18 +155,22 @@ class Fitter:
         if incoming.upstream.profile.salts and self._settings.tokens:
             request = add_salt(request, incoming.workspace)
         call = _Call(incoming=incoming, request=request, left_out=profiled.left_out)
+        server_field = find_server_conversation(incoming)
+        if server_field:
+            self._journal.write("passed", upstream=incoming.upstream.name, reason=server_field)
+            return call.unchanged()
         try:
             parsed_call = await _run(
                 incoming.body.new_bytes > HEAVY,
-                lambda: self._index.parse(
+                lambda: self.index.parse(
                     incoming.workspace, incoming.identity, incoming.dialect, incoming.body
                 ),
             )
         except (BadInput, RecursionError) as error:
             self._note_failure(incoming, error)
             return call.unchanged()
-        async with self._index.lock(incoming.workspace, parsed_call.family):
-            match = await self._index.find(parsed_call)
+        async with self.index.lock(incoming.workspace, parsed_call.family):
+            match = await self.index.find(parsed_call)
             return await self._decide(call, match, parsed_call)
 
     async def shrink(
@@ -174,7 +181,7 @@ class Fitter:
         call = sent.call
         if conversation is None or call is None:
             return None
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self.index.lock(conversation.workspace, conversation.family):
             before = _Snapshot(conversation)
             counted = await self._count_sent(call, conversation, sent)
             window = overflow.window(counted, otherwise=RETRY_SHARE)
@@ -202,7 +209,7 @@ class Fitter:
             raise Refusal(500, "a recall belongs to no conversation")
         request = append_turns(call.request, turns)
         call = msgspec.structs.replace(call, request=request, is_spliced=True)
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self.index.lock(conversation.workspace, conversation.family):
             conversation.reported = usage.input
             try:
                 fitted = await self._fit(call, conversation, ledger=sent.fitted.ledger, usage=usage)
@@ -223,7 +230,7 @@ class Fitter:
         if conversation is None or sent.fitted is None or exchange is None:
             await self.record_answer(sent, usage, at_once=True)
             return
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self.index.lock(conversation.workspace, conversation.family):
             conversation.reported = usage.input
             records = conversation.take_records()
             records += self._encode_lowered(sent.fitted, conversation.state.ledger)
@@ -232,7 +239,7 @@ class Fitter:
                 try:
                     await self._save(conversation, state, records)
                 except Conflict:
-                    await self._index.reload(conversation)
+                    await self.index.reload(conversation)
                     continue
                 except StoreGone:
                     self._metrics.add("lamina_store_failures_total")
@@ -265,12 +272,14 @@ class Fitter:
         conversation = sent.conversation
         if conversation is None or usage == Usage():
             return
-        async with self._index.lock(conversation.workspace, conversation.family):
+        async with self.index.lock(conversation.workspace, conversation.family):
             if conversation.state.requests != sent.number:
                 return
             if _says_the_same(usage, conversation.state.usage):
                 return
             conversation.reported = usage.input
+            conversation.note_usage(usage)
+            conversation.measured = _measure_request(sent, conversation, usage)
             conversation.state = msgspec.structs.replace(conversation.state, usage=usage)
             if at_once and await self._save_now(conversation):
                 return
@@ -287,10 +296,13 @@ class Fitter:
                 self._wake.set()
 
     async def flush(self) -> bool:
-        """Save everything that waits. Returns False if the store is gone."""
-        while self._unsaved:
-            key, conversation = next(iter(self._unsaved.items()))
-            async with self._index.lock(conversation.workspace, conversation.family):
+        """Save everything that waits now. Returns False if the store is gone.
+
+        What comes to wait meanwhile is saved the next time: under load a conversation would otherwise be
+        saved again for each of its requests.
+        """
+        for key, conversation in list(self._unsaved.items()):
+            async with self.index.lock(conversation.workspace, conversation.family):
                 if not await self._save_now(conversation):
                     return False
                 self._unsaved.pop(key, None)  # not before: the gateway may be stopped while it saves
@@ -326,7 +338,7 @@ class Fitter:
             return False
         except Conflict:
             pass
-        self._index.forget(conversation)
+        self.index.forget(conversation)
         return True
 
     async def _decide(
@@ -371,7 +383,13 @@ class Fitter:
             return False
         budget = self._budget(incoming, conversation.state)
         trigger = derive_limits(budget, match.parsed.head, ()).trigger
-        bound = bound_tokens(incoming.body, conversation)
+        bound = bound_tokens(incoming.body, conversation.counted)
+        if 2 * bound > trigger and conversation.measured is not None:
+            # Bytes may be four times the tokens. What the upstream counted is nearer, and is taken if it is
+            # so far below the trigger that the gateway's own count would be as well.
+            measured_bound = bound_tokens(incoming.body, conversation.measured)
+            if 2 * measured_bound <= trigger:
+                bound = measured_bound
         conversation.is_near = 2 * bound > trigger
         if bound > trigger:
             return False
@@ -411,7 +429,7 @@ class Fitter:
             try:
                 return await self._save_fitted(call, match, fitted, deadline)
             except Conflict:
-                await self._index.reload(conversation)
+                await self.index.reload(conversation)
         raise Refusal(503, "other requests of this conversation come too fast", retry_after=1)
 
     async def _find_again(
@@ -419,11 +437,11 @@ class Fitter:
     ) -> ConversationMatch:
         """Wait for a store that could not be asked, and find the conversation once more."""
         while not match.certain:
-            self._index.forget(match.conversation)
+            self.index.forget(match.conversation)
             if monotonic() > deadline:
                 raise StoreGone("the store does not answer")
             await asyncio.sleep(PAUSE)
-            match = await self._index.find(parsed_call)
+            match = await self.index.find(parsed_call)
         return match
 
     async def _fit(
@@ -585,9 +603,10 @@ class Fitter:
         conversation.state = state
         conversation.digests = match.digests
         conversation.turns = call.incoming.body.turns
+        conversation.head_bytes = _head_bytes(call.incoming.body)
         conversation.request = request
         conversation.sent_at = monotonic()
-        self._index.resize(conversation, len(call.incoming.body.text))
+        self.index.resize(conversation, len(call.incoming.body.text))
 
     def _note_count(self, call: _Call, conversation: LiveConversation, fitted: Fitted) -> None:
         """Remember what a request was counted as. A lowered one says nothing about the next one in full."""
@@ -655,15 +674,7 @@ class Fitter:
     def _budget(self, incoming: IncomingRequest, state: ConversationSnapshot) -> Budget:
         """The budget of a model at an upstream. A smaller window that the upstream reported comes first."""
         upstream = incoming.upstream.settings
-        facts = model_or_none(incoming.model)
-        if upstream.window:
-            budget = Budget(window=upstream.window)
-        elif facts is not None:
-            budget = facts.budget
-        else:
-            budget = Budget(window=upstream.default_window)
-        if upstream.reserve is not None:
-            budget = msgspec.structs.replace(budget, reserve=min(upstream.reserve, budget.window // 2))
+        budget = find_budget(upstream.window, upstream.default_window, upstream.reserve, incoming.model)
         reported = state.windows.get(incoming.model, budget.window)
         if reported < budget.window:
             budget = limit_budget(budget, reported)
@@ -760,14 +771,14 @@ class CountedRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return CountedRequest(tokens=tokens, turns=body.turns, head_bytes=_head_bytes(body))
 
 
-def bound_tokens(body: RequestBody, conversation: LiveConversation) -> int:
+def bound_tokens(body: RequestBody, counted: CountedRequest | None) -> int:
     """More tokens than a request has: a text never has more tokens than bytes.
 
-    If the last request of the conversation was counted, only what is new since then is bounded by its bytes.
-    The bytes around the messages count twice, since providers describe tools in more words than the client.
+    If the last request of the conversation was `counted`, only what is new since then is bounded by its
+    bytes. The bytes around the messages count twice, since providers describe tools in more words than the
+    client.
     """
     head = 2 * _head_bytes(body)
-    counted = conversation.counted
     same = 0
     tokens = 0
     if counted is not None:
@@ -777,9 +788,7 @@ def bound_tokens(body: RequestBody, conversation: LiveConversation) -> int:
             head = 2 * max(_head_bytes(body) - counted.head_bytes, 0)
         else:
             same = 0
-    for turn in body.turns[same:]:
-        tokens += body.bounds[id(turn)]
-    return tokens + head
+    return tokens + sum(body.bounds[same:]) + head
 
 
 def _head_bytes(body: RequestBody) -> int:
@@ -795,6 +804,20 @@ def _count_same(earlier: tuple[Any, ...], turns: tuple[Any, ...]) -> int:
     return count
 
 
+def find_server_conversation(incoming: IncomingRequest) -> str:
+    """The field by which a request continues what only the server has; "" if it has none.
+
+    Such a request has the new items only. Nobody here knows how long the whole is, and a cut could take away
+    what the server's part refers to. So it passes as it came.
+    """
+    if incoming.dialect.name != "openai_responses":
+        return ""
+    for field in ("previous_response_id", "conversation"):
+        if incoming.request.get(field):
+            return field
+    return ""
+
+
 @lru_cache(maxsize=64)
 def find_counter(tokenizer: str, model: str) -> Counter:
     """The counter of an upstream's own tokenizer, or else the best one for the model."""
@@ -802,6 +825,35 @@ def find_counter(tokenizer: str, model: str) -> Counter:
         return counter_for(model)
     counter = from_file(Path(tokenizer).expanduser())
     return msgspec.structs.replace(counter, framing=counter_for(model).framing)
+
+
+@lru_cache(maxsize=256)
+def find_budget(window: int, default_window: int, reserve: int | None, model: str) -> Budget:
+    """The budget of a model at an upstream with these settings."""
+    facts = model_or_none(model)
+    if window:
+        budget = Budget(window=window)
+    elif facts is not None:
+        budget = facts.budget
+    else:
+        budget = Budget(window=default_window)
+    if reserve is not None:
+        budget = msgspec.structs.replace(budget, reserve=min(reserve, budget.window // 2))
+    return budget
+
+
+def _measure_request(
+    sent: OutgoingRequest, conversation: LiveConversation, usage: Usage
+) -> CountedRequest | None:
+    """The last request of a conversation with the tokens that the upstream reported for it.
+
+    None if it was not sent as it came, or if so few tokens cannot be all of it: some servers report only
+    what they did not have in their cache.
+    """
+    tokens = usage.input + usage.cleared.tokens
+    if sent.body is not None or tokens * MOST_BYTES < conversation.text_size:
+        return None
+    return CountedRequest(tokens=tokens, turns=conversation.turns, head_bytes=conversation.head_bytes)
 
 
 def _says_the_same(usage: Usage, last: Usage | None) -> bool:

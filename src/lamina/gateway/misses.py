@@ -45,7 +45,7 @@ class MissReporter:
         `recalled`: the answer recalled something, and the same request of the client goes on.
         """
         conversation = sent.conversation
-        if conversation is None or not usage.input:
+        if not usage.input:
             self._journal.write(
                 "answered without usage", upstream=incoming.upstream.name, model=incoming.model
             )
@@ -55,7 +55,7 @@ class MissReporter:
             predicted = sent.previous_reported
         self._journal.write(
             "answered",
-            conversation=conversation.name,
+            conversation=conversation.name if conversation is not None else "",
             upstream=incoming.upstream.name,
             model=incoming.model,
             outcome=sent.outcome,
@@ -69,7 +69,7 @@ class MissReporter:
             written=usage.written,
             output=usage.output,
         )
-        if sent.cut or sent.previous is None or sent.previous_reported < SMALLEST:
+        if conversation is None or sent.cut or sent.previous is None or sent.previous_reported < SMALLEST:
             return
         if usage.cached >= EXPECTED_SHARE * sent.previous_reported or self._tasks:
             return

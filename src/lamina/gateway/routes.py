@@ -35,8 +35,16 @@ _ENDINGS = (
 )
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)")
 
+INSPECTOR = "/lamina/inspect"
+"""Where the inspector's pages are."""
+
 PROBES = frozenset(("/", "/api/hello"))
 """Paths that Claude Code asks with HEAD to see whether somebody answers."""
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is a folder or something in it."""
+    return path.startswith(folder) and path[len(folder) :][:1] in ("", "/")
 
 
 def match_route(method: str, path: str) -> RouteMatch:

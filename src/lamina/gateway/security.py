@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -89,6 +90,7 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
     raise Refusal(421, "this host name is not served here; list it in `hosts`")
 
 
+@lru_cache(maxsize=256)
 def _host_name(value: bytes) -> str:
     """The name in a Host header, without its port; "" if it is malformed, as in `evil.example/?#`."""
     host = value.decode("latin-1")

@@ -11,14 +11,21 @@ import os
 import socket
 from typing import Any
 
+import httptools
 import msgspec
 import uvicorn
-from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
-from lamina.gateway.app import create_app
+from lamina.core.text.characters import lower_ascii
+from lamina.gateway.app import GatewayApp, create_app, tune_garbage_collection
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.stream import FLOW
+
+UNREAD_BYTES = 512 << 10
+"""Bytes of a body that wait to be read before no more are taken from the connection."""
+
+_OFFER_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
 SETTINGS_VARIABLE = "LAMINA_GATEWAY_SETTINGS"
 """Has the settings as JSON for the worker processes of one gateway. They hold no secrets."""
@@ -26,6 +33,7 @@ SETTINGS_VARIABLE = "LAMINA_GATEWAY_SETTINGS"
 
 def run_server(settings: GatewaySettings, *, listener: socket.socket | None = None) -> None:
     """Serve until the process is told to stop. A `listener` replaces the address of the settings."""
+    tune_garbage_collection()
     if listener is not None:
         uvicorn.Server(make_config(settings, create_app(settings))).run(sockets=[listener])
         return
@@ -40,11 +48,12 @@ def run_server(settings: GatewaySettings, *, listener: socket.socket | None = No
     Multiprocess(config, [config.bind_socket()]).run()
 
 
-def create_worker_app() -> Starlette:
+def create_worker_app() -> GatewayApp:
     """The application of one worker process, with the settings that its parent left in the environment."""
     settings = msgspec.json.decode(os.environ[SETTINGS_VARIABLE], type=GatewaySettings)
     WorkerProtocol.header_limit = settings.limits.headers
     WorkerProtocol.header_deadline = settings.deadlines.header
+    tune_garbage_collection()
     return create_app(settings)
 
 
@@ -58,6 +67,7 @@ def make_config(settings: GatewaySettings, app: Any) -> uvicorn.Config:
         lifespan="on",
         log_level="warning",
         access_log=False,
+        proxy_headers=False,  # nothing here depends on what they say
         server_header=False,
         limit_concurrency=settings.limits.connections,
         timeout_keep_alive=65,
@@ -103,10 +113,55 @@ class BoundedProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value) + 4)
         super().on_header(name, value)
 
+    def data_received(self, data: bytes) -> None:
+        """Read what came.
+
+        A request may offer to go on in another protocol: Java's client and `curl --http2` offer h2c. The
+        parser then takes its body for that protocol. So such a request is read once more without the offer.
+        """
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            if self._offers_other_protocol():
+                self._read_without_offer(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _offers_other_protocol(self) -> bool:
+        """Whether the parser stops after the headers. Websockets have no body, and are refused later."""
+        if not self.parser.should_upgrade():
+            return False
+        return self._get_upgrade() not in (None, b"websocket")  # CONNECT has no such header
+
+    def _read_without_offer(self, rest: bytes) -> None:
+        head = [self.parser.get_method(), b" ", self.url, b" HTTP/1.1\r\n"]
+        for name, value in self.headers:
+            if name == b"connection" and "close" in lower_ascii(value.decode("latin-1")):
+                head.append(b"connection: close\r\n")
+            if name not in _OFFER_HEADERS:
+                head += [name, b": ", value, b"\r\n"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"".join(head) + b"\r\n" + rest)
+
+    def on_message_complete(self) -> None:
+        if not self._offers_other_protocol():
+            super().on_message_complete()
+
     def on_headers_complete(self) -> None:
         self._stop_timer()
-        if not self.transport.is_closing():
+        if not self.transport.is_closing() and not self._offers_other_protocol():
             super().on_headers_complete()
+            self.scope[FLOW] = self.flow  # type: ignore[literal-required]
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body. uvicorn would stop reading after each 64 KiB, and begin again at once."""
+        if self.cycle.response_complete:
+            return
+        self.cycle.body += body
+        if len(self.cycle.body) > UNREAD_BYTES:
+            self.flow.pause_reading()
+        self.cycle.message_event.set()
 
     def _count(self, size: int) -> None:
         self._header_bytes += size

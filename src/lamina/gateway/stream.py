@@ -10,16 +10,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 
 from lamina.gateway.config import Deadlines
 from lamina.gateway.refusals import Refusal
 
+FLOW = "lamina.flow"
+"""Where the server says, in the scope of a request, whether its client takes what is written."""
+
 COMMENT = b": keepalive\n\n"
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Flow(Protocol):
+    """Whether the client takes what is written. If not, sending waits until it does."""
+
+    write_paused: bool
 
 
 class ClientGone(Exception):
@@ -32,8 +41,9 @@ class AnswerWriter:
     `started` says whether a status has been sent, and `takes_events` whether an event may still be added.
     """
 
-    def __init__(self, send: Send, deadlines: Deadlines) -> None:
+    def __init__(self, send: Send, deadlines: Deadlines, flow: Flow | None = None) -> None:
         self._send = send
+        self._flow = flow
         self._deadlines = deadlines
         self._tail = b""
         self.started = False
@@ -61,6 +71,9 @@ class AnswerWriter:
 
     async def _deliver(self, message: MutableMapping[str, Any]) -> None:
         """Send a message. A client that does not take it in time is given up."""
+        if self._flow is not None and not self._flow.write_paused:
+            await self._send(message)
+            return
         try:
             async with asyncio.timeout(self._deadlines.client):
                 await self._send(message)

@@ -13,6 +13,7 @@ from lamina.dialects.anthropic.server import BETAS, merge_betas
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.gateway.profiles import PROFILES, Profile
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.routes import is_below
 from lamina.gateway.security import KEY_HEADERS, Headers
 
 HOP_BY_HOP = frozenset(
@@ -31,6 +32,8 @@ HOP_BY_HOP = frozenset(
 _NEVER_SENT = HOP_BY_HOP | {b"host", b"content-length", b"cookie", b"forwarded", b"expect", b"x-real-ip"}
 _NEVER_RETURNED = HOP_BY_HOP | {b"set-cookie", b"date", b"server"}
 """`date` and `server` are written by the gateway's own server, once."""
+
+WITHOUT_BODY = (204, 304)
 
 _OWN = (b"x-lamina", b"x-forwarded-")
 """How headers begin that are the gateway's own, or a proxy's before it."""
@@ -131,9 +134,15 @@ def request_headers(
     return sent
 
 
-def response_headers(raw_headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The upstream's headers for the client, without those of the connection, and without cookies."""
+def response_headers(raw_headers: Headers, status: int) -> list[tuple[bytes, bytes]]:
+    """The upstream's headers for the client, without those of the connection, and without cookies.
+
+    An answer that never has a body may announce the length of one that it does not send. uvicorn would wait
+    for that.
+    """
     named = set(_connection_names(raw_headers, lower=True))
+    if status in WITHOUT_BODY:
+        named.add(b"content-length")
     passed: list[tuple[bytes, bytes]] = []
     for name, value in raw_headers:
         lowered = name.lower()
@@ -152,6 +161,4 @@ def _connection_names(headers: Headers, *, lower: bool = False) -> Sequence[byte
 
 
 def _has_prefix(path: str, prefix: str) -> bool:
-    if not prefix or not path.startswith(prefix):
-        return False
-    return path[len(prefix) :][:1] in ("", "/")
+    return bool(prefix) and is_below(path, prefix)

@@ -45,7 +45,7 @@ _FILE_TYPES = {
     ".svg": "image/svg+xml",
 }
 
-_COOKIE = "lamina_token"
+TOKEN_COOKIE = "lamina_token"  # noqa: S105 - the name of a cookie
 
 
 class PageAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,14 +114,14 @@ def _bearer(headers: Mapping[str, str]) -> str:
 def _cookie(headers: Mapping[str, str]) -> str:
     for piece in headers.get("cookie", "").split(";"):
         name, _, value = piece.strip().partition("=")
-        if name == _COOKIE:
+        if name == TOKEN_COOKIE:
             return value
     return ""
 
 
 def _remember_token(path: str, token: str) -> PageAnswer:
     """Puts the token into a cookie, so that it does not stay in the address."""
-    cookie = f"{_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
+    cookie = f"{TOKEN_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
     headers = {**SAFETY_HEADERS, "Set-Cookie": cookie, "Location": path or "/"}
     return PageAnswer(status=HTTPStatus.SEE_OTHER, headers=headers)
 

@@ -22,7 +22,7 @@ from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
 from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
-from lamina.dialects.memos import ParseMemo, copy_message, count_unchanged
+from lamina.dialects.memos import ParseMemo, count_unchanged
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.port import ParsedRequest, Request
@@ -127,7 +127,7 @@ def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, .
     new_units = units[len(remembered) :]
     new_segments = [reader.read_unit(unit) for unit in new_units]
     if memo is not None:
-        copies = [copy_message(unit.message) for unit in new_units]
+        copies = [memo.copy(unit.message) for unit in new_units]
         memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
     return tuple(chain.from_iterable(old_segments + new_segments))
 

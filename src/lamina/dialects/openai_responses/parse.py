@@ -37,7 +37,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.memos import ParsedMessage, ParseMemo, copy_message, count_unchanged
+from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_responses.items import (
     ARGUMENT_FIELDS,
@@ -120,7 +120,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     new_items = items[len(reused) :]
     new = scan.read(new_items, start=len(reused))
     if memo is not None:
-        copies = map(copy_message, new_items)
+        copies = map(memo.copy, new_items)
         memo.basis = (basis, instructions)
         memo.known = _drop_last_reasoning([*reused, *zip(copies, new, strict=True)])
     return ParsedRequest(log=(*instructions, *past, *chain.from_iterable(new)), head=head)

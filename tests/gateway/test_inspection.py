@@ -1,0 +1,88 @@
+"""The inspector's pages inside the gateway, behind the gateway's own guards."""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha256
+
+import msgspec
+
+from lamina.gateway.config import AccessToken
+from tests.gateway.growing import HEADERS, chat_request, dump
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.upstream_stub import run_stub
+
+TOKENS = tuple(
+    AccessToken(sha256=sha256(name.encode()).hexdigest(), workspace=name) for name in ("search", "sales")
+)
+PAGES = "/lamina/inspect/"
+
+
+def test_a_conversation_that_went_through_the_gateway_is_shown() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            for steps in range(4):
+                address = f"{gateway.url}/v1/chat/completions"
+                async with client.post(address, data=dump(chat_request(steps)), headers=HEADERS) as answer:
+                    assert answer.status == 200
+            async with client.get(gateway.url + PAGES) as page:
+                assert page.status == 200
+                assert b"static/app.js" in await page.read()
+            async with client.get(f"{gateway.url}/lamina/inspect", allow_redirects=False) as page:
+                assert (page.status, page.headers["location"]) == (307, PAGES)
+            async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
+                (session,) = (await page.json())["sessions"]
+            assert session["name"] == gateway.events("answered")[-1]["conversation"]
+            assert session["tokens"] == gateway.events("answered")[0]["input"]
+            async with client.get(f"{gateway.url}{PAGES}api/session/{session['id']}") as page:
+                assert page.status == 200
+            for headers, status in (
+                ({"host": "evil.example"}, 421),
+                ({"origin": "https://evil.example"}, 403),
+            ):
+                async with client.get(f"{gateway.url}{PAGES}api/sessions", headers=headers) as page:
+                    assert page.status == status
+            assert all("/lamina/inspect" not in seen.path for seen in stub.seen)
+
+    asyncio.run(main())
+
+
+def test_a_token_opens_its_own_workspace_only() -> None:
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, tokens=TOKENS)) as gateway,
+            open_client() as client,
+        ):
+            headers = {**HEADERS, "x-lamina-token": "search"}
+            for steps in range(2):
+                address = f"{gateway.url}/v1/chat/completions"
+                async with client.post(address, data=dump(chat_request(steps)), headers=headers) as answer:
+                    assert answer.status == 200
+            sessions = f"{gateway.url}{PAGES}api/sessions"
+            counts = {"search": 1, "sales": 0}
+            for token, count in counts.items():
+                for headers in ({"x-lamina-token": token}, {"cookie": f"lamina_token={token}"}):
+                    async with client.get(sessions, headers=headers) as page:
+                        assert len((await page.json())["sessions"]) == count
+                opened = client.get(f"{gateway.url}{PAGES}?token={token}", allow_redirects=False)
+                async with opened as page:
+                    assert page.status == 303
+                    assert f"lamina_token={token}; HttpOnly" in page.headers["set-cookie"]
+            for headers in ({}, {"x-lamina-token": "wrong"}, {"cookie": "lamina_token=wrong"}):
+                async with client.get(sessions, headers=headers) as page:
+                    assert page.status == 401
+
+    asyncio.run(main())
+
+
+def test_the_pages_can_be_switched_off() -> None:
+    async def main() -> None:
+        async with run_stub() as stub:
+            settings = msgspec.structs.replace(settings_for(stub), inspect=False)
+            async with run_gateway(settings) as gateway, open_client() as client:
+                async with client.get(gateway.url + PAGES) as page:
+                    await page.read()
+                assert [seen.path for seen in stub.seen] == [PAGES]
+
+    asyncio.run(main())
