@@ -137,7 +137,7 @@ def test_a_folder_that_may_not_be_written_to_is_named(tmp_path: Path) -> None:
 def test_a_window_that_is_too_small_says_what_is_in_the_way(tmp_path: Path) -> None:
     done = run("fit", saved(tmp_path, SHORT), "--window", "10", "--ledger", tmp_path / "ledger.json")
     assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("lamina: the smallest possible request has 18 tokens and the room is 5; ")
+    assert done.err.startswith("lamina: the smallest possible request has 18 tokens and the room is 9; ")
     assert not (tmp_path / "ledger.json").exists()
 
 
@@ -159,7 +159,7 @@ def test_a_request_that_nobody_can_mend_is_bad_input(tmp_path: Path) -> None:
 
 def test_errors_are_json_too_where_json_was_asked_for(tmp_path: Path) -> None:
     error = json.loads(run("fit", saved(tmp_path, SHORT), "--window", "10", "--json").out)["error"]
-    assert (error["kind"], error["floor"], error["room"]) == ("budget_exceeded", 18, 5)
+    assert (error["kind"], error["floor"], error["room"]) == ("budget_exceeded", 18, 9)
     error = json.loads(run("fit", tmp_path / "missing", "--json").out)["error"]
     assert (error["kind"], error["problem"]) == ("bad_input", "there is no such file")
 
