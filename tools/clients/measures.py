@@ -178,7 +178,8 @@ def _compare_conversations(sent: Sequence[Recorded], events: Sequence[dict[str, 
                 break
         else:
             conversations.append((opening, *digests.chain))
-    names = {event["conversation"] for event in events if event["event"] == "answered"}
+    answers = [event for event in events if event["event"] in ("answered", "answered without usage")]
+    names = {event["conversation"] for event in answers}
     return Share(min(len(names), len(conversations)), max(len(names), len(conversations)))
 
 

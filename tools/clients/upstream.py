@@ -103,7 +103,13 @@ class ScriptedUpstream:
         write, stream = APIS[name]
         size = len(body) // 4
         if request.get("stream") or route.streams:
-            return 200, "text/event-stream", "".join(stream(said, size)).encode()
+            events = "".join(stream(said, size))
+            if request.get("stream_options"):
+                usage = {"prompt_tokens": size, "completion_tokens": 9, "total_tokens": size + 9}
+                chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+                report = json.dumps({**chunk, "choices": [], "usage": usage})
+                events = events.replace("data: [DONE]", f"data: {report}\n\ndata: [DONE]")
+            return 200, "text/event-stream", events.encode()
         return 200, "application/json", json.dumps(write(said, size)).encode()
 
     def _speak(self, request: dict[str, Any]) -> Said:
