@@ -476,6 +476,7 @@ def test_the_client_sees_the_reasoning_of_one_round_and_none_that_led_to_a_recal
             wire.ask(served.gateway.url, history)
             check_prefixes(wire, served.api.requests)
             assert '-b"' in flatten(served.api.requests[-1])
+            assert ('-a"' in flatten(served.api.requests[-1])) is (Thought("a") in before)
 
 
 class _Pieces:

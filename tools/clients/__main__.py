@@ -26,7 +26,7 @@ from tools.clients.upstream import AFTER_STEPS, DONE, Arrived, ScriptedUpstream,
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GATEWAY = b"lamina.gateway.supervised"
-PATIENCE = 420
+PATIENCE = 1_800
 """Seconds that one run of a client may take."""
 
 

@@ -170,7 +170,7 @@ def find_label(request: dict[str, Any]) -> str:
     if "TASK-SUB" in opening and "TASK-MAIN" not in opening:
         return "sub"
     has_shell = any(name in SHELLS for name in list_tools(request))
-    if ("TASK-MAIN" in opening or "TASK-MAIN" in json.dumps(request)) and has_shell:
+    if has_shell and any(task in json.dumps(turns) for task in ("TASK-MAIN", "TASK-MORE")):
         return "main"
     return "other"
 
