@@ -22,6 +22,7 @@ export HYPOTHESIS_PROFILE
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site format lock wheel clean
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers conformance docs screenshots site format lock wheel clean
 .PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers clients docs screenshots site format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -118,6 +119,9 @@ peers: $(STAMP)  ## install the libraries that the lab compares with, and try ea
 
 conformance: $(STAMP)  ## run the suite of the Model Context Protocol on lamina mcp (it needs npm)
 	@$(PYTHON_IN_VENV) -m tools.mcp_conformance $(ARGS)
+clients: $(STAMP)  ## install coding agents from npm under .clients/ and run them through `lamina run` (NAMES=...: only these)
+	@sh tools/clients.sh $(NAMES)
+	@$(PYTHON_IN_VENV) -m tools.clients $(ARGS) $(NAMES)
 
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write
@@ -142,5 +146,5 @@ wheel: $(STAMP)  ## build the wheel into dist/ and print what it holds
 	@$(PYTHON_IN_VENV) -m zipfile --list dist/lamina-*.whl
 
 clean:  ## remove everything that was made here
-	rm -rf .venv .venv-* .matrix .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-* .matrix .peers .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -85,9 +85,31 @@ def test_what_is_not_known_is_said() -> None:
     assert too_long.cost_without is None
     assert "more than the window" in too_long.write_lines()[2]
     silent = GatewayAccount()
-    silent.read_event({"event": "answered without usage", "model": MODEL})
+    line = {"event": "answered without usage", "conversation": "c", "model": MODEL}
+    silent.read_event(line | {"cut": True, "recalled": True})
+    silent.read_event(line | {"cut": False, "recalled": False})
     silent.read_event({"event": "cut", "conversation": "c"})
-    assert (silent.requests, silent.cost) == (1, None)
+    assert (silent.requests, silent.recalls, silent.cuts, silent.cost) == (1, 1, 1, None)
+    assert silent.write_lines()[0].startswith("1 request in 1 conversation, 1 cut, 1 recall; ")
+
+
+def test_a_recall_costs_and_would_not_have_been_there_without() -> None:
+    with_recall = account_of(
+        answer(input=4_000),
+        answer(input=3_000, full=6_000, cut=True, recalled=True),
+        answer(input=4_000, full=7_000, cached=3_000),
+    )
+    assert (with_recall.requests, with_recall.recalls, with_recall.cuts) == (2, 1, 1)
+    assert with_recall.cost == pytest.approx(
+        sum_prices(
+            Usage(input=4_000, output=10),
+            Usage(input=3_000, output=10),
+            Usage(input=4_000, cached=3_000, output=10),
+        )
+    )
+    assert with_recall.cost_without == pytest.approx(
+        sum_prices(Usage(input=4_000, output=10), Usage(input=7_000, cached=4_000, output=10))
+    )
 
 
 def test_lines_of_the_log_are_counted() -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lamina.errors import BadInput
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.clients import find_client, point_client, read_direct_urls
 from lamina.gateway.config import GatewaySettings
@@ -160,7 +161,7 @@ def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_pa
             assert done.code == 0, done.err
             bodies = once_each([seen.body for seen in stub.seen])
             assert [json.loads(body) for body in bodies] == [json.loads(body) for body in twin]
-            assert done.lines[0] == "the gateway died and was started again (1)"
+            assert done.lines[0].startswith("the gateway died and was started again (1); an answer")
             account = read_log(log)
             assert done.lines[1:] == account.write_lines()
             # A gateway that is killed right after its answer may not have logged that request any more.
@@ -324,5 +325,9 @@ def test_the_gateway_is_reached_without_a_proxy() -> None:
 
 def test_addresses_of_the_environment_become_upstreams() -> None:
     environment = {"ANTHROPIC_BASE_URL": "http://a/", "OPENAI_BASE_URL": "http://o/x/v1/"}
-    assert read_direct_urls(environment) == {"anthropic": "http://a", "openai": "http://o/x"}
-    assert read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}) == {}
+    apis = find_client("agent").apis
+    assert read_direct_urls(environment, apis) == {"anthropic": "http://a", "openai": "http://o/x"}
+    with pytest.raises(BadInput, match="does not end in /v1") as refused:
+        read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}, apis)
+    assert "--upstream" in str(refused.value)
+    assert read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}, find_client("claude").apis) == {}

@@ -100,7 +100,7 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
     if sys.platform == "win32":
         hint = "start lamina serve, and pass its address with --gateway"
         raise BadInput("a gateway of its own needs a system with file descriptors", place="run", hint=hint)
-    settings = _read_settings(arguments)
+    settings = _read_settings(command[0], arguments)
     account = GatewayAccount()
     with contextlib.ExitStack() as stack:
         log = None
@@ -110,31 +110,36 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
             code = _run_pointed(command, gateway.url, arguments.window or 0)
         restarts = gateway.restarts
     if restarts:
-        tell(f"lamina: the gateway died and was started again ({restarts})")
+        tell(
+            f"lamina: the gateway died and was started again ({restarts}); "
+            "an answer that it had not logged by then is not counted"
+        )
     _print_account(account)
     return code
 
 
-def _read_settings(arguments: argparse.Namespace) -> GatewaySettings:
+def _read_settings(client: str, arguments: argparse.Namespace) -> GatewaySettings:
     """The settings for the gateway of one client: on this machine, one process, any port."""
     from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
 
     path = Path(arguments.settings).expanduser() if arguments.settings else None
     settings = load_gateway_settings(path, os.environ)
-    if path is None:
-        settings = _keep_direct_urls(settings, os.environ)
+    if path is None and not arguments.upstream:
+        settings = _keep_direct_urls(settings, client, os.environ)
     settings = apply_arguments(settings, arguments, place="run")
     settings = msgspec.structs.replace(settings, host="127.0.0.1", port=0, workers=1)
     check_settings(settings, os.environ, path)
     return settings
 
 
-def _keep_direct_urls(settings: GatewaySettings, environment: Mapping[str, str]) -> GatewaySettings:
+def _keep_direct_urls(
+    settings: GatewaySettings, client: str, environment: Mapping[str, str]
+) -> GatewaySettings:
     """Send requests where the user's environment sends them: a key is for the server that it names."""
-    from lamina.gateway.clients import read_direct_urls  # noqa: PLC0415 - an extra
+    from lamina.gateway.clients import find_client, read_direct_urls  # noqa: PLC0415 - an extra
 
     upstreams = dict(settings.upstreams)
-    for api, url in read_direct_urls(environment).items():
+    for api, url in read_direct_urls(environment, find_client(client).apis).items():
         upstreams[api] = msgspec.structs.replace(upstreams[api], url=url)
     return msgspec.structs.replace(settings, upstreams=upstreams)
 

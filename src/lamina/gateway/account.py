@@ -62,9 +62,19 @@ class GatewayAccount:
         if event.get("event") == "answered":
             self.add(msgspec.convert(dict(event), AnsweredRequest))
         elif event.get("event") == "answered without usage":
-            self.requests += 1
+            self._count(event)
             self._cost.miss("an answer did not report its tokens")
             self._cost_without.miss("an answer did not report its tokens")
+
+    def _count(self, event: Mapping[str, Any]) -> None:
+        """Count an answer that did not report its tokens."""
+        if event.get("recalled"):
+            self.recalls += 1
+        else:
+            self.requests += 1
+        self.cuts += bool(event.get("cut"))
+        if event.get("conversation"):
+            self.conversations.add(event["conversation"])
 
     def add(self, answer: AnsweredRequest) -> None:
         """Add one answer, in the order of its conversation."""

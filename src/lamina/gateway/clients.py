@@ -8,11 +8,13 @@ variables that most SDKs read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
 import msgspec
+
+from lamina.errors import BadInput
 
 Api = Literal["anthropic", "openai", "gemini"]
 
@@ -159,17 +161,20 @@ def limit_output(window: int) -> int:
     return max(min(window // 4, CLAUDE_CODE_OUTPUT), 1)
 
 
-def read_direct_urls(environment: Mapping[str, str]) -> dict[Api, str]:
+def read_direct_urls(environment: Mapping[str, str], apis: Iterable[Api]) -> dict[Api, str]:
     """The servers that the user's environment names already, by API, as a gateway's settings write them.
 
-    An address of OpenAI's API that does not end in /v1 is not one that a gateway can stand in front of.
+    An address of OpenAI's API that does not end in /v1 is not one that a gateway can stand in front of. It
+    raises BadInput: the key for that server must not go to another one.
     """
     urls: dict[Api, str] = {}
-    for api, variable in BASE_URLS.items():
+    for api in apis:
+        variable = BASE_URLS[api]
         url = environment.get(variable, "").rstrip("/")
         if api == "openai" and url:
             if not url.endswith(OPENAI_PATH):
-                continue
+                hint = f"end it in {OPENAI_PATH}, name the server with --upstream, or unset {variable}"
+                raise BadInput(f"{url} does not end in {OPENAI_PATH}", place=variable, hint=hint)
             url = url.removesuffix(OPENAI_PATH)
         if url:
             urls[api] = url

@@ -47,7 +47,12 @@ class MissReporter:
         conversation = sent.conversation
         if not usage.input:
             self._journal.write(
-                "answered without usage", upstream=incoming.upstream.name, model=incoming.model
+                "answered without usage",
+                conversation=conversation.name if conversation is not None else "",
+                upstream=incoming.upstream.name,
+                model=incoming.model,
+                cut=sent.cut,
+                recalled=recalled,
             )
             return
         predicted = 0

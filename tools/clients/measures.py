@@ -1,0 +1,191 @@
+"""What became of a client's session: both sides of the gateway, compared request by request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import Dialect
+from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.gateway.routes import match_route
+from tools.clients.recorder import Recorded
+from tools.clients.upstream import Arrived, list_tools
+
+
+class Share(NamedTuple):
+    """How many of how many."""
+
+    good: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.good:,} of {self.total:,}"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.good == self.total
+
+
+class SessionMeasures(NamedTuple):
+    """The figures of one client. Each share should be whole, and `refused` 0."""
+
+    requests: int
+    identical: Share
+    cuts: int
+    refused: int
+    kept: Share
+    told_apart: Share
+    recalls: Share
+    kept_after_recall: Share
+    valid_directly: Share
+    hidden: Share
+
+    @property
+    def is_good(self) -> bool:
+        shares = (
+            self.identical,
+            self.kept,
+            self.told_apart,
+            self.recalls,
+            self.kept_after_recall,
+            self.valid_directly,
+            self.hidden,
+        )
+        return not self.refused and all(share.is_whole for share in shares)
+
+
+def measure_session(
+    recorded: Sequence[Recorded], arrived: Sequence[Arrived], events: Sequence[dict[str, Any]]
+) -> SessionMeasures:
+    """Compare what a client sent with what arrived. `events` are the lines of the gateway's log."""
+    sent = [one for one in recorded if _is_generating(one)]
+    bodies = {one.body for one in arrived}
+    unchanged = [one for one in sent if one.status == 200 and not one.outcome]
+    cuts = [event for event in events if event["event"] == "cut"]
+    growth = _Growth([event["at"] for event in cuts])
+    for arrival in arrived:
+        growth.add(arrival)
+    answered = [one for one in sent if one.status == 200]
+    valid = 0
+    hidden = 0
+    for one in answered:
+        request, dialect = _read_request(one)
+        valid += not dialect.check(request)
+        hidden += "call_recall_" not in one.body.decode() and "recall" not in list_tools(request)
+    return SessionMeasures(
+        requests=len(sent),
+        identical=Share(sum(one.body in bodies for one in unchanged), len(unchanged)),
+        cuts=len(cuts),
+        refused=sum(bool(one.violations) for one in arrived),
+        kept=Share(growth.kept, growth.pairs),
+        told_apart=_compare_conversations(sent, events),
+        recalls=Share(growth.recalled, growth.recalls),
+        kept_after_recall=Share(growth.kept_after_recall, growth.after_recall),
+        valid_directly=Share(valid, len(answered)),
+        hidden=Share(hidden, len(answered)),
+    )
+
+
+def _is_generating(one: Recorded) -> bool:
+    if one.method != "POST":
+        return False
+    return match_route("POST", one.path.partition("?")[0]).action == "generate"
+
+
+class _Growth:
+    """Follows the requests of each conversation as they arrive, and sees which continue the one before.
+
+    `cuts` are the times of the cuts: a request after a cut need not continue the one before it.
+    """
+
+    def __init__(self, cuts: Sequence[float]) -> None:
+        self._cuts = cuts
+        self.pairs = 0
+        self.kept = 0
+        self.recalls = 0
+        self.recalled = 0
+        self.after_recall = 0
+        self.kept_after_recall = 0
+        self._last: dict[str, _Sent] = {}
+        self._sent: dict[str, set[tuple[bytes, ...]]] = {}
+
+    def add(self, one: Arrived) -> None:
+        if one.label == "other":
+            return
+        current = _Sent.of(one)
+        last = self._last.get(one.label)
+        self._last[one.label] = current
+        sent_before = self._sent.setdefault(one.label, set())
+        is_repeated = current.digests.chain in sent_before
+        sent_before.add(current.digests.chain)
+        if last is None or is_repeated:  # the client asked again, because the gateway had died
+            return
+        if last.recalls:
+            self.recalls += 1
+            self.recalled += current.has_recall
+        if any(last.at < at <= current.at for at in self._cuts):
+            return
+        continues = current.continues(last)
+        self.pairs += 1
+        self.kept += continues
+        if last.has_recall and not last.recalls:
+            self.after_recall += 1
+            self.kept_after_recall += continues
+
+
+class _Sent(NamedTuple):
+    """A request, as far as its cache is concerned. `has_recall`: it ends with a recall and its text."""
+
+    digests: RequestDigests
+    tools: str
+    recalls: bool
+    has_recall: bool
+    at: float
+
+    @staticmethod
+    def of(one: Arrived) -> _Sent:
+        request = one.request
+        if one.dialect == "gemini":
+            request = {"model": "gemini-2.5-pro", **request}
+        digests = digest_log(DIALECTS[one.dialect].parse(request).log, NO_DIGESTS)
+        tools = json.dumps(request.get("tools"))
+        ending = json.dumps([str(segment.parts) for segment in digests.segments[-3:]])
+        return _Sent(digests, tools, one.recalls, "'recall'" in ending, one.at)
+
+    def continues(self, last: _Sent) -> bool:
+        shared = count_shared_links(self.digests.chain, last.digests.chain)
+        return shared == len(last.digests.chain) and self.tools == last.tools
+
+
+def _compare_conversations(sent: Sequence[Recorded], events: Sequence[dict[str, Any]]) -> Share:
+    """Whether the gateway saw as many conversations as the client had.
+
+    A request belongs to the conversation whose last request it has all messages of. A client that changes
+    what it has sent, as for a summary, begins another one.
+    """
+    conversations: list[tuple[bytes, ...]] = []
+    for one in sent:
+        if one.status != 200:
+            continue
+        request, dialect = _read_request(one)
+        digests = digest_log(dialect.parse(request).log, NO_DIGESTS)
+        opening = repr(digests.system).encode() if digests.first_answer == len(digests.chain) else b""
+        for index, chain in enumerate(conversations):
+            if chain[1:] == digests.chain[: len(chain) - 1] and opening in (b"", chain[0]):
+                conversations[index] = (chain[0], *digests.chain)
+                break
+        else:
+            conversations.append((opening, *digests.chain))
+    answers = [event for event in events if event["event"] in ("answered", "answered without usage")]
+    names = {event["conversation"] for event in answers}
+    return Share(min(len(names), len(conversations)), max(len(names), len(conversations)))
+
+
+def _read_request(one: Recorded) -> tuple[dict[str, Any], Dialect]:
+    route = match_route("POST", one.path.partition("?")[0])
+    request = json.loads(one.body)
+    if route.model:
+        request = {"model": route.model, **request}
+    return request, DIALECTS[route.dialect]
