@@ -162,6 +162,7 @@ def _longest_lifetime(calls: Sequence[_ReportedCall], call: _ReportedCall) -> fl
 
 
 def _seconds_between(last: RecordedUsage, call: RecordedUsage) -> float:
+    """The time between two calls; None if one of them has none."""
     if last.at is None or call.at is None:
         return 0.0
     return call.at - last.at

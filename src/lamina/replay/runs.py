@@ -140,6 +140,7 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
 
 
 def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -> Iterator[ReplayOutcome]:
+    """Every policy under every window and cache. A session without calls gives none."""
     if not conversation.calls:
         return
     message_sizes = _message_sizes(conversation, options)
@@ -170,6 +171,7 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
 
 
 def _sizes_of_window(window: int, model: str) -> _Sizes:
+    """Window 200,000: 25,000 are reserved for the answer, and a cut leaves half of the rest."""
     own = window == OWN_WINDOW
     if own:
         try:
@@ -221,6 +223,7 @@ def _setting(
 def _replay_all(
     traces: Iterable[Trace | UnreadableLine], options: ReplayOptions, jobs: int
 ) -> Iterator[TraceReplay]:
+    """One after the other, or in several processes."""
     if jobs > 1:
         yield from _replay_in_pool(traces, options, jobs)
         return
@@ -249,6 +252,7 @@ def _replay_in_pool(
 
 
 def _wait_for(pending: Future[TraceReplay] | TraceReplay) -> TraceReplay:
+    """What a trace gave, once its process is done. Damage was never given to one."""
     if isinstance(pending, TraceReplay):
         return pending
     return pending.result()

@@ -51,6 +51,7 @@ class ClaudeCode:
         self.chains: dict[str, _Chain] = {}
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
+        """Takes in a line that is no copy; gives the traces of sessions that are held no longer."""
         uuid = text_field(row.value, "uuid")
         is_copy = uuid in self.chains
         is_sent = bool(object_field(row.value, "message")) or _is_compaction(row.value)
@@ -64,12 +65,14 @@ class ClaudeCode:
             yield from self._end_oldest_session()
 
     def end(self) -> Iterator[Trace]:
+        """All sessions that are still held, as traces."""
         for session in self.sessions.values():
             yield from _session_traces(session)
         self.sessions.clear()
         self.chains.clear()
 
     def _end_oldest_session(self) -> Iterator[Trace]:
+        """Gives the traces of the session that began first, and forgets its lines."""
         oldest = self.sessions.pop(next(iter(self.sessions)))
         self.chains = {uuid: chain for uuid, chain in self.chains.items() if chain.session in self.sessions}
         yield from _session_traces(oldest)
@@ -108,6 +111,7 @@ class _Chain:
         self.began: float | None = None
 
     def take(self, line: dict[str, Any]) -> None:
+        """Takes in a line: a compaction, a piece of an answer, or a message of the user."""
         message = object_field(line, "message")
         if not self.project:
             self.project = PurePath(text_field(line, "cwd")).name
@@ -165,6 +169,7 @@ class _Chain:
         self.items.append({"role": "user", "content": blocks})
 
     def trace(self) -> Trace:
+        """The chain so far as a trace. A side chain is named after its session and its agent."""
         trace_id = self.session or self.place
         if self.name:
             trace_id = f"{trace_id}/{self.name}"
@@ -184,16 +189,19 @@ class _Chain:
 
 
 def _session_traces(chains: dict[str, _Chain]) -> Iterator[Trace]:
+    """The chains of a session that have items, as traces."""
     for chain in chains.values():
         if chain.items:
             yield chain.trace()
 
 
 def _is_compaction(line: dict[str, Any]) -> bool:
+    """Whether the client put a summary in place of its history here."""
     return line.get("type") == "system" and line.get("subtype") == "compact_boundary"
 
 
 def _content_blocks(content: Any) -> list[dict[str, Any]]:
+    """The blocks of a content. Text is one block, and what has no type is left out."""
     if content == "":
         return []
     if isinstance(content, str):
@@ -203,4 +211,5 @@ def _content_blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def _are_results(blocks: list[dict[str, Any]]) -> bool:
+    """Whether there are blocks, and all of them are results of calls."""
     return bool(blocks) and all(json_field(block, "type") == "tool_result" for block in blocks)
