@@ -203,7 +203,7 @@ class ChatReading:
         self.calls_by_sort = group_by_sort(self.calls)
         self.parts = [part for view in views for part in view.parts]
         self.parts_by_type = group_by_sort(self.parts)
-        self.tools = [to_dict_or_empty(tool) for tool in list_or_empty(request.get("tools"))]
+        self.tools = list(map(to_dict_or_empty, list_or_empty(request.get("tools"))))
 
 
 def calls_are_answered(reading: ChatReading) -> Faults:
