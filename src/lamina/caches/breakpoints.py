@@ -24,6 +24,7 @@ class CacheEntry(msgspec.Struct, kw_only=True):
     until: float
 
     def is_readable(self, at: float) -> bool:
+        """Whether it is written by this time, and not too old."""
         return self.ready <= at <= self.until
 
 
@@ -55,7 +56,10 @@ class BreakpointCache:
         return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
 
     def _find_entry(self, path: PrefixPath, marks: dict[int, str], at: float) -> int | None:
-        """The last block with an entry that can be read, within the look-back of a marker."""
+        """The last block with an entry that can be read, within the look-back of a marker.
+
+        From the last marker backwards, then from the one before it, as the provider searches.
+        """
         positions = list(number_positions(path.blocks, runs=self.rules.runs))
         for mark in sorted(marks, reverse=True):
             for index in range(mark, -1, -1):
@@ -136,7 +140,10 @@ def find_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int,
 
 
 def find_entry_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:
-    """The blocks where a request leaves an entry: the latest markers that reach the minimum."""
+    """The blocks where a request leaves an entry: the latest markers that reach the minimum.
+
+    With four markers allowed and six placed, the last four count.
+    """
     least = rules.least(stream.model)
     marks = find_marks(stream, path, rules)
     latest = sorted(marks)[-rules.markers :]

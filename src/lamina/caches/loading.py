@@ -27,6 +27,8 @@ def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
 
     A dialect that only one kind of server speaks decides alone. Any other dialect decides only if no rules
     list the model.
+
+    `rules_for("claude-sonnet-4-5")` are Anthropic's, and so are `rules_for("x", dialect="anthropic")`.
     """
     rules_by_name = all_rules()
     if name_or_model in rules_by_name:
@@ -44,7 +46,10 @@ def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
 
 
 def _find_by_model(model: str) -> CacheRules | None:
-    """The rules that list the longest beginning of a model's name, as it is written or as a plain name."""
+    """The rules that list the longest beginning of a model's name, as it is written or as a plain name.
+
+    `gpt-5.6-mini` is of the rules that list `gpt-5.6`, though others list `gpt-5`.
+    """
     spellings = (lower_ascii(model), plain_name(model))
     best = None
     most_characters = 0
@@ -79,6 +84,7 @@ def load_rules(path: str | PathLike[str]) -> CacheRules:
 
 
 def _parse_rules(text: str, place: str) -> CacheRules:
+    """Rules from the text of a TOML file. Raises BadInput if it is none, or has an unknown field."""
     try:
         plain: dict[str, Any] = tomllib.loads(text)
         return msgspec.convert(plain, CacheRules)

@@ -209,7 +209,10 @@ def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequest
 
 
 def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, marked: list[int]) -> bool:
-    """Whether the cache finds a block from one of these markers."""
+    """Whether the cache finds a block from one of these markers.
+
+    With a look-back of 20 a marker finds entries that end at most 19 positions before it.
+    """
     positions = list(number_positions(blocks, runs=rules.runs))
     later_marks = [mark for mark in marked if mark >= index]
     return any(positions[mark] - positions[index] < rules.look_back for mark in later_marks)
@@ -219,6 +222,8 @@ def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> 
     """The end of the tools and the end of what the last cut left; each comes first at every other answer.
 
     If there is room for one of them only, both are written and read in turns, and both stay alive.
+
+    An even number of answers puts the end of the cut first, an odd one the end of the tools.
     """
     places = []
     tools = sum(block.sort == "tool" for block in blocks[:head])
@@ -253,7 +258,10 @@ def _space_by_look_back(blocks: Sequence[StreamBlock], head: int, rules: CacheRu
 
 
 def _count_head(blocks: Sequence[StreamBlock]) -> int:
-    """How many blocks at the beginning are tools and system text."""
+    """How many blocks at the beginning are tools and system text.
+
+    A system message between the messages is not part of the head.
+    """
     for index, block in enumerate(blocks):
         if block.sort not in HEAD:
             return index
@@ -281,7 +289,10 @@ def _make_falling(words: Sequence[str], rules: CacheRules) -> list[str]:
 
 
 def _hash_head(stream: Stream) -> str:
-    """A routing key from the head, so that conversations with the same head share a cache."""
+    """A routing key from the head, so that conversations with the same head share a cache.
+
+    Requests of one application have the same tools and system text, and so the same key.
+    """
     head = stream.blocks[: _count_head(stream.blocks)] or stream.blocks[:1]
     links = msgspec.structs.replace(stream, blocks=head).chain(root=stream.model.encode())
     return f"lamina-{links[-1].hex()}"

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent, move_into_body
+from lamina.clients.events import (
+    SdkClient,
+    StreamFormat,
+    TextEvent,
+    ThinkingEvent,
+    make_later,
+    move_into_body,
+)
 from lamina.clients.failures import failure
 from lamina.clients.reading import text_at
 from lamina.dialects.anthropic import DIALECT
@@ -25,17 +32,14 @@ def anthropic_messages(
 ) -> SdkClient:
     """Return a client for Messages, and for servers that speak it."""
 
-    def make() -> Any:
-        import anthropic  # noqa: PLC0415 - an SDK is imported by who uses it
-
-        return anthropic.AsyncAnthropic(base_url=base_url, api_key=api_key)
-
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
+        """Ask for a stream. Only the beta client takes the field `betas`."""
         create = sdk.messages.create
         if "betas" in request:
             create = sdk.beta.messages.create
         return create(**move_into_body(create, request | {"stream": True}))
 
+    make = make_later("anthropic", "AsyncAnthropic", base_url=base_url, api_key=api_key)
     return SdkClient("anthropic", client=client, make=make, begin=begin, stream_format=MESSAGES_FORMAT)
 
 

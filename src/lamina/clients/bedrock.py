@@ -65,6 +65,7 @@ def _place_points(blocks: Sequence[Any], place: str, unplaced: dict[str, str]) -
 
 
 def _make_point(lifetime: str) -> dict[str, Any]:
+    """Return the block of a point: `{"cachePoint": {"type": "default", "ttl": "1h"}}`."""
     point = {"type": "default"}
     if lifetime:
         point["ttl"] = lifetime

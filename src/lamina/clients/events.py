@@ -13,6 +13,7 @@ and thinking are read twice, since watchers want them at once. This module knows
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
@@ -159,6 +160,18 @@ async def _close_stream(stream: Any) -> None:
     if close is not None:
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):
             await close()
+
+
+def make_later(module: str, name: str, **arguments: Any) -> Callable[[], Any]:
+    """Return a function that makes an SDK's client, such as `openai.AsyncOpenAI`.
+
+    The SDK is imported only then: whoever uses one provider needs no other's.
+    """
+
+    def make() -> Any:
+        return getattr(importlib.import_module(module), name)(**arguments)
+
+    return make
 
 
 class SdkClient:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent
+from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent, make_later
 from lamina.clients.reading import first_at, text_at, value_at
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.port import Absorbed
@@ -16,14 +16,11 @@ from lamina.dialects.port import Absorbed
 def gemini_content(client: Any = None, *, api_key: str | None = None) -> SdkClient:
     """Return a client for generateContent; `client` is a `google.genai.Client`, whose `aio` is used."""
 
-    def make() -> Any:
-        from google import genai  # noqa: PLC0415 - an SDK is imported by who uses it
-
-        return genai.Client(api_key=api_key)
-
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
+        """Ask for a stream. The async client may be given itself, or inside the SDK's client."""
         return getattr(sdk, "aio", sdk).models.generate_content_stream(**request)
 
+    make = make_later("google.genai", "Client", api_key=api_key)
     return SdkClient("gemini", client=client, make=make, begin=begin, stream_format=CONTENT_FORMAT)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent
+from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent, make_later
 from lamina.clients.failures import failure
 from lamina.clients.reading import text_at
 from lamina.dialects.ollama import DIALECT
@@ -21,12 +21,8 @@ ARGUMENTS = frozenset("model messages tools think logprobs top_logprobs format o
 def ollama_chat(client: Any = None, *, host: str | None = None, window: int | None = None) -> SdkClient:
     """Return a client for a local or remote Ollama. `window` is the context that the server should have."""
 
-    def make() -> Any:
-        import ollama  # noqa: PLC0415 - an SDK is imported by who uses it
-
-        return ollama.AsyncClient(host=host)
-
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
+        """Ask for a stream. A window in the request goes before the one that the client was made with."""
         arguments = {name: value for name, value in request.items() if name in ARGUMENTS}
         options: dict[str, Any] = {}
         if window:
@@ -36,6 +32,7 @@ def ollama_chat(client: Any = None, *, host: str | None = None, window: int | No
             arguments["options"] = options
         return sdk.chat(**arguments, stream=True)
 
+    make = make_later("ollama", "AsyncClient", host=host)
     return SdkClient("ollama", client=client, make=make, begin=begin, stream_format=CHAT_FORMAT)
 
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent, move_into_body
+from lamina.clients.events import (
+    SdkClient,
+    StreamFormat,
+    TextEvent,
+    ThinkingEvent,
+    make_later,
+    move_into_body,
+)
 from lamina.clients.failures import CallFailed, failure
 from lamina.clients.reading import first_at, text_at, value_at
 from lamina.dialects.openai_chat import DIALECT as CHAT
@@ -29,7 +36,7 @@ def openai_chat(
             request["stream_options"] = {"include_usage": True}
         return _start_stream(sdk.chat.completions.create, request)
 
-    make = _make_with(base_url, api_key)
+    make = make_later("openai", "AsyncOpenAI", base_url=base_url, api_key=api_key)
     return SdkClient("openai_chat", client=client, make=make, begin=begin, stream_format=CHAT_FORMAT)
 
 
@@ -41,24 +48,14 @@ def openai_responses(
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
         return _start_stream(sdk.responses.create, request)
 
-    make = _make_with(base_url, api_key)
+    make = make_later("openai", "AsyncOpenAI", base_url=base_url, api_key=api_key)
     return SdkClient(
         "openai_responses", client=client, make=make, begin=begin, stream_format=RESPONSES_FORMAT
     )
 
 
-def _make_with(base_url: str | None, api_key: str | None) -> Callable[[], Any]:
-    """Return a function that makes the SDK's client."""
-
-    def make() -> Any:
-        import openai  # noqa: PLC0415 - an SDK is imported by who uses it
-
-        return openai.AsyncOpenAI(base_url=base_url, api_key=api_key)
-
-    return make
-
-
 def _start_stream(create: Callable[..., Any], request: dict[str, Any]) -> Any:
+    """Ask for a stream. Fields that the SDK has no argument for go into the body."""
     return create(**move_into_body(create, request | {"stream": True}))
 
 

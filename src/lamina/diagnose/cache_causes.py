@@ -60,16 +60,22 @@ class CachedRequest(NamedTuple):
         return None
 
     def name_of(self, index: int) -> str:
+        """What a reader calls a block of the path."""
         return self.path.blocks[index].name
 
     def count_markers(self) -> int:
+        """How many blocks of the path carry a marker."""
         return sum(bool(block.marker) for block in self.path.blocks)
 
 
 def judge_cache(
     before: Stream, after: Stream, stream_cause: Cause, rules: CacheRules, *, gap: float
 ) -> CacheVerdict:
-    """The earliest cause that costs anything under these rules, and what it costs."""
+    """The earliest cause that costs anything under these rules, and what it costs.
+
+    Both requests are sent to a simulated cache, `gap` seconds apart. A simulation says what was read; the
+    causes say why it was not more.
+    """
     cache = simulator(rules)
     cache.send(before, at=0.0)
     tally = cache.send(after, at=gap)
@@ -108,6 +114,8 @@ def _choose_earliest(causes: list[Cause]) -> Cause:
     """The cause that costs first. If nothing was cached at all, that comes before everything else.
 
     Of two causes at one block it is the first in the list, which is what was sent.
+
+    A changed tool comes before a changed message, since the cache reads it first.
     """
 
     def rank(cause: Cause) -> tuple[bool, bool, int]:
@@ -142,7 +150,10 @@ def _find_causes(
 
 
 def _find_setting_causes(before: Stream, after: Stream, rules: CacheRules) -> Iterator[Cause]:
-    """Settings that changed and that this cache depends on."""
+    """Settings that changed and that this cache depends on.
+
+    Of a setting at the level "messages" only the messages are lost; tools and system text are still read.
+    """
     for name, cause_name in SETTING_CAUSES.items():
         old_value = before.settings.get(name, b"")
         new_value = after.settings.get(name, b"")
@@ -158,6 +169,7 @@ def _find_setting_causes(before: Stream, after: Stream, rules: CacheRules) -> It
 
 
 def _quote_setting(value: bytes) -> str:
+    """The beginning of a setting's value; "the default" if the request does not have it."""
     return value[:60].decode("utf-8", "ignore") or "the default"
 
 
@@ -188,7 +200,10 @@ def _find_dropped_thinking(
 
 
 def _find_expiry(old: CachedRequest, rules: CacheRules, gap: float) -> Iterator[Cause]:
-    """The first entry that is too old, and is not covered by a longer one that still lives."""
+    """The first entry that is too old, and is not covered by a longer one that still lives.
+
+    With entries that live 5 minutes and an hour, after 10 minutes what only the first covers is gone.
+    """
     if not rules.lifetimes or not gap or not old.path.blocks:
         return
     entries = _find_entries(old, rules)
@@ -290,7 +305,10 @@ def _find_unreached_entry(
 def _last_unchanged_entry(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> int | None:
-    """The number of the last block with an entry that stands unchanged in the later request."""
+    """The number of the last block with an entry that stands unchanged in the later request.
+
+    Entries after the first change cannot be read, whatever the markers are.
+    """
     last = None
     for index in _find_entries(old, rules):
         number = old.number_of(index)
@@ -301,7 +319,10 @@ def _last_unchanged_entry(
 
 
 def _missing_marker(old: CachedRequest, new: CachedRequest, entry: int) -> Cause:
-    """A marker that is no longer where it was: it was removed, or moved to somewhere before it."""
+    """A marker that is no longer where it was: it was removed, or moved to somewhere before it.
+
+    As many markers as before, but none there: one was moved.
+    """
     name = old.stream.blocks[entry].name
     if new.count_markers() < old.count_markers():
         return Cause("breakpoint removed", entry, name=name)

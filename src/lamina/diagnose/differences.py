@@ -191,6 +191,7 @@ def _describe(
 
 
 def _block_at(request: ComparedRequest, index: int) -> StreamBlock | None:
+    """The block with this number; None after the last one."""
     blocks = request.stream.blocks
     if index < len(blocks):
         return blocks[index]

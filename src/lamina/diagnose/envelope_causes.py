@@ -13,12 +13,19 @@ from lamina.core.values import Entry, Form, Layer
 
 
 def tenant_changed(before: Envelope, after: Envelope) -> bool:
-    """Whether the salt differs. The root hashes salt and tools, so with equal tools it is the salt."""
+    """Whether the salt differs. The root hashes salt and tools, so with equal tools it is the salt.
+
+    A salt keeps the caches of two tenants apart.
+    """
     return before.root != after.root and digest(before.head.tools) == digest(after.head.tools)
 
 
 def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
-    """The cause at the sent entry `index`, "" if lamina did nothing there."""
+    """The cause at the sent entry `index`, "" if lamina did nothing there.
+
+    An entry that a cut lowered is a "cut" in the request of that cut. A later request, compared with one from
+    before the cut, has it as "lowered".
+    """
     if index >= len(before.lasting) or index >= len(after.sent):
         return ""
     old = before.lasting[index]
@@ -43,7 +50,10 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
 
 
 def _is_same_attachment(old: Entry, new: Entry) -> bool:
-    """Whether both are the same attachment, by kind and key."""
+    """Whether both are the same attachment, by kind and key.
+
+    What users and assistants say has no key of its own, so it is no attachment.
+    """
     kind = old.segment.kind
     key = old.segment.key
     if kind in ("user", "assistant") or not key:
@@ -52,7 +62,10 @@ def _is_same_attachment(old: Entry, new: Entry) -> bool:
 
 
 def _is_lowered(old: Entry, same_entries: list[Entry]) -> bool:
-    """Whether the entry that stood here is sent in a lower form now, or is part of a digest of more."""
+    """Whether the entry that stood here is sent in a lower form now, or is part of a digest of more.
+
+    A digest that is gone was joined to a larger one.
+    """
     if is_digest(old) and not same_entries:
         return True
     lower_entries = [entry for entry in same_entries if entry.form is not Form.FULL]

@@ -106,6 +106,7 @@ def _pair_blocks(before: PrefixPath, after: PrefixPath) -> Iterator[BlockPair]:
 
 
 def _one(index: int) -> range:
+    """A range of one block."""
     return range(index, index + 1)
 
 

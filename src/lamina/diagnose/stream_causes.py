@@ -72,7 +72,11 @@ class BlockChange(NamedTuple):
 
 
 def find_stream_cause(before: Stream, after: Stream) -> Cause:
-    """The first difference between two streams, and its cause; "none" if `after` continues `before`."""
+    """The first difference between two streams, and its cause; "none" if `after` continues `before`.
+
+    Tools stand before the system text, and that before all messages, so the first difference is the one that
+    a cache meets first.
+    """
     old = before.blocks
     new = after.blocks
     at = count_common_blocks(old, new)
@@ -91,7 +95,10 @@ def find_stream_cause(before: Stream, after: Stream) -> Cause:
 
 
 def count_common_blocks(old: Blocks, new: Blocks) -> int:
-    """How many blocks two streams begin with in common."""
+    """How many blocks two streams begin with in common.
+
+    Blocks are equal if their role, their data, and whether they open a message are.
+    """
     count = 0
     for was, now in zip(old, new, strict=False):
         if (was.role, was.opens, was.data) != (now.role, now.opens, now.data):
@@ -111,7 +118,11 @@ def _count_words(count: int) -> str:
 
 
 def _explain_tools(old: Blocks, new: Blocks, at: int) -> Cause:
-    """The cause of a difference among the tool definitions."""
+    """The cause of a difference among the tool definitions.
+
+    Tools that are all there, in another order, are reordered. If definitions are gone and none is new, a tool
+    was removed.
+    """
     old_tools = [block for block in old if block.sort == "tool"]
     new_tools = [block for block in new if block.sort == "tool"]
     removed = _drop_equal(old_tools, new_tools)
@@ -129,7 +140,10 @@ def _explain_tools(old: Blocks, new: Blocks, at: int) -> Cause:
 
 
 def _drop_equal(tools: Blocks, others: Blocks) -> list[StreamBlock]:
-    """The tools whose definition is not among the others."""
+    """The tools whose definition is not among the others.
+
+    Two tools with the same definition are equal, whatever their order.
+    """
     definitions = {block.data for block in others}
     return [block for block in tools if block.data not in definitions]
 
@@ -160,6 +174,7 @@ def _explain_changed_tools(removed: Blocks, added: Blocks, at: int) -> Cause:
 
 
 def _list_names(tools: Blocks) -> str:
+    """The names of the first few tools, for a sentence."""
     return ", ".join(tool.name or "a tool without a name" for tool in tools[:MOST_NAMES])
 
 
@@ -167,7 +182,11 @@ def _list_names(tools: Blocks) -> str:
 
 
 def _explain_system_text(change: BlockChange) -> Cause:
-    """The cause of a difference in the system text before all messages."""
+    """The cause of a difference in the system text before all messages.
+
+    `Today is 2026-01-02` that became `Today is 2026-01-03` is volatile text. The section under whose heading
+    it stands is named too.
+    """
     was = change.was
     now = change.now
     if was.sort != "system":
@@ -189,7 +208,11 @@ def _explain_system_text(change: BlockChange) -> Cause:
 
 
 def _explain_same_text(change: BlockChange) -> Cause | None:
-    """The cause if the text is the same, in another role, in another message, or split into other blocks."""
+    """The cause if the text is the same, in another role, in another message, or split into other blocks.
+
+    A note that was the user's and is now the system's has another role. A text that was a message of its own
+    and is now the end of another is regrouped.
+    """
     was = change.was
     now = change.now
     if was.data == now.data:
@@ -232,7 +255,10 @@ def _read_texts_in_row(blocks: Blocks, at: int) -> list[str]:
 
 
 def _count_pieces(whole: str, pieces: Sequence[str]) -> int:
-    """How many of the first pieces together are the whole text, 0 if they are not."""
+    """How many of the first pieces together are the whole text, 0 if they are not.
+
+    `"ab"` is the first two of `["a", "b", "c"]`, so it is 2. It is not the beginning of `["b"]`, so it is 0.
+    """
     joined = ""
     for count, piece in enumerate(pieces, start=1):
         joined += piece
@@ -247,7 +273,11 @@ def _count_pieces(whole: str, pieces: Sequence[str]) -> int:
 
 
 def _explain_history(change: BlockChange) -> Cause:
-    """The cause of a difference among the messages, at a block that both requests have."""
+    """The cause of a difference among the messages, at a block that both requests have.
+
+    What lamina lowered says so in its text. If only thinking is missing, it was dropped. Otherwise the block
+    is looked for elsewhere, then compared with what stands in its place.
+    """
     was = change.was
     now = change.now
     if was.data != now.data and lowered_by_lamina(was.data, now.data):
@@ -263,7 +293,11 @@ def _explain_history(change: BlockChange) -> Cause:
 
 
 def _explain_moved_blocks(change: BlockChange) -> Cause | None:
-    """The cause if one of the two blocks stands further on in the other request."""
+    """The cause if one of the two blocks stands further on in the other request.
+
+    Old A, B, C and new B, C: B stands further on in the old request, so A is gone. Old A, B and new X, A, B:
+    A stands further on in the new one, so X was inserted.
+    """
     now_in_old = _find_block(change.now, change.old, change.new, change.at)
     was_in_new = _find_block(change.was, change.new, change.old, change.at)
     if now_in_old is not None and was_in_new is not None:
@@ -296,7 +330,11 @@ def _find_block(block: StreamBlock, there: Blocks, here: Blocks, at: int) -> int
 
 
 def _explain_gap(change: BlockChange, end: int) -> Cause:
-    """The cause if the old blocks up to `end` are gone."""
+    """The cause if the old blocks up to `end` are gone.
+
+    Several messages that are gone from the beginning are a window that slid. One block in the middle was
+    removed.
+    """
     gone = change.old[change.at : end]
     if all(block.sort == "thinking" for block in gone):
         return change.explain("thinking dropped", _count_words(len(gone)))
@@ -309,7 +347,10 @@ def _explain_gap(change: BlockChange, end: int) -> Cause:
 
 
 def _explain_same_block(change: BlockChange) -> Cause | None:
-    """The cause if a block says the same with other ids, with reordered keys, or with another spelling."""
+    """The cause if a block says the same with other ids, with reordered keys, or with another spelling.
+
+    `{"a": 1, "b": 2}` that became `{"b": 2, "a": 1}` has its keys reordered.
+    """
     was = change.was
     now = change.now
     if (was.sort, was.role) != (now.sort, now.role):
@@ -324,7 +365,10 @@ def _explain_same_block(change: BlockChange) -> Cause | None:
 
 
 def _explain_other_block(change: BlockChange) -> Cause:
-    """The cause if another block stands in the place of a block."""
+    """The cause if another block stands in the place of a block.
+
+    Old A, B, C, D and new S, D: three blocks are one now, so S is a summary.
+    """
     if change.now.opens and not change.was.opens:
         return change.explain("removed", "the end of a message")
     replaced = _count_replaced_blocks(change)
@@ -364,7 +408,10 @@ _ATTACHMENT_SIGNS = (b"_context", b"<file", b"<document", b"<attachment", b"```"
 
 
 def _explain_changed_block(change: BlockChange) -> Cause:
-    """The cause if a block says something else than before."""
+    """The cause if a block says something else than before.
+
+    A changed image is not quoted: its bytes tell a reader nothing.
+    """
     was = change.was
     now = change.now
     if was.sort != now.sort:

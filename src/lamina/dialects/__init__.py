@@ -18,7 +18,10 @@ DIALECTS: dict[str, Dialect] = {
 
 
 def recognise(request: Request) -> Dialect:
-    """The dialect of a request, by its shape. Raises BadInput if it looks like none."""
+    """The dialect of a request, by its shape. Raises BadInput if it looks like none.
+
+    `{"contents": "Hi"}` is Gemini's, and `{"prompt": "Hi"}` is a flat prompt.
+    """
     for dialect in DIALECTS.values():
         if dialect.recognises(request):
             return dialect

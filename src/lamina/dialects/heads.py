@@ -15,7 +15,10 @@ ReadTool = Callable[[Mapping[str, Any]], Tool | None]
 def read_tools(
     definitions: Iterable[Mapping[str, Any]], read_tool: ReadTool
 ) -> tuple[tuple[Tool, ...], list[str]]:
-    """The plain tools of some definitions, and the places of those that have no plain meaning."""
+    """The plain tools of some definitions, and the places of those that have no plain meaning.
+
+    A web search that the API itself runs has no plain meaning: it gives the place `tools[2]`, for example.
+    """
     tools: list[Tool] = []
     unread_places: list[str] = []
     for position, definition in enumerate(definitions):

@@ -104,7 +104,7 @@ def _copy_value(value: Any) -> Any:
         case dict() if type(value) is dict:
             return {name: _copy_value(inner) for name, inner in value.items()}
         case list() if type(value) is list:
-            return [_copy_value(inner) for inner in value]
+            return list(map(_copy_value, value))
     return deepcopy(value)
 
 

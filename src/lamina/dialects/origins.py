@@ -104,7 +104,10 @@ def dump_origin(origin: WireOrigin) -> dict[str, Any]:
 
 
 def load_origin(fields: Mapping[str, Any], message: Any) -> WireOrigin | None:
-    """An origin from its stored form; None if this is not one. `message` is for all but its first segment."""
+    """An origin from its stored form; None if this is not one. `message` is for all but its first segment.
+
+    What `dump_origin` wrote comes back as it was, with the notes of its dialect.
+    """
     dialect = fields.get("dialect")
     if not isinstance(dialect, str):
         return None

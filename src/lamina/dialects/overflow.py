@@ -39,7 +39,10 @@ class Overflow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_overflow(status: int | None, message: str) -> Overflow | None:
-    """What an error says about the limit, or None if it is about something else."""
+    """What an error says about the limit, or None if it is about something else.
+
+    "maximum context length is 8192 tokens" is about the limit, "rate limit reached" is not.
+    """
     text = message[:LONGEST]
     if status not in STATUS or not _TOO_LONG.search(text):
         return None

@@ -140,7 +140,10 @@ class FieldRule(msgspec.Struct, frozen=True):
     fields: Mapping[str | None, Sequence[Field]]
 
     def __call__(self, reading: Any) -> Faults:
-        """The places of values that the API does not take."""
+        """The places of values that the API does not take.
+
+        Faults come by sort, and within one in the order of the request.
+        """
         holders_by_sort = getattr(reading, self.holders)
         for sort, fields in self.fields.items():
             for holder in holders_by_sort.get(sort, ()):
@@ -225,7 +228,10 @@ def find_repeats(
 
 
 def find_steps(views: Sequence[AnyStepView]) -> Iterator[tuple[AnyStepView, list[AnyStepView]]]:
-    """Each message that makes calls, with the results that follow it before any other message."""
+    """Each message that makes calls, with the results that follow it before any other message.
+
+    Of assistant with calls, tool, tool, user it is the assistant message with both tool messages.
+    """
     caller: AnyStepView | None = None
     results: list[AnyStepView] = []
     for view in views:

@@ -26,7 +26,7 @@ def change_items(holder: Mapping[str, Any], name: str, change: Callable[[Any], A
     items = holder.get(name)
     if not isinstance(items, list | tuple):
         return holder
-    return set_field(holder, name, keep_list(items, [change(item) for item in items]))
+    return set_field(holder, name, keep_list(items, list(map(change, items))))
 
 
 def set_field(holder: Mapping[str, Any], name: str, value: Any) -> Mapping[str, Any]:

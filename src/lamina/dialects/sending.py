@@ -238,7 +238,7 @@ def _find_text(value: Any) -> str:
         return value
     inner_values = list_or_empty(value)
     if isinstance(value, Mapping):
-        inner_values = [value.get(field) for field in _TEXT_FIELDS]
+        inner_values = list(map(value.get, _TEXT_FIELDS))
     for inner in inner_values:
         text = _find_text(inner)
         if text:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lamina.caches.stream import encode_block
 from lamina.dialects.json_values import mapping_or_empty, text_or_empty
+from lamina.dialects.port import Marking, Request
 from lamina.errors import BadInput
 
 
@@ -16,6 +17,13 @@ def encode_data(value: Any, place: str) -> bytes:
         return encode_block(value)
     except BadInput as error:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
+
+
+def mark_nothing(request: Request, _: Marking) -> dict[str, Any]:
+    """The request as it is, for an API without cache markers."""
+    if isinstance(request, dict):
+        return request
+    return dict(request)
 
 
 def read_marker(holder: Mapping[str, Any], field: str, default_lifetime: str) -> str:

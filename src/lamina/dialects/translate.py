@@ -28,7 +28,10 @@ def translate_head(head: Head, source: Dialect, target: Dialect, *, model: str =
 
 
 def choose_options(dialect: Dialect, head: Head, *, layout: Layout = _DEFAULT_LAYOUT, **more: Any) -> Options:
-    """How to build for a dialect: what it mends, what it cannot express, what a changed past does there."""
+    """How to build for a dialect: what it mends, what it cannot express, what a changed past does there.
+
+    `more` are options that the caller sets besides, such as an order of cuts.
+    """
     return Options(
         layout=layout,
         repairs=dialect.repairs,

@@ -26,13 +26,13 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Such as "2 tool uses and 1 thinking turn", or "nothing"."""
         counts: list[str] = []
         if self.tool_uses:
-            counts.append(_count_noun(self.tool_uses, "tool use"))
+            counts.append(count_noun(self.tool_uses, "tool use"))
         if self.thinking_turns:
-            counts.append(_count_noun(self.thinking_turns, "thinking turn"))
+            counts.append(count_noun(self.thinking_turns, "thinking turn"))
         return " and ".join(counts) or "nothing"
 
 
-def _count_noun(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     """A count with its noun: "1 tool use", "2,000 tool uses"."""
     if count == 1:
         return f"{count:,} {noun}"

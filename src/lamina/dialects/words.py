@@ -17,7 +17,7 @@ OPENING = "[the conversation begins with the assistant]"
 
 def write_as_text(parts: Iterable[Part]) -> str:
     """All of some parts as text, one after the other."""
-    return "\n".join(_write_part(part) for part in parts)
+    return "\n".join(map(_write_part, parts))
 
 
 def _write_part(part: Part) -> str:

@@ -51,7 +51,11 @@ REASON = "trimmed before it was imported"
 
 
 def oldest_first(view: OrderView) -> Iterator[Batch]:
-    """The trimming RFC's order: old replies and results all at once, then the spared ones by message."""
+    """The trimming RFC's order: old replies and results all at once, then the spared ones by message.
+
+    Replies and results before the spared ones go in one batch. If that is not enough, the spared messages
+    follow one by one.
+    """
     first_spared = min(view.spared, default=len(view.entries))
     old: list[Move] = []
     recent_messages: dict[int, list[Move]] = {}
@@ -72,7 +76,10 @@ def oldest_first(view: OrderView) -> Iterator[Batch]:
 
 
 def _can_be_trimmed(entry: Entry) -> bool:
-    """Whether this is a reply or a result that is still sent in full."""
+    """Whether this is a reply or a result that is still sent in full.
+
+    A call is not trimmed: its result would have no call.
+    """
     if entry.role not in (Role.ASSISTANT, Role.TOOL) or entry.form is not Form.FULL:
         return False
     return bool(entry.parts) and not isinstance(entry.parts[0], ToolCall)
@@ -136,7 +143,11 @@ def signature(checkpoint: AgentCheckpoint) -> Digest:
 
 
 def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[str, Any] | None:
-    """The metadata after a request. An index of 0 is written only over an index that is there."""
+    """The metadata after a request. An index of 0 is written only over an index that is there.
+
+    `{"trimmed_up_to_message_index": 12}` says that replies and results of the first twelve messages were
+    trimmed.
+    """
     index = trim_index(envelope)
     if index or INDEX in (metadata or {}):
         return {**(metadata or {}), INDEX: index}
@@ -146,7 +157,10 @@ def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[s
 
 
 def trim_index(envelope: Envelope) -> int:
-    """The number of the last message that a request sends trimmed, counted from 1; 0 if there is none."""
+    """The number of the last message that a request sends trimmed, counted from 1; 0 if there is none.
+
+    A request that lowers anything else than replies and results has no such index.
+    """
     index = 0
     for number, message in enumerate(group_entries(envelope.sent), 1):
         for entry in message:
@@ -186,7 +200,11 @@ def trimmed_ledger(
 
 
 def _checkpoint_fields(plain: Any) -> dict[str, Any]:
-    """The fields of a checkpoint of any form: a bare list of messages, without a version, or version 1."""
+    """The fields of a checkpoint of any form: a bare list of messages, without a version, or version 1.
+
+    `[{"role": "user", …}]` is the oldest form, and gets the metadata that the migration of that system
+    writes.
+    """
     if isinstance(plain, list):
         return {"messages": plain, "metadata": MIGRATED}
     if not isinstance(plain, dict):
@@ -253,10 +271,12 @@ def _is_reply_or_result(entry: Entry) -> bool:
 
 
 def _count_entry(entry: Entry, counter: Counter) -> int:
+    """The tokens of an entry as that system counts them, part by part."""
     return sum(part_cost(part, counter) for part in entry.parts)
 
 
 def _bad_checkpoint(problem: str) -> BadInput:
+    """The error for a checkpoint that cannot be read or written."""
     return BadInput(
         problem, place="checkpoint", hint=f"version {VERSION} and the forms before it can be read"
     )

@@ -43,7 +43,10 @@ class ReadMessages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_messages(messages: Iterable[Any], *, roles: Iterable[Role] = tuple(Role)) -> ReadMessages:
-    """Read messages into a log; messages of other roles than `roles` are skipped."""
+    """Read messages into a log; messages of other roles than `roles` are skipped.
+
+    `[{"role": "user", "content": "Hi"}, 7]` gives one segment, and the position 1 as skipped.
+    """
     accepted_roles = frozenset(roles)
     log: list[Segment] = []
     skipped: list[int] = []
@@ -61,7 +64,10 @@ def read_messages(messages: Iterable[Any], *, roles: Iterable[Role] = tuple(Role
 
 
 def write_messages(log: Iterable[Segment]) -> list[dict[str, Any]]:
-    """Write a log as messages; a segment that joins the one before it becomes a part of its message."""
+    """Write a log as messages; a segment that joins the one before it becomes a part of its message.
+
+    A message that `read_messages` read comes back with all of its fields.
+    """
     groups: list[list[Segment]] = []
     for segment in log:
         if segment.joins and groups and groups[-1][0].role is segment.role:
@@ -72,7 +78,10 @@ def write_messages(log: Iterable[Segment]) -> list[dict[str, Any]]:
 
 
 def plain_text(content: Any) -> str:
-    """The text of a message's content, its pieces in one line; `[Image content]` if it has only images."""
+    """The text of a message's content, its pieces in one line; `[Image content]` if it has only images.
+
+    `[{"type": "text", "text": "Look:"}, {"type": "image", "url": "…"}]` is "Look:".
+    """
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -127,7 +136,11 @@ _KINDS_OF_PARTS: Mapping[type, str] = {ToolCall: "tool_call", ToolResult: "tool_
 
 
 def _read_segment(role: Role, part: Any, *, joins: bool) -> Segment:
-    """A part as a segment. The fields that lamina does not read are stored in its meta."""
+    """A part as a segment. The fields that lamina does not read are stored in its meta.
+
+    A result whose content is not text is written as JSON in the log, and noted, so that it comes back as it
+    was.
+    """
     content, fields_read = _read_part(part)
     kind = _KINDS_OF_PARTS.get(type(content), _KINDS[role])
     meta: dict[str, Any] = {}
@@ -141,7 +154,11 @@ def _read_segment(role: Role, part: Any, *, joins: bool) -> Segment:
 
 
 def _read_part(part: Any) -> tuple[Part, tuple[str, ...]]:
-    """A part, and the names of the fields that it was read from."""
+    """A part, and the names of the fields that it was read from.
+
+    `{"type": "tool_call", "id": "c1", "name": "read", "arguments": {"path": "a.py"}}` is a call with the
+    arguments `{"path":"a.py"}` as text.
+    """
     match part:
         case {"type": "text", "text": str(text)}:
             return Text(text), ("type", "text")
@@ -172,11 +189,15 @@ def _read_image(url: str, detail: str) -> Image:
 
 
 def _dump_json(value: Any) -> str:
+    """A value as JSON text without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _write_message(group: list[Segment]) -> dict[str, Any]:
-    """Segments as one message, with the fields of the message and of its parts that lamina did not read."""
+    """Segments as one message, with the fields of the message and of its parts that lamina did not read.
+
+    One text alone is written as a string, unless it came as a list.
+    """
     own_fields = dict(group[0].meta.get("message", {}))
     part_count = own_fields.pop("content", None)
     parts = [_write_content(segment) | dict(segment.meta.get(FIELDS, {})) for segment in group]
@@ -210,7 +231,10 @@ def _write_content(segment: Segment) -> dict[str, Any]:
 
 
 def _load_json(text: str) -> Any:
-    """The value of a JSON text; a text that is not JSON stays as it is."""
+    """The value of a JSON text; a text that is not JSON stays as it is.
+
+    `{"path":"a.py"}` becomes an object again, and `a.py` stays text.
+    """
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

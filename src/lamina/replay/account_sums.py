@@ -147,6 +147,7 @@ class LossSum(NamedTuple):
 
 
 def setting_of(outcome: ReplayOutcome) -> ReplaySetting:
+    """The setting that an outcome belongs to. Sessions with windows of their own are one setting."""
     rules = OWN_RULES if outcome.own_rules else outcome.rules
     window = OWN_WINDOW if outcome.own_window else outcome.window
     return ReplaySetting(rules, window)
@@ -180,6 +181,7 @@ def group_by(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def _sum_fields(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
+    """The sum of each of these fields over all rows."""
     return {name: sum(getattr(row, name) for row in rows) for name in names}
 
 
@@ -218,6 +220,8 @@ def find_frontier(totals: Sequence[Total]) -> list[Total]:
     """Those that no other beats in both cost and recall, cheapest first.
 
     A policy with refused requests is not on the frontier.
+
+    A policy that costs 10 and shows 80 % is on it, and one that costs 12 and shows 80 % is not.
     """
     candidates = [total for total in totals if not total.refused and total.recall is not None]
     candidates.sort(key=lambda total: (total.equivalents, -(total.recall or 0)))
@@ -254,7 +258,10 @@ def sum_paid(reported: Iterable[Reported]) -> tuple[PaidTotal, ...]:
 
 
 def list_losses(reported: Iterable[Reported]) -> list[CacheLoss]:
-    """Every lost cache of the records, the dearest first."""
+    """Every lost cache of the records, the dearest first.
+
+    Losses without a price come last, those of most tokens first.
+    """
     losses = []
     for report in reported:
         for lost in report.lost:
@@ -267,7 +274,10 @@ def list_losses(reported: Iterable[Reported]) -> list[CacheLoss]:
 
 
 def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
-    """Why caches were lost, the dearest reason first."""
+    """Why caches were lost, the dearest reason first.
+
+    "idle for 7 minutes, past …" and "idle for 9 minutes, past …" are one reason.
+    """
     sums = []
     for why, group in group_by(losses, lambda loss: _IDLE_SPAN.sub("idle, ", loss.why)).items():
         tokens = sum(loss.tokens for loss in group)
@@ -276,6 +286,7 @@ def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
 
 
 def _share(part: float, whole: float) -> float | None:
+    """The part of the whole that something is; None of nothing."""
     if not whole:
         return None
     return part / whole

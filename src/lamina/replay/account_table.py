@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
     OWN_RULES,
     OWN_WINDOW,
@@ -29,7 +30,6 @@ from lamina.replay.headline import (
     LossReason,
     SessionCost,
     compare_sessions,
-    count_noun,
     summarise,
 )
 from lamina.replay.values import ReplayAccount, UnreadableLine
@@ -48,14 +48,17 @@ class Column(NamedTuple):
 
 
 def format_whole(number: float | None) -> str:
+    """`1234.5` is "1,234"; "-" if it is not known."""
     return _format(number, "{:,.0f}")
 
 
 def format_percent(share: float | None) -> str:
+    """`0.251` is "25.1 %"."""
     return _format(share, "{:.1f} %", scale=100)
 
 
 def format_milliseconds(seconds: float | None) -> str:
+    """Seconds as milliseconds: `0.0021` is "2.1"."""
     return _format(seconds, "{:.1f}", scale=1000)
 
 
@@ -72,12 +75,14 @@ def format_date(moment: float | None) -> str:
 
 
 def _format(number: float | None, pattern: str, *, scale: int = 1) -> str:
+    """A number in this pattern, times the scale; "-" if it is not known."""
     if number is None:
         return "-"
     return pattern.format(scale * number)
 
 
 def format_model(name: str) -> str:
+    """A model's name, or that the records do not name it."""
     return name or "(not named)"
 
 
@@ -158,7 +163,10 @@ def _row_as_json(columns: Iterable[Column], row: Total | PaidTotal) -> dict[str,
 
 
 def account_text(account: ReplayAccount, *, recorded: bool = True) -> str:
-    """The account for a terminal; without what was `recorded`, only what each policy would cost."""
+    """The account for a terminal; without what was `recorded`, only what each policy would cost.
+
+    First the answer, then a table of policies, then dearer sessions, models and what was skipped.
+    """
     lines: list[str] = []
     if recorded:
         lines += [*headline_lines(summarise(account), as_of=account.as_of), ""]
@@ -194,6 +202,7 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
 
 
 def describe_sessions(headline: Headline) -> str:
+    """Such as "12 sessions, 340 calls, 2026-01-02 to 2026-02-03"; the days only if the records have times."""
     words = f"{count_noun(headline.sessions, 'session')}, {count_noun(headline.calls, 'call')}"
     if headline.began is None:
         return words
@@ -215,6 +224,7 @@ def describe_difference(headline: Headline) -> str:
 
 
 def _lost_lines(headline: Headline) -> list[str]:
+    """What was lost to cache misses, for which reasons, and what to do about each."""
     if not headline.lost_calls:
         return [f"{'lost to cache misses':<22}$         0  no call read less than half of what it could"]
     dollars = f"${format_money(headline.lost):>10}"
@@ -225,11 +235,13 @@ def _lost_lines(headline: Headline) -> list[str]:
 
 
 def describe_reason(reason: LossReason) -> str:
+    """Such as "$1.20, 3 times: the model changed"; tokens instead of dollars if there is no price."""
     cost = f"{reason.tokens:,} tokens" if reason.dollars is None else f"${format_money(reason.dollars)}"
     return f"{cost}, {count_noun(reason.times, 'time')}: {printable(reason.why)}"
 
 
 def describe_setting(setting: ReplaySetting) -> str:
+    """Such as "window 200,000, cache rules anthropic"; a setting may be each session's own."""
     window = f"window {setting.window:,}"
     if setting.window == OWN_WINDOW:
         window = "the window of each session's model"
@@ -240,6 +252,7 @@ def describe_setting(setting: ReplaySetting) -> str:
 
 
 def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
+    """One table for each setting, and under the last what its columns mean."""
     lines: list[str] = []
     row_of_records = sum_recorded(account.reported) if recorded else None
     columns: list[Column] = []
@@ -257,7 +270,10 @@ def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
 
 
 def useful_columns(rows: Sequence[Total]) -> list[Column]:
-    """The columns that say anything: no dollars without prices, no recall where nothing was needed."""
+    """The columns that say anything: no dollars without prices, no recall where nothing was needed.
+
+    A figure that is 0 or unknown in every row has no column, unless it is one that readers look for.
+    """
     columns = []
     for column in POLICY_COLUMNS:
         has_figures = any(getattr(row, column.name) not in (None, 0) for row in rows)
@@ -267,6 +283,7 @@ def useful_columns(rows: Sequence[Total]) -> list[Column]:
 
 
 def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:
+    """The sessions that cost more under lamina, each with the reason."""
     dearer = [session for session in sessions if session.dearer]
     if not dearer:
         return []
@@ -292,6 +309,7 @@ def _model_lines(account: ReplayAccount) -> list[str]:
 
 
 def _damaged_lines(damaged: Sequence[UnreadableLine]) -> list[str]:
+    """What could not be read, each with its place and the reason."""
     if not damaged:
         return []
     lines = [f"{len(damaged):,} damaged, and skipped"]
@@ -300,13 +318,17 @@ def _damaged_lines(damaged: Sequence[UnreadableLine]) -> list[str]:
 
 
 def _lines_about_more(count: int, noun: str) -> list[str]:
+    """One line that says how many are not shown; no line if all are."""
     if count <= 0:
         return []
     return [f"  and {count:,} more {noun}; the JSON file has all"]
 
 
 def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
-    """Rows in columns: the first to the left, figures to the right."""
+    """Rows in columns: the first to the left, figures to the right.
+
+    Widths are those of the longest cell, the head included.
+    """
     table = [[column.head for column in columns]]
     for row in rows:
         cells = [printable(column.write(getattr(row, column.name))) for column in columns]

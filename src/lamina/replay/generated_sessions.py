@@ -290,6 +290,7 @@ def _sentences(project: _Project, templates: Sequence[str], count: int) -> str:
 
 
 def _choose_templates(rng: Random, templates: Sequence[str], count: int) -> list[str]:
+    """So many templates, each chosen by chance."""
     return [rng.choice(templates) for _ in range(count)]
 
 
@@ -301,6 +302,7 @@ def _fill_template(rng: Random, template: str, project: _Project | None = None) 
 
 
 def _source_module(rng: Random, noun: str, functions: int) -> str:
+    """A module of Python: a class, and so many functions about it."""
     fields = rng.sample(_FIELDS, 4)
     head = [
         f'"""Everything about one {noun}: its {fields[0]}, its {fields[1]}, and who may change them."""',
@@ -327,6 +329,7 @@ def _function(rng: Random, noun: str) -> list[str]:
 
 
 def _test_module(rng: Random, noun: str, count: int) -> str:
+    """A module of tests for one noun."""
     lines = [f"from {noun} import *  # noqa: F403", ""]
     for n in range(count):
         verb, field = rng.choice(_VERBS), rng.choice(_FIELDS)
@@ -340,6 +343,7 @@ def _test_module(rng: Random, noun: str, count: int) -> str:
 
 
 def _document(rng: Random, title: str, sections: int) -> str:
+    """A Markdown page of so many sections."""
     lines = [f"# {title.title()}", ""]
     for _ in range(sections):
         lines += [f"## On the {rng.choice(_FIELDS)} of a {rng.choice(_NOUNS)}", ""]
@@ -350,11 +354,13 @@ def _document(rng: Random, title: str, sections: int) -> str:
 
 
 def _settings(rng: Random) -> str:
+    """A settings file: one row for each noun."""
     rows = [{"name": noun, "field": rng.choice(_FIELDS), "limit": rng.randint(1, 9_000)} for noun in _NOUNS]
     return json.dumps({"version": rng.randint(1, 9), "rows": rows}, indent=2) + "\n"
 
 
 def _log_line(rng: Random, number: int) -> str:
+    """A line as a service logs it."""
     noun, field = rng.choice(_NOUNS), rng.choice(_FIELDS)
     level = rng.choices(["INFO", "WARN", "ERROR"], weights=[20, 3, 1])[0]
     what = f"{noun}={rng.getrandbits(32):08x} {field}={rng.randint(0, 9_999)}"
@@ -385,4 +391,5 @@ def _test_run(rng: Random, project: _Project, path: str) -> str:
 
 
 def _numbered(lines: Sequence[str], start: int) -> str:
+    """Lines with their numbers before them, as tools print files."""
     return "\n".join(f"{number:>5}  {line}" for number, line in enumerate(lines, start))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import group_by, list_losses, setting_of, sum_known, sum_losses
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported
 
@@ -113,7 +114,10 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(account: ReplayAccount) -> Headline:
-    """The figures of all sessions that have calls."""
+    """The figures of all sessions that have calls.
+
+    The sum under lamina is known only if it is known for every session that is compared.
+    """
     sessions = [session for session in compare_sessions(account) if session.calls]
     moments = [session.began for session in sessions if session.began is not None]
     is_recorded = any(session.recorded is not None for session in sessions)
@@ -143,7 +147,10 @@ def summarise(account: ReplayAccount) -> Headline:
 
 
 def compare_sessions(account: ReplayAccount) -> list[SessionCost]:
-    """Every session of the account under the first of its settings, the dearest first."""
+    """Every session of the account under the first of its settings, the dearest first.
+
+    A session that was only recorded, or only replayed, is among them.
+    """
     outcomes = outcomes_of_first_setting(account.outcomes)
     outcomes_by_trace = group_by(outcomes, lambda outcome: outcome.trace)
     reports = {report.trace: report for report in account.reported}
@@ -162,6 +169,7 @@ def outcomes_of_first_setting(outcomes: Sequence[ReplayOutcome]) -> list[ReplayO
 
 
 def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutcome]) -> SessionCost:
+    """One session: its records, if it has some, beside its outcome under each policy."""
     if report is None:
         report = Reported(trace=trace, source=outcomes[0].source, model=outcomes[0].model)
     own = next((outcome for outcome in outcomes if outcome.policy == OWN_POLICY), None)
@@ -186,7 +194,10 @@ def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutco
 
 
 def _estimate_own(policies: dict[str, float], report: Reported) -> float | None:
-    """What lamina would have cost, as `SessionCost` says."""
+    """What lamina would have cost, as `SessionCost` says.
+
+    Recorded $2, simulated $3 untouched and $1.50 under lamina: half of what was recorded, so $1.
+    """
     own = policies.get(OWN_POLICY)
     untouched = policies.get(UNTOUCHED)
     if own is None or report.dollars is None or not untouched or report.compactions:
@@ -208,13 +219,7 @@ def _explain_dearer(session: SessionCost, own: ReplayOutcome | None) -> str:
 
 
 def _is_comparable(session: SessionCost, *, is_recorded: bool) -> bool:
+    """Whether a session counts. If any session has records, those without do not: sums would mix both."""
     if is_recorded and session.recorded is None:
         return False
     return session.before is not None
-
-
-def count_noun(number: int, noun: str) -> str:
-    """A number with its noun: `1 cut`, `3 cuts`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun}s"

@@ -55,6 +55,7 @@ class MessageSizes:
         self.tool_tokens = sum(block.tokens for block in self.tools)
 
     def measure(self, message: Message) -> MessageSize:
+        """The size of a message, measured once for each shape."""
         held = self._by_id.get(id(message))
         if held is not None:
             return held[1]
@@ -77,12 +78,14 @@ class MessageSizes:
         return any(self._is_group_refused(group) for group in _groups_of_rules(messages))
 
     def stream(self, messages: list[Message], model: str) -> Stream:
+        """The messages as a cache sees them, with the tools before them."""
         blocks = list(self.tools)
         for message in messages:
             blocks += self.measure(message).blocks
         return Stream(dialect=CHAT, model=model, blocks=tuple(blocks))
 
     def _is_group_refused(self, group: list[Message]) -> bool:
+        """Whether a message with its results breaks a rule of this API, asked once for each group."""
         shape = tuple(id(self.measure(message)) for message in group)
         refused = self._refusals.get(shape)
         if refused is None:
@@ -92,6 +95,7 @@ class MessageSizes:
         return refused
 
     def _measure(self, message: Message) -> MessageSize:
+        """The size of a message: its words and the names and arguments of its calls are counted."""
         words = message_text(message)
         calls = []
         for tool_call in message.get("tool_calls") or ():
@@ -104,11 +108,13 @@ class MessageSizes:
         )
 
     def _count(self, words: str) -> int:
+        """The tokens of some words. No words are no call of a tokenizer."""
         if not words:
             return 0
         return self.counter.count(words)
 
     def _measure_tools(self, tools: list[dict[str, Any]]) -> tuple[StreamBlock, ...]:
+        """The definitions of tools as blocks with their tokens."""
         if not tools:
             return ()
         blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks

@@ -16,6 +16,7 @@ from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.dialects import DIALECTS
 from lamina.dialects.translate import choose_options, translate_head
+from lamina.replay.traces.growing_requests import is_answer
 from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
@@ -55,7 +56,10 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_conversation(trace: Trace) -> RecordedConversation:
-    """The model calls of a trace, without those of answers that another trace has already."""
+    """The model calls of a trace, without those of answers that another trace has already.
+
+    If the conversion joined answers, usage cannot be told apart, and no call has any.
+    """
     if trace.dialect == CHAT:
         messages = trace.items
         tools = trace.head.get("tools") or []
@@ -75,6 +79,7 @@ def read_conversation(trace: Trace) -> RecordedConversation:
 
 
 def _read_call(messages: list[dict[str, Any]], end: int, usage: RecordedUsage | None) -> ModelCall:
+    """The call whose answer begins at `end`: all assistant messages in a row are one answer."""
     texts = []
     for message in messages[end:]:
         if message.get("role") != "assistant":
@@ -87,7 +92,10 @@ def _read_call(messages: list[dict[str, Any]], end: int, usage: RecordedUsage | 
 
 
 def answer_text(message: dict[str, Any]) -> str:
-    """What an answer says: its text, and the values in the arguments of its calls."""
+    """What an answer says: its text, and the values in the arguments of its calls.
+
+    A call with `{"path": "a.py", "lines": 5}` says `a.py` and `5`.
+    """
     texts = [message_text(message)]
     for call in message.get("tool_calls") or ():
         arguments = call.get("function", {}).get("arguments") or ""
@@ -105,6 +113,7 @@ def message_text(message: dict[str, Any]) -> str:
 
 
 def _argument_values(arguments: str) -> list[str]:
+    """The values in the arguments of a call; the text itself if it is not JSON."""
     try:
         return list(_leaves(json.loads(arguments)))
     except (ValueError, RecursionError):
@@ -112,7 +121,10 @@ def _argument_values(arguments: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Texts and numbers of a JSON value, without names, null, true and false."""
+    """Texts and numbers of a JSON value, without names, null, true and false.
+
+    `{"a": ["x", 1, null]}` has `x` and `1`.
+    """
     if isinstance(value, dict):
         for inner in value.values():
             yield from _leaves(inner)
@@ -127,17 +139,10 @@ def _answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
     """Where each answer of the model begins. One at the very beginning has no request, and is left out."""
     after_answer = True
     for at, item in enumerate(items):
-        is_answer = _is_by_model(item)
-        if is_answer and not after_answer:
+        is_by_model = is_answer(item)
+        if is_by_model and not after_answer:
             yield at
-        after_answer = is_answer
-
-
-def _is_by_model(item: dict[str, Any]) -> bool:
-    if item.get("role") == "assistant":
-        return True
-    item_type = str(item.get("type", ""))
-    return item_type == "reasoning" or item_type.endswith("_call")
+        after_answer = is_by_model
 
 
 def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -30,7 +30,11 @@ SHORTEST, LONGEST = 4, 120
 
 
 def find_terms(answer: str) -> frozenset[str]:
-    """The paths, identifiers, numbers and quoted strings of an answer."""
+    """The paths, identifiers, numbers and quoted strings of an answer.
+
+    In `see src/a.py, line 404: "no such file"` they are `src/a.py`, `404` and `no such file`. A plain word
+    such as `line` is none: a model may have made it up.
+    """
     terms = set()
     for run in _RUN.findall(answer):
         has_length = SHORTEST <= len(run) <= LONGEST
@@ -59,11 +63,15 @@ class NeededTerms:
         self.by_call = [frozenset(self._find_needed(call)) for call in conversation.calls]
 
     def latest(self, term: str, end: int) -> int:
-        """The last message before `end` that has a term. One of them must have it."""
+        """The last message before `end` that has a term. One of them must have it.
+
+        All messages are one text, and `_starts` has where each begins.
+        """
         place = self._text.rfind(term, 0, self._starts[end])
         return bisect_right(self._starts, place) - 1
 
     def _find_needed(self, call: ModelCall) -> Iterator[str]:
+        """The terms of an answer that stood in a message before it."""
         for term in find_terms(call.answer):
             if 0 <= self._first_place(term) < self._starts[call.end]:
                 yield term

@@ -109,6 +109,7 @@ class _BlockNumbers:
         self.last_numbered: tuple[StreamBlock, ...] = ()
 
     def add(self, stream: Stream) -> Stream:
+        """The stream with numbered blocks, of which those that are the same as before are not made again."""
         same = self._count_same(stream.blocks)
         numbered = list(self.last_numbered[:same])
         for at, block in enumerate(stream.blocks[same:], start=same):
@@ -126,6 +127,7 @@ class _BlockNumbers:
 
 
 def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None) -> Stream:
+    """The stream with the markers that lamina would plan, since `last_block` of the request before."""
     blocks = list(stream.blocks)
     for place, lifetime in plan_markers(stream, rules, last=last_block).places.items():
         at = int(place)

@@ -87,6 +87,7 @@ def _sum_dollars(calls: Sequence[_ReportedCall]) -> float | None:
 
 
 def _tally(usage: RecordedUsage) -> Tally:
+    """What was reported of a call, as a tally of the cache."""
     return Tally(
         read=usage.read, written=usage.written, written_long=usage.written_long, uncached=usage.uncached
     )
@@ -101,7 +102,10 @@ def _price(tally: Tally, call: _ReportedCall, model_facts: Model, *, output: int
 
 
 def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostCache]:
-    """Each call that read less than half of what it shares, at most, with the call before it."""
+    """Each call that read less than half of what it shares, at most, with the call before it.
+
+    A call of 10,000 tokens after one of 9,000 that read 2,000 lost 7,000: it could have read 9,000.
+    """
     for last, call in pairwise(calls):
         shared = min(last.usage.total, call.usage.total)
         smallest_cached = max(call.rules.least(call.model), 1)
@@ -116,7 +120,10 @@ def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostC
 
 
 def _price_of_loss(call: _ReportedCall, tokens: int) -> float | None:
-    """What these tokens cost more than reading them would have. They were written if the call wrote any."""
+    """What these tokens cost more than reading them would have. They were written if the call wrote any.
+
+    Tokens that were written anew cost the price of writing less that of reading.
+    """
     if call.usage.written_long:
         paid = Tally(written_long=tokens)
     elif call.usage.written:
@@ -133,6 +140,7 @@ def _price_of_loss(call: _ReportedCall, tokens: int) -> float | None:
 def _explain_loss(  # noqa: PLR0911 - one return for each reason
     trace: Trace, calls: Sequence[_ReportedCall], last: _ReportedCall, call: _ReportedCall
 ) -> str:
+    """The first reason that holds. What a client can change comes before what was merely read."""
     if last.model != call.model:
         return f"the model changed from {last.model} to {call.model}"
     if any(last.place < compaction <= call.place for compaction in trace.compacted):
@@ -162,12 +170,14 @@ def _longest_lifetime(calls: Sequence[_ReportedCall], call: _ReportedCall) -> fl
 
 
 def _seconds_between(last: RecordedUsage, call: RecordedUsage) -> float:
+    """The time between two calls; 0 if one of them was recorded without a time."""
     if last.at is None or call.at is None:
         return 0.0
     return call.at - last.at
 
 
 def _describe_span(seconds: float) -> str:
+    """Such as "40 seconds", "7 minutes" or "3 hours"."""
     if seconds < 90:
         return f"{seconds:.0f} seconds"
     if seconds < 5400:

@@ -146,6 +146,7 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
 
 
 def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -> Iterator[ReplayOutcome]:
+    """Every policy under every window and cache. A session without calls gives none."""
     if not conversation.calls:
         return
     message_sizes = _message_sizes(conversation, options)
@@ -176,6 +177,7 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
 
 
 def _sizes_of_window(window: int, model: str) -> _Sizes:
+    """Window 200,000: 25,000 are reserved for the answer, and a cut leaves half of the rest."""
     own = window == OWN_WINDOW
     if own:
         try:

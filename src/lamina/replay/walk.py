@@ -85,6 +85,7 @@ def _start_policy(policy: Policy, setting: Setting) -> PolicyRun:
 
 
 def _send_call(conversation: RecordedConversation, call: ModelCall, run: PolicyRun, idle: float) -> WalkStep:
+    """One call as the policy sends it. What the policy raises is a call that it gave up."""
     request = conversation.request(call)
     started = time.process_time()
     try:

@@ -36,7 +36,11 @@ _OTHER_BLOCKS = frozenset(("image_url", "input_text", "input_audio", "output_tex
 
 
 def recognises(request: Request) -> bool:
-    """Whether a request looks like this dialect's: nothing speaks against it, and something for it."""
+    """Whether a request looks like this dialect's: nothing speaks against it, and something for it.
+
+    `{"messages": […]}` alone is not: it may be of any API. With `system`, with a tool that has an
+    `input_schema`, or with a model of the name Claude it is, unless a message has `tool_calls`.
+    """
     messages = request.get("messages")
     if not isinstance(messages, LIST_TYPES):
         return False

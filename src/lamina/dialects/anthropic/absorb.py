@@ -28,7 +28,10 @@ BROKEN = "error"
 
 
 def absorb(response: Any) -> Absorbed:
-    """Reads a whole response: a dict, or an object of the SDK."""
+    """Reads a whole response: a dict, or an object of the SDK.
+
+    An error in place of a message is an answer without segments, which stopped with "error".
+    """
     message = to_dict_or_none(response)
     if message is None or not isinstance(message.get("type", "message"), str):
         raise BadInput("not a message", place="response", hint="give what the Messages API answered")
@@ -74,7 +77,10 @@ class _StreamedMessage:
         self.has_ended = False
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Takes in the next event. A block that was never begun gets no deltas."""
+        """Takes in the next event. A block that was never begun gets no deltas.
+
+        Blocks have numbers, since the deltas of several may be mixed.
+        """
         match event:
             case {"type": "message_start", "message": message}:
                 self._add_usage(to_dict_or_empty(message))
@@ -98,7 +104,10 @@ class _StreamedMessage:
                 self.has_ended = False
 
     def finish(self) -> Absorbed:
-        """The answer, as far as it can be sent back. The blocks stand in the order of their numbers."""
+        """The answer, as far as it can be sent back. The blocks stand in the order of their numbers.
+
+        A stream that ended without a stop reason and without its last event broke off.
+        """
         content: list[dict[str, Any]] = []
         for _, streamed in sorted(self.blocks.items()):
             block = streamed.finish()

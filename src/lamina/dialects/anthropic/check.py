@@ -6,7 +6,9 @@ rule begins with its number, by which documents and tests cite it. A request tha
 checked.
 
 Below, the rules stand in groups: about whole messages, about calls and results, about thinking, and about
-cache markers, with the functions that find the markers of a request.
+cache markers, with the functions that find the markers of a request. `markers` takes those from here: it
+removes what the rules refuse, so it must see the same markers. The file is long because the API has many
+rules, and a reader looks for all of them in one place.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ OPENING_MESSAGE = {"role": "user", "content": OPENING}
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """What the API would refuse, in the order of the rules. With a ledger, bound thinking is verified too."""
+    """What the API would refuse, in the order of the rules. With a ledger, bound thinking is verified too.
+
+    `{"messages": [{"role": "tool", …}]}` breaks `roles`, and no other rule is tried.
+    """
     try:
         parse(request)
     except BadInput as error:

@@ -49,7 +49,10 @@ _EFFORTS = {
 
 
 def plain_head(head: Head) -> PlainHead:
-    """Translates tools and parameters. `left` names those that only this API has."""
+    """Translates tools and parameters. `left` names those that only this API has.
+
+    `{"max_tokens": 5, "top_k": 3}` is the output 5, and `top_k` is left: no other API has it.
+    """
     parameters = drop_nulls(head.parameters)
     left = list_untranslated(parameters, _TRANSLATED, _NOT_FOR_THE_MODEL)
     tools, unread_places = read_tools(head.tools, _read_tool)
@@ -75,7 +78,11 @@ def plain_head(head: Head) -> PlainHead:
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """Translates a plain head into this API's words, as far as the model takes them."""
+    """Translates a plain head into this API's words, as far as the model takes them.
+
+    Without a limit for the answer the API refuses a request, so there is a default. A model that takes no
+    temperature gets none, and `left` says so.
+    """
     left: list[str] = []
     sampling = drop_nulls({"temperature": plain.temperature, "top_p": plain.top_p})
     if refuses_sampling(plain.model):
@@ -101,7 +108,7 @@ def own_head(plain: PlainHead) -> OwnHead:
             **sampling,
         }
     )
-    tools = tuple(_write_tool(tool) for tool in plain.tools)
+    tools = tuple(map(_write_tool, plain.tools))
     return OwnHead(head=Head(tools=tools, parameters=parameters), left=tuple(left))
 
 

@@ -82,7 +82,10 @@ def _mark_message(message: Any, place: str, places: Places) -> Any:
 
 
 def _mark_block(block: Any, place: str, places: Places) -> Any:
-    """A block, and the blocks inside it if it is a result: they may carry markers too."""
+    """A block, and the blocks inside it if it is a result: they may carry markers too.
+
+    `messages[3].content[0].content[1]` is the second block inside a result.
+    """
     mapping = to_dict_or_none(block)
     if mapping is None:
         return block

@@ -87,7 +87,11 @@ def read_version(model: str) -> tuple[str, tuple[int, int]]:
 
 
 def find_binding(request: Mapping[str, Any]) -> Binding:
-    """What a changed past does to thinking in this request. A request may choose; else the model decides."""
+    """What a changed past does to thinking in this request. A request may choose; else the model decides.
+
+    "drop" if the server drops thinking that does not fit, "strict" if it refuses the request, "none" if the
+    past may change.
+    """
     match request.get("thinking"):
         case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
             return "drop"

@@ -9,6 +9,9 @@ in the user's voice, and `lasting` names them for the ledger.
 How a message is parsed depends only on itself, on what came before it, and on the model. So a memo may be
 reused for all messages up to the first one that changed.
 
+The file is long, but has one idea: how a block is read depends on the messages before it (which call a result
+answers, whether a message goes on), so blocks and messages are read in one pass.
+
     parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ segments
                     └──▶ parse_content_block, _parse_call, _parse_result: a block as a typed part
 """
@@ -89,7 +92,11 @@ _BLOCK_FIELDS = list_counted_fields(
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """Parses a request. Raises BadInput, with a path into the request, if it cannot be read."""
+    """Parses a request. Raises BadInput, with a path into the request, if it cannot be read.
+
+    `{"system": "Be brief.", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}` has two
+    segments, and the head `{"max_tokens": 5}`.
+    """
     if not isinstance(request, Mapping):
         raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
     messages = request.get("messages")
@@ -112,7 +119,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
             raise add_outer_place(f"messages[{position}]", error) from None
     if memo is not None:
         memo.basis = demotes_system
-        copies = [_copy_message(message) for message in new_messages]
+        copies = map(_copy_message, new_messages)
         memo.known = reused + list(zip(copies, new, strict=True))
 
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
@@ -125,7 +132,11 @@ def parse_message(message: Any) -> tuple[Segment, ...]:
 
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
-    """The lines for the ledger: system messages that this request, and so every later one, has to demote."""
+    """The lines for the ledger: system messages that this request, and so every later one, has to demote.
+
+    What was said in the user's voice once stays so, even if a later request goes to a model that takes system
+    messages.
+    """
     if not refuses_system_messages(read_model(envelope.head.parameters)):
         return {}
     demoted: dict[Ref, str] = {}
@@ -138,7 +149,10 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
 
 
 def _parse_head(request: Request) -> Head:
-    """Everything that is not a message. An empty `system` or `tools` field stays among the parameters."""
+    """Everything that is not a message. An empty `system` or `tools` field stays among the parameters.
+
+    Tools are definitions, as the objects that came. Whether the API takes them is for `check` to say.
+    """
     tools = request.get("tools") or ()
     if not isinstance(tools, LIST_TYPES) or not all(isinstance(tool, dict) for tool in tools):
         hint = 'give "tools" as a list of definitions'
@@ -152,7 +166,10 @@ def _parse_head(request: Request) -> Head:
 
 
 def _parse_system(system: Any) -> tuple[Segment, ...]:
-    """One segment for each block of the system text. An empty system text has none."""
+    """One segment for each block of the system text. An empty system text has none.
+
+    `"Be brief."` is one segment, and `[A, B]` are two, so that each can be marked and compared on its own.
+    """
     if not system:
         return ()
     if isinstance(system, str):
@@ -227,7 +244,11 @@ class MessageScan:
             self._follow(segments)
 
     def parse(self, message: Any) -> tuple[Segment, ...]:
-        """The segments of the next message."""
+        """The segments of the next message.
+
+        `{"role": "user", "content": [text, tool_result]}` has the segment of the result first (A6), and is
+        marked as mended.
+        """
         mapping = to_dict_or_none(message)
         if mapping is None:
             raise BadInput(f"a message is {name_value(message)}", hint="give an object")
@@ -256,7 +277,10 @@ class MessageScan:
         return segments
 
     def _follow(self, segments: tuple[Segment, ...]) -> None:
-        """Takes in a message that was parsed before."""
+        """Takes in a message that was parsed before.
+
+        Its results take their calls again, so that the next results find what is left.
+        """
         first = segments[0]
         role = first.role.value
         if first.role is Role.TOOL:
@@ -319,7 +343,10 @@ class MessageScan:
         return self.older_calls.get(call_id)
 
     def _read_pieces(self, message: Json, role: str) -> list[BlockPiece]:
-        """One piece for each block, or one for a string. A message without blocks has an empty piece."""
+        """One piece for each block, or one for a string. A message without blocks has an empty piece.
+
+        `"content": "Hi"` is one piece without blocks, and `"content": [A, B]` is two with one block each.
+        """
         content = message.get("content")
         if isinstance(content, str):
             return [BlockPiece(ROLES[role], role, (Text(content),))]
@@ -343,7 +370,10 @@ class MessageScan:
         return pieces
 
     def _read_block(self, block: Any, role: str) -> BlockPiece:
-        """The piece for one block. A compaction stands for all that came before it, so it is pinned."""
+        """The piece for one block. A compaction stands for all that came before it, so it is pinned.
+
+        Thinking in a user message, and a result in one of the assistant, are refused.
+        """
         mapping = to_dict_or_empty(block)
         block_type = text_or_empty(mapping.get("type"))
         owner = _ROLE_OF_BLOCK.get(block_type)
@@ -367,7 +397,10 @@ class MessageScan:
         return BlockPiece(Role.ASSISTANT, "thinking", (thinking,), [block])
 
     def _read_result(self, block: Any, mapping: Json) -> BlockPiece:
-        """The piece for a result. The call that it answers tells the name of the tool, and the file."""
+        """The piece for a result. The call that it answers tells the name of the tool, and the file.
+
+        Its call is in the assistant message before it, or further back if a client moved the result.
+        """
         call_id = _read_text(mapping, "tool_use_id")
         call_segment = self._take_call(call_id)
         tool_name = ""
@@ -618,7 +651,7 @@ def read_blocks(message: Any) -> Sequence[Json]:
         return [{"type": "text", "text": content}]
     if not isinstance(content, LIST_TYPES):
         return ()
-    return [to_dict_or_empty(block) for block in content]
+    return list(map(to_dict_or_empty, content))
 
 
 def begins_with_compaction(blocks: Sequence[Json]) -> bool:

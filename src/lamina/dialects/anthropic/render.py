@@ -68,7 +68,11 @@ Message = Any
 
 
 def render(envelope: Envelope) -> Json:
-    """The request for this envelope."""
+    """The request for this envelope.
+
+    Field by field: parameters as they came, tools, system text, messages, and last the markers that are too
+    many.
+    """
     request = dict(envelope.head.parameters)
     system_entries: list[Entry] = []
     message_groups: list[list[Entry]] = []
@@ -110,7 +114,10 @@ class VoiceChooser:
         self.repairs = repairs
 
     def choose(self, entry: Entry) -> str:
-        """The role for an entry: "user", "assistant" or "system"."""
+        """The role for an entry: "user", "assistant" or "system".
+
+        Results of tools are said by the user, as this API has it.
+        """
         if entry.role is not Role.SYSTEM:
             return find_side(entry.role)
         if self.refuses_system or f"{entry.ref}{ON_THE_WIRE}" in self.repairs:
@@ -144,7 +151,11 @@ def _render_system(entries: list[Entry]) -> Any:
 
 
 def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[Message]:
-    """The messages, of which those in one voice that stand in a row may be joined."""
+    """The messages, of which those in one voice that stand in a row may be joined.
+
+    A run is what one voice says without another between. In the user's runs results come together, in the
+    system's the texts.
+    """
     messages: list[Message] = []
     placed = _place_system_messages(message_groups, voices)
     for voice, groups_in_a_row in groupby(placed, key=lambda group: voices.choose(group[0])):
@@ -215,7 +226,10 @@ def _is_directive(entry: Entry) -> bool:
 
 
 def _join_system_messages(run: list[list[Entry]]) -> list[list[Entry]]:
-    """Joins system messages in a row into one, which is what the API takes. Directives stay by themselves."""
+    """Joins system messages in a row into one, which is what the API takes. Directives stay by themselves.
+
+    Two reminders in a row become one message with two blocks.
+    """
     joined: list[list[Entry]] = []
     for are_directives, groups_in_a_row in groupby(run, key=lambda group: _is_directive(group[0])):
         if are_directives:
@@ -233,7 +247,7 @@ def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
     """
     last = 0
     for position, group in enumerate(run):
-        if any(_holds_result(entry) for entry in group):
+        if any(map(_holds_result, group)):
             last = position
     if last == 0:
         return run
@@ -326,7 +340,7 @@ def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | 
     the marker of its old one. Another provider's own block is sent as text, except in the assistant's voice:
     the model did not say that.
     """
-    sources = [to_dict_or_empty(block) for block in source_blocks]
+    sources = list(map(to_dict_or_empty, source_blocks))
     if sources and isinstance(part, ToolCall | ToolResult):
         return _update_block(sources[0], part, entry)
     is_foreign = find_other_dialect(entry.segment, NAME) != ""
@@ -398,7 +412,10 @@ def _render_result(result: ToolResult) -> Json:
 
 
 def _render_source(part: Image | Document, default_media_type: str) -> Json:
-    """Where a picture or a document comes from: its text, its base64, or an address that the API fetches."""
+    """Where a picture or a document comes from: its text, its base64, or an address that the API fetches.
+
+    `{"type": "base64", "media_type": "image/png", "data": "…"}`, or `{"type": "url", "url": "https://…"}`.
+    """
     if isinstance(part, Document) and part.text:
         return {"type": "text", "media_type": "text/plain", "data": part.text}
     if part.data:

@@ -39,7 +39,11 @@ def ask_to_drop_thinking(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_cleared(answer: Any) -> Cleared:
-    """What an answer (a dict, or an object of the SDK) reports as cleared from its prompt."""
+    """What an answer (a dict, or an object of the SDK) reports as cleared from its prompt.
+
+    `{"context_management": {"applied_edits": [{"cleared_tool_uses": 3, "cleared_input_tokens": 900}]}}`
+    reports three tool uses of 900 tokens.
+    """
     tokens = 0
     tool_uses = 0
     thinking_turns = 0

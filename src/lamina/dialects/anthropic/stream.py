@@ -87,6 +87,7 @@ def stream(request: Request) -> Stream:
 
 
 def _stream_tool(tool: Any, place: str) -> StreamBlock:
+    """A definition without its marker, nulls and defaults. A tool that is loaded later takes no marker."""
     definition = _read_object(tool, place)
     data = {
         field: value
@@ -106,6 +107,7 @@ def _stream_tool(tool: Any, place: str) -> StreamBlock:
 
 
 def _stream_system(system: Any) -> Iterator[StreamBlock]:
+    """One block for each piece of the system text."""
     if system is None:
         return
     for position, piece in enumerate(_read_pieces(system, "system")):
@@ -114,7 +116,11 @@ def _stream_system(system: Any) -> Iterator[StreamBlock]:
 
 
 def _stream_messages(messages: Any) -> Iterator[StreamBlock]:
-    """The blocks of all messages."""
+    """The blocks of all messages.
+
+    The first block after a change of role opens a message: the API reads messages of one role in a row as
+    one.
+    """
     last_role = ""
     tool_names: dict[str, str] = {}
     for message_index, message in enumerate(_read_list(messages, "messages")):
@@ -143,7 +149,11 @@ def _stream_block(
     tool_names: dict[str, str],
     is_temporary: bool = False,
 ) -> StreamBlock:
-    """One block. `tool_names` are those of the calls so far, by id; a call adds its own."""
+    """One block. `tool_names` are those of the calls so far, by id; a call adds its own.
+
+    A marker inside a result counts as one on the result. Blocks of a system message are of the sort "system",
+    whatever their type.
+    """
     block = _read_object(piece, place)
     block_type = text_or_empty(block.get("type"))
     marker = read_marker(block, MARKER, DEFAULT_LIFETIME)
@@ -178,7 +188,10 @@ def _takes_marker(block: Json, block_type: str) -> bool:
 
 
 def _normalise_result(result: Json, place: str) -> tuple[Json, str]:
-    """A result in the one shape that the API reads, and the lifetime of the last marker inside it."""
+    """A result in the one shape that the API reads, and the lifetime of the last marker inside it.
+
+    `"content": "ok"` becomes `[{"type": "text", "text": "ok"}]`, and `"is_error": false` is left out.
+    """
     data = dict(result)
     if data.get("is_error") is False:
         del data["is_error"]
@@ -197,7 +210,10 @@ def _normalise_result(result: Json, place: str) -> tuple[Json, str]:
 
 
 def _name_block(block: Json, block_type: str, tool_names: dict[str, str]) -> str:
-    """What a reader calls a block: the tool of a call or of its result, the title of a document."""
+    """What a reader calls a block: the tool of a call or of its result, the title of a document.
+
+    A result of the call `t1` is named after the tool that was called with the id `t1`.
+    """
     if block_type == "text":
         return ""
     if block_type in ("tool_use", "server_tool_use"):
@@ -212,7 +228,10 @@ def _name_block(block: Json, block_type: str, tool_names: dict[str, str]) -> str
 
 
 def _drop_marker_and_nulls(block: Json) -> Json:
-    """The block without its marker, and without nulls: they mean the same as an absent field."""
+    """The block without its marker, and without nulls: they mean the same as an absent field.
+
+    Most blocks have neither, and are not copied.
+    """
     if MARKER in block or None in block.values():
         return drop_nulls(drop_field(block, MARKER))
     return block
@@ -228,6 +247,7 @@ def _read_pieces(content: Any, place: str) -> Sequence[Any]:
 
 
 def _read_list(value: Any, place: str) -> Sequence[Any]:
+    """A list, empty for null. Raises BadInput for any other value."""
     if value is None:
         return ()
     if not isinstance(value, LIST_TYPES):
@@ -236,6 +256,7 @@ def _read_list(value: Any, place: str) -> Sequence[Any]:
 
 
 def _read_object(value: Any, place: str) -> Json:
+    """An object as a dict. Raises BadInput for any other value."""
     mapping = to_dict_or_none(value)
     if mapping is None:
         raise BadInput(f"{name_value(value)} is not an object", place=place, hint="give a JSON object")

@@ -18,11 +18,12 @@ from lamina.dialects.gemini.check import check, check_again
 from lamina.dialects.gemini.media import can_carry_media
 from lamina.dialects.gemini.parse import parse
 from lamina.dialects.gemini.plain import own_head, plain_head
-from lamina.dialects.gemini.prefix import mark, stream
+from lamina.dialects.gemini.prefix import stream
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect
 from lamina.dialects.port import Dialect, Request
+from lamina.dialects.stream_data import mark_nothing
 from lamina.dialects.words import OPENING
 
 __all__ = ["DIALECT", "NAME", "carries", "recognises"]
@@ -60,7 +61,7 @@ DIALECT = Dialect(
     absorb_stream=absorb_stream,
     binding=_get_binding,
     stream=stream,
-    mark=mark,
+    mark=mark_nothing,
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,

@@ -32,7 +32,10 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """All chunks of a stream, in order."""
+    """All chunks of a stream, in order.
+
+    The last chunk has the usage of the whole answer.
+    """
     parts = _StreamedParts()
     usage: Any = None
     stop = ""
@@ -97,7 +100,10 @@ def _read_segments(content: Json) -> tuple[Segment, ...]:
 
 
 def _first_candidate(answer: Json) -> Json:
-    """The first candidate; empty for the chunk that carries the usage, which may have none."""
+    """The first candidate; empty for the chunk that carries the usage, which may have none.
+
+    Of several candidates it is the one with the index 0, or without an index.
+    """
     candidates = answer.get("candidates")
     if candidates is None:
         return {}

@@ -95,7 +95,10 @@ class GeminiCalls:
                 self._waiting.take_call(("id", part.id))
 
     def _make_id(self, call: ToolCall) -> str:
-        """An id for a call that has none on the wire; equal calls of one content are numbered."""
+        """An id for a call that has none on the wire; equal calls of one content are numbered.
+
+        `unnamed_call_1a2b3c4d5e6f`, and for the second equal call `unnamed_call_1a2b3c4d5e6f_2`.
+        """
         call_hash = _hash_text(f"{call.name}\0{call.arguments}")
         stem = f"{ID_PREFIX}{call_hash}"
         self._id_counts[stem] += 1

@@ -100,7 +100,10 @@ class ContentView:
 
 
 def _view_function(part: _PartView, sort: str) -> Sequence[_FunctionView]:
-    """The call, or the result, that a part holds; nothing if it holds none."""
+    """The call, or the result, that a part holds; nothing if it holds none.
+
+    Of `{"function_call": {"name": "read"}}` it is a call of `read`, in the field `function_call`.
+    """
     field = find_spelling(part.fields, sort)
     if not field:
         return ()

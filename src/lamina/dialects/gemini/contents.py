@@ -126,7 +126,10 @@ def _split_list(contents: Sequence[Any]) -> Iterator[Unit]:
 
 
 def _make_unit(item: Any, place: str) -> Unit:
-    """A content as a unit. A content without a role is the user's."""
+    """A content as a unit. A content without a role is the user's.
+
+    What is no object has no role, and whoever reads the unit reports that.
+    """
     content = to_dict_or_none(item)
     if content is None:
         return Unit(item, None, item, place)

@@ -35,7 +35,11 @@ _CALL_KINDS = frozenset(("tool_call", "tool_result"))
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """The log and the head of a request. An invalid request raises BadInput with a path into it."""
+    """The log and the head of a request. An invalid request raises BadInput with a path into it.
+
+    `{"contents": "Hi", "config": {"system_instruction": "Be brief."}}` has two segments, and a head without
+    both.
+    """
     if not isinstance(request, Mapping):
         problem = f"the request is {name_value(request)}"
         raise BadInput(problem, hint="give an object with contents")
@@ -95,7 +99,10 @@ class _ParsedGeminiPart(NamedTuple):
 
 
 def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
-    """One segment for each part of the system text, such as `config.system_instruction.parts[1]`."""
+    """One segment for each part of the system text, such as `config.system_instruction.parts[1]`.
+
+    A call in the system text is refused. A picture is read, and `check` reports it.
+    """
     system = parsed_head.system
     if system is None:
         return []
@@ -125,7 +132,7 @@ def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, .
     old_segments = [segments for _, segments in remembered]
     reader = _GeminiReader(old_segments)
     new_units = units[len(remembered) :]
-    new_segments = [reader.read_unit(unit) for unit in new_units]
+    new_segments = list(map(reader.read_unit, new_units))
     if memo is not None:
         copies = [memo.copy(unit.message) for unit in new_units]
         memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
@@ -159,7 +166,11 @@ class _GeminiReader:
             self.calls.replay(segments)
 
     def read_unit(self, unit: Unit) -> tuple[Segment, ...]:
-        """The segments of one content."""
+        """The segments of one content.
+
+        A content is mended if it joins the one before it, has the old role "function", or holds a part that
+        the API refuses: an empty text, a result without the name of its call.
+        """
         role = _ROLES.get(unit.role) if isinstance(unit.role, str) else None
         if role is None:
             problem = f"the role is {name_value(unit.role)}"
@@ -182,7 +193,10 @@ class _GeminiReader:
         return segments
 
     def _make_piece(self, parsed: _ParsedGeminiPart, role: Role) -> _GeminiPiece:
-        """A part as a piece. A call gets its id here, a result the id and the name of its call."""
+        """A part as a piece. A call gets its id here, a result the id and the name of its call.
+
+        A call whose name the API refuses cannot be sent as it came.
+        """
         part, block = parsed
         if isinstance(part, ToolResult):
             return self._make_result_piece(part, block)
@@ -236,7 +250,10 @@ class _GeminiReader:
         return has_calls and self.last_had_calls
 
     def _remember(self, segments: Sequence[Segment]) -> None:
-        """Notes the role of a content, and whether it has calls or results."""
+        """Notes the role of a content, and whether it has calls or results.
+
+        What joined a content with calls counts as having some: its results may still come.
+        """
         has_calls = any(segment.kind in _CALL_KINDS for segment in segments)
         if segments[0].role is not Role.ASSISTANT:
             self.last_role = Role.USER

@@ -55,7 +55,10 @@ _FIRST_VERSION_WITH_LEVELS = 3
 
 
 def plain_head(head: Head) -> PlainHead:
-    """What tools and parameters mean; `left` names those that only this API has."""
+    """What tools and parameters mean; `left` names those that only this API has.
+
+    Tools of the API itself, such as a search, have no plain meaning, and neither has a budget for thinking.
+    """
     settings = read_settings(head.parameters)
     thinking = to_dict_or_empty(settings.get("thinkingConfig"))
     choice = _read_choice(settings.get("toolConfig"))
@@ -88,7 +91,11 @@ def plain_head(head: Head) -> PlainHead:
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """The same in the fields of the SDK. `left` names what this API cannot say."""
+    """The same in the fields of the SDK. `left` names what this API cannot say.
+
+    Streaming is another method of the SDK, so a request cannot ask for it. Models before version 3 take no
+    level of thinking.
+    """
     left = []
     thinking = None
     level = _THINKING_LEVELS.get(plain.effort)
@@ -138,7 +145,10 @@ def _read_function(declaration: Json) -> Tool:
 
 
 def _write_functions(tools: tuple[Tool, ...]) -> list[Json]:
-    """The declarations. If tools get the same name here, the first is sent, in the place of the last."""
+    """The declarations. If tools get the same name here, the first is sent, in the place of the last.
+
+    `fs read` and `fs_read` are both `fs_read` here, and the API takes a name once.
+    """
     functions: dict[str, Json] = {}
     for tool in tools:
         name = make_safe_name(tool.name)
@@ -152,7 +162,10 @@ def _write_functions(tools: tuple[Tool, ...]) -> list[Json]:
 
 
 def _read_choice(tool_config: Any) -> str | None:
-    """The plain choice; "" if there is none, and None for a choice that only this API has."""
+    """The plain choice; "" if there is none, and None for a choice that only this API has.
+
+    `{"function_calling_config": {"mode": "ANY", "allowed_function_names": ["read"]}}` is "tool:read".
+    """
     calling_config = get_object(to_dict_or_empty(tool_config), "functionCallingConfig")
     mode = upper_ascii(read_word(calling_config.get("mode")))
     if not mode or mode == "MODE_UNSPECIFIED":

@@ -30,7 +30,7 @@ from lamina.dialects.gemini.wire import (
     to_snake_case,
 )
 from lamina.dialects.json_values import Json, drop_nulls, list_or_empty, name_value, text_or_empty
-from lamina.dialects.port import Marking, Request
+from lamina.dialects.port import Request
 from lamina.errors import BadInput
 
 _SORTS: dict[str, Sort] = {
@@ -49,7 +49,10 @@ _WORD_SETTINGS = {"images": "mediaResolution", "tier": "serviceTier"}
 
 
 def stream(request: Request) -> Stream:
-    """The blocks of a request, in the order in which the model reads them."""
+    """The blocks of a request, in the order in which the model reads them.
+
+    A part that is spelled `inline_data` has the same bytes as one that is spelled `inlineData`.
+    """
     if not isinstance(request, Mapping):
         problem = f"the request is {name_value(request)}"
         raise BadInput(problem, hint="give an object with contents")
@@ -67,14 +70,6 @@ def stream(request: Request) -> Stream:
         settings=dict(_read_cache_settings(settings)),
         cached=get_text(settings, "cachedContent"),
     )
-
-
-def mark(request: Request, marking: Marking) -> dict[str, Any]:
-    """The request as it is: this API has no markers."""
-    del marking
-    if isinstance(request, dict):
-        return request
-    return dict(request)
 
 
 def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
@@ -133,7 +128,10 @@ class _CachedPart(NamedTuple):
 
 
 def _read_part(value: Any) -> _CachedPart:
-    """A part of a content, whether it came as text, as a dict or as an object of the SDK."""
+    """A part of a content, whether it came as text, as a dict or as an object of the SDK.
+
+    The id of a call is left out, so that two requests that differ in ids alone are the same to a cache.
+    """
     if isinstance(value, str):
         return _CachedPart("text", {"text": value})
     part = to_dict_or_none(value)
@@ -174,7 +172,10 @@ def _use_rest_names(block: Json) -> Json:
 
 
 def _read_cache_settings(settings: Json) -> Iterator[tuple[str, bytes]]:
-    """The parameters that a cache may depend on."""
+    """The parameters that a cache may depend on.
+
+    A default (`AUTO`, `text/plain`) is left out: it means the same as an absent field.
+    """
     calling_config = get_object(to_dict_or_empty(settings.get("toolConfig")), "functionCallingConfig")
     mode = read_word(calling_config.get("mode"))
     if mode not in ("", "AUTO", "MODE_UNSPECIFIED"):

@@ -151,7 +151,11 @@ class _WrittenContent(NamedTuple):
 
 
 def _write_contents(writer: _GeminiWriter, entries: Sequence[Entry]) -> Any:
-    """The value of `contents`, as it came if nothing of it changed."""
+    """The value of `contents`, as it came if nothing of it changed.
+
+    If the user's words at the beginning were left out, and the model begins with a call, an opening of the
+    user's comes first.
+    """
     written: list[_WrittenContent] = []
     for role, group in _group_contents(entries):
         content = writer.write_content(role, group)
@@ -233,7 +237,7 @@ class _GeminiWriter:
         is_signed_here = any(map(self._is_signed_here, group))
         if content is not None and not is_signed_here:
             return content
-        parts = [_wrap_text(part) for part in self._write_parts(group)]
+        parts = list(map(_wrap_text, self._write_parts(group)))
         if not parts:
             return None
         messages = [_read_source(entry).message for entry in group]

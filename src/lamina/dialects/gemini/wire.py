@@ -58,7 +58,7 @@ def to_dict(value: Any, subject: str, *, place: str = "", hint: str = "give an o
 
 def to_dicts(value: Any) -> Sequence[Json]:
     """The items of a list as dicts, which are empty for items that are no objects."""
-    return [to_dict_or_empty(item) for item in list_or_empty(value)]
+    return list(map(to_dict_or_empty, list_or_empty(value)))
 
 
 def get_field(block: Mapping[str, Any], name: str) -> Any:

@@ -17,8 +17,9 @@ from lamina.dialects.ollama.fields import NAME
 from lamina.dialects.ollama.head import own_head, plain_head
 from lamina.dialects.ollama.parse import parse
 from lamina.dialects.ollama.render import carries, render
-from lamina.dialects.ollama.stream import mark, stream
+from lamina.dialects.ollama.stream import stream
 from lamina.dialects.port import Dialect, Request
+from lamina.dialects.stream_data import mark_nothing
 
 __all__ = ["DIALECT"]
 
@@ -30,11 +31,14 @@ _FIELDS_OF_OTHERS = frozenset(
 
 
 def recognises(request: Request) -> bool:
-    """Whether it has messages of text, and something that only this wire format has."""
+    """Whether it has messages of text, and something that only this wire format has.
+
+    Options, a picture in `images`, and arguments that are an object are signs of it.
+    """
     items = request.get("messages")
     if not isinstance(items, LIST_TYPES) or not _FIELDS_OF_OTHERS.isdisjoint(request):
         return False
-    messages = [mapping_or_empty(item) for item in items]
+    messages = list(map(mapping_or_empty, items))
     if any(isinstance(message.get("content"), LIST_TYPES) for message in messages):
         return False
     return not _OWN_FIELDS.isdisjoint(request) or any(map(_is_own_message, messages))
@@ -71,7 +75,7 @@ DIALECT = Dialect(
     repairs=Repairs(),
     binding=_get_binding,
     stream=stream,
-    mark=mark,
+    mark=mark_nothing,
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,

@@ -60,9 +60,12 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
 
 
 def _make_absorbed(message: dict[str, Any], answer: Mapping[str, Any]) -> Absorbed:
-    """The answer. A message that says nothing gives no segments; a reported error is why it stopped."""
+    """The answer. A message that says nothing gives no segments; a reported error is why it stopped.
+
+    `{"done": true, "done_reason": "length"}` stopped for "length".
+    """
     segments: tuple[Segment, ...] = ()
-    if any(message.get(name) for name in _FIELDS_THAT_SAY_SOMETHING):
+    if any(map(message.get, _FIELDS_THAT_SAY_SOMETHING)):
         segments = read_message({"role": "assistant", **message}, 0, OllamaCalls())
     stop = text_or_empty(answer.get("done_reason"))
     if answer.get("done") is True and not stop:

@@ -252,13 +252,17 @@ def assistants_say_something(reading: OllamaReading) -> Faults:
     Broken by an answer that was stopped before its first token, and kept in the history.
     """
     for view in reading.by_role.get("assistant", ()):
-        content = view.wire.get("content") or ""
-        thinking = view.wire.get("thinking") or ""
-        says_more = view.calls or view.wire.get("images")
-        if says_more or not isinstance(content, str) or not isinstance(thinking, str):
+        if view.calls or view.wire.get("images"):
             continue
-        if is_blank(content) and is_blank(thinking):
+        if _says_nothing(view.wire.get("content")) and _says_nothing(view.wire.get("thinking")):
             yield view.place, "says nothing"
+
+
+def _says_nothing(value: Any) -> bool:
+    """Whether a field is absent, empty, or a blank text."""
+    if isinstance(value, str):
+        return is_blank(value)
+    return not value
 
 
 def tools_are_definitions(reading: OllamaReading) -> Faults:

@@ -84,7 +84,10 @@ def plain_head(head: Head) -> PlainHead:
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """The same in the fields of this API. If no tool may be called, no tool is defined."""
+    """The same in the fields of this API. If no tool may be called, no tool is defined.
+
+    A request that names a tool to call cannot say so here, and `left` has the choice.
+    """
     options = {
         "num_predict": plain.output,
         "temperature": plain.temperature,

@@ -33,7 +33,11 @@ from lamina.errors import BadInput
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """The request's messages as a log, everything else as a head."""
+    """The request's messages as a log, everything else as a head.
+
+    `{"model": "llama3.1", "messages": [A], "options": {…}}` has the log of A, and everything else as its
+    head.
+    """
     messages = read_message_list(request)
     log = read_messages(messages, memo, restore_calls=_restore_calls, read_message=read_message)
     tools: list[Json] = []
@@ -56,7 +60,10 @@ def read_message(message: Any, _: int, calls: OllamaCalls) -> tuple[Segment, ...
 
 
 def read_definition(tool: Any, place: str) -> Json:
-    """A tool as JSON. A function of Python is refused: Ollama's client can describe it, lamina cannot."""
+    """A tool as JSON. A function of Python is refused: Ollama's client can describe it, lamina cannot.
+
+    `{"type": "function", "function": {"name": "read", "parameters": {…}}}` is one.
+    """
     definition = tool
     dump = getattr(tool, "model_dump", None)
     if callable(dump) and not isinstance(tool, dict):
@@ -143,7 +150,10 @@ def _read_user_or_system(message: Mapping[str, Any], role: Role) -> MessagePiece
 
 
 def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
-    """Reasoning, text and pictures, then calls; an empty text if the message has none of them."""
+    """Reasoning, text and pictures, then calls; an empty text if the message has none of them.
+
+    `{"thinking": "Why", "content": "Reading.", "tool_calls": [A]}` has three pieces.
+    """
     pieces: list[MessagePiece] = []
     thought = read_text(message, "thinking")
     if not is_blank(thought):

@@ -269,7 +269,7 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
         message["content"] = old_message.get("content") or ""
         message |= _make_images_field(map(_choose_image, old_message.get("images") or (), pictures))
         return message | {"tool_name": name}
-    sendable_pictures = [picture for picture in pictures if encode_picture(picture)]
+    sendable_pictures = list(filter(encode_picture, pictures))
     text = write_as_text(part for part in result.content if part not in sendable_pictures)
     return message | {"content": text, "tool_name": name} | _make_images_field(map(encode_picture, pictures))
 

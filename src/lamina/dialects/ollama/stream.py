@@ -21,7 +21,7 @@ from lamina.dialects.json_values import (
 from lamina.dialects.ollama.fields import NAME, read_call, read_picture, read_text, to_fields
 from lamina.dialects.ollama.parse import read_definition
 from lamina.dialects.pieces import require_request
-from lamina.dialects.port import Marking, Request
+from lamina.dialects.port import Request
 from lamina.dialects.stream_data import encode_data
 from lamina.errors import BadInput
 
@@ -33,7 +33,10 @@ _FIELDS_OF_API = frozenset(
 
 
 def stream(request: Request) -> Stream:
-    """The blocks of a request, and the parameters that a cache may see."""
+    """The blocks of a request, and the parameters that a cache may see.
+
+    Pictures are compared by their base64, or by their path.
+    """
     require_request(request, "give an object with messages")
     return Stream(
         dialect=NAME,
@@ -41,14 +44,6 @@ def stream(request: Request) -> Stream:
         blocks=(*_read_tools(request), *_read_messages(request)),
         settings=_read_settings(request),
     )
-
-
-def mark(request: Request, marking: Marking) -> dict[str, Any]:
-    """The request as it is: this API has no cache markers."""
-    del marking
-    if isinstance(request, dict):
-        return request
-    return dict(request)
 
 
 def _read_tools(request: Request) -> Iterator[StreamBlock]:

@@ -32,7 +32,10 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """All chunks of a stream, in order."""
+    """All chunks of a stream, in order.
+
+    The chunk with the usage comes last and has no choice.
+    """
     partial_message: dict[str, Any] = {}
     usage: Any = None
     stop: Any = ""
@@ -177,5 +180,5 @@ def _join_pieces(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _join_pieces(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_join_pieces(inner) for inner in value]
+        return list(map(_join_pieces, value))
     return value

@@ -44,7 +44,10 @@ class ParsedChatCall(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_calls(message: Mapping[str, Any], index: int) -> list[ParsedChatCall]:
-    """The calls in the message at `index`, in order. The one from before tools is the last."""
+    """The calls in the message at `index`, in order. The one from before tools is the last.
+
+    An error names the call: `tool_calls[1].function.name`.
+    """
     calls: list[ParsedChatCall] = []
     place = ""
     try:
@@ -89,7 +92,10 @@ def read_name(function: Mapping[str, Any]) -> str:
 
 
 def encode_arguments(value: Any) -> str:
-    """Arguments as JSON text. Some servers give the object itself."""
+    """Arguments as JSON text. Some servers give the object itself.
+
+    `{"path": "a.py"}` becomes `{"path": "a.py"}` as text, and null becomes `{}`.
+    """
     if isinstance(value, str):
         return value
     if not isinstance(value, dict | None):
@@ -101,7 +107,10 @@ def encode_arguments(value: Any) -> str:
 
 
 def read_free_text(call: ToolCall) -> str:
-    """The free text of a custom call, which the log keeps as JSON: `{"input": "…"}`."""
+    """The free text of a custom call, which the log keeps as JSON: `{"input": "…"}`.
+
+    Arguments that are not such an object are sent as they are.
+    """
     try:
         text = json.loads(call.arguments)["input"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -126,7 +135,10 @@ class ChatCalls:
         self._result_count = 0
 
     def add(self, call: ToolCall) -> None:
-        """Adds a call of the current assistant message."""
+        """Adds a call of the current assistant message.
+
+        If the message has another call with this id, both wait under it, in order.
+        """
         if call.id in self._message_ids:
             first_call = self._by_id[call.id]
             same_id_calls = self._calls_of_repeated_id.setdefault(call.id, deque((first_call,)))
@@ -171,7 +183,11 @@ class ChatCalls:
 
 
 def _read_tool_call(value: Any) -> ParsedChatCall:
-    """A call as `tool_calls` has it: of a function, or of a custom tool that takes free text."""
+    """A call as `tool_calls` has it: of a function, or of a custom tool that takes free text.
+
+    A custom call has `{"custom": {"name": "sh", "input": "ls"}}`, and the arguments `{"input": "ls"}` in the
+    log.
+    """
     block = to_dict(value)
     if block.get("custom"):
         custom = to_dict(block.get("custom"), "custom")

@@ -131,7 +131,9 @@ class ChatMessageView:
         self.wire: Json = wire
         self.role = role
         self.sort = role
-        self.parts = self._read_parts(wire.get("content"))
+        self.parts: Sequence[ChatPartView] = ()
+        if isinstance(wire.get("content"), LIST_TYPES):
+            self.parts = self._read_parts(wire["content"])
         self.is_result = role in _RESULT_ROLES
         self.answered_id: str | None = None
         if role == "tool":
@@ -141,10 +143,8 @@ class ChatMessageView:
         if role == "assistant":
             self._read_calls()
 
-    def _read_parts(self, content: Any) -> Sequence[ChatPartView]:
-        """The parts of a content; none if it is a text."""
-        if not isinstance(content, LIST_TYPES):
-            return ()
+    def _read_parts(self, content: Sequence[Any]) -> list[ChatPartView]:
+        """The parts of a content. A value that is not an object is read as an empty one."""
         parts: list[ChatPartView] = []
         for position, value in enumerate(content):
             part = to_dict_or_empty(value)
@@ -203,7 +203,7 @@ class ChatReading:
         self.calls_by_sort = group_by_sort(self.calls)
         self.parts = [part for view in views for part in view.parts]
         self.parts_by_type = group_by_sort(self.parts)
-        self.tools = [to_dict_or_empty(tool) for tool in list_or_empty(request.get("tools"))]
+        self.tools = list(map(to_dict_or_empty, list_or_empty(request.get("tools"))))
 
 
 def calls_are_answered(reading: ChatReading) -> Faults:

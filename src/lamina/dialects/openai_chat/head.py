@@ -43,7 +43,10 @@ _OWN_CHOICES = {plain_choice: own_choice for own_choice, plain_choice in _PLAIN_
 
 
 def plain_head(head: Head) -> PlainHead:
-    """What tools and parameters mean; `left` names those that only this API has."""
+    """What tools and parameters mean; `left` names those that only this API has.
+
+    `{"max_tokens": 5, "logit_bias": {…}}` is the output 5, and `logit_bias` is left.
+    """
     parameters = drop_nulls(head.parameters)
     left = list_untranslated(parameters, _READ_FIELDS, _SILENT_FIELDS)
     tools, unread_places = read_tools(head.tools, _read_tool)
@@ -71,7 +74,10 @@ def plain_head(head: Head) -> PlainHead:
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """The same in the fields of this API, which has one for everything."""
+    """The same in the fields of this API, which has one for everything.
+
+    An answer schema becomes `{"type": "json_schema", "json_schema": {"name": "answer", "schema": {…}}}`.
+    """
     answer_format = None
     if plain.answer is not None:
         answer_format = {"type": "json_schema", "json_schema": {"name": "answer", "schema": plain.answer}}

@@ -32,7 +32,11 @@ _MODES = ("implicit", "explicit")
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
-    """The request with these breakpoints and no others. A string that must carry one becomes a text part."""
+    """The request with these breakpoints and no others. A string that must carry one becomes a text part.
+
+    A place is that of a part, `messages[3].content[0]`, as the stream names it. One that is not there raises
+    BadInput.
+    """
     unplaced = dict(marking.places)
     changed_fields: dict[str, Any] = {}
     messages = request.get("messages")
@@ -130,7 +134,10 @@ def _remove_tool_mark(tool: Any) -> Any:
 
 
 def _remove_refused_message_marks(message: Any) -> Any:
-    """A message with breakpoints on parts only, and only on parts that may have one."""
+    """A message with breakpoints on parts only, and only on parts that may have one.
+
+    A client that marked its messages for another API has markers in places that this one refuses.
+    """
     mapping = to_dict_or_none(message)
     if mapping is None:
         return message

@@ -101,7 +101,7 @@ def has_valid_content(message: Mapping[str, Any]) -> bool:
     """
     content = message.get("content")
     if content is None:
-        return any(message.get(name) for name in INSTEAD_OF_CONTENT)
+        return any(map(message.get, INSTEAD_OF_CONTENT))
     return is_valid_content(content)
 
 

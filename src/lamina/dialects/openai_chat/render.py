@@ -31,7 +31,10 @@ from lamina.errors import BadInput
 
 
 def render(envelope: Envelope) -> Json:
-    """The request: parameters as they came, messages, tools."""
+    """The request: parameters as they came, messages, tools.
+
+    Definitions from before tools leave in `functions`, as they came.
+    """
     writer = _ChatWriter(envelope.head)
     for group in group_sent_entries(envelope):
         writer.write_group(group)
@@ -62,7 +65,11 @@ class _ChatWriter:
         self._defined_names = _find_tool_names(head)
 
     def write_group(self, group: Sequence[Entry]) -> None:
-        """Adds a message as it came, or one that changed: its results first, then the rest."""
+        """Adds a message as it came, or one that changed: its results first, then the rest.
+
+        A tool message can hold no picture, so pictures of results wait for the next message that is not a
+        result.
+        """
         unchanged = find_unchanged_message(group, NAME)
         if unchanged is not None:
             if group[0].role is not Role.TOOL:
@@ -100,7 +107,10 @@ class _ChatWriter:
                 self.legacy_ids.add(part.id)
 
     def _write_user_or_system(self, group: Sequence[Entry]) -> None:
-        """Adds the message of a user or a system, unless it has no content."""
+        """Adds the message of a user or a system, unless it has no content.
+
+        A message that came as a string leaves as a string, with the same other fields.
+        """
         message = _copy_message(group[0])
         blocks: list[Any] = []
         for entry in group:
@@ -132,7 +142,7 @@ class _ChatWriter:
         message |= fields
         message["content"] = _join_blocks(blocks, old_message)
         message |= self._write_calls(group)
-        if message["content"] is None and not any(message.get(name) for name in INSTEAD_OF_CONTENT):
+        if message["content"] is None and not any(map(message.get, INSTEAD_OF_CONTENT)):
             if not read_extra_fields(message):
                 return
             message["content"] = ""
@@ -166,7 +176,11 @@ class _ChatWriter:
         return fields
 
     def _write_call(self, call: ToolCall, old_call: Json, *, is_legacy: bool) -> Any:
-        """A call of a function, of a custom tool, or from before tools."""
+        """A call of a function, of a custom tool, or from before tools.
+
+        `{"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}`. Other fields of
+        the call stay.
+        """
         name = self._choose_name(call.name)
         if is_legacy:
             return {**old_call, "name": name, "arguments": call.arguments}
@@ -215,7 +229,10 @@ class _ChatWriter:
 
 
 def _find_tool_names(head: Head) -> frozenset[str]:
-    """The names of the tools that the request defines, in each form that a definition may have."""
+    """The names of the tools that the request defines, in each form that a definition may have.
+
+    Of `{"type": "function", "function": {"name": "read"}}`, and of `{"name": "read"}`, it is `read`.
+    """
     names: set[str] = set()
     for tool in head.tools:
         for holder in (tool, tool.get("function"), tool.get("custom")):
@@ -257,7 +274,7 @@ def _write_fields_or_entry(entry: Entry) -> tuple[Json, list[Any]]:
     part = entry.parts[0]
     if isinstance(part, Raw):
         return fields, []
-    is_one_text = [type(value) for value in fields.values()] == [str]
+    is_one_text = list(map(type, fields.values())) == [str]
     if isinstance(part, Text) and is_one_text:
         return dict.fromkeys(fields, part.text), []
     return {}, write_blocks(part)
@@ -299,7 +316,10 @@ def _write_entry(entry: Entry) -> list[Any]:
 
 
 def _join_blocks(blocks: list[Any], old_message: Json) -> Any:
-    """Content as text if it was text, or is nothing but one text; null if there is none."""
+    """Content as text if it was text, or is nothing but one text; null if there is none.
+
+    `[{"type": "text", "text": "Hi"}]` becomes `"Hi"`, unless the message had a list.
+    """
     if not blocks:
         return None
     if len(blocks) > 1 or isinstance(old_message.get("content"), LIST_TYPES):

@@ -71,7 +71,10 @@ _FIELDS_OF_API = _FIELDS_READ_ELSEWHERE | _SETTING_FIELDS | _FIELDS_NOT_IN_PROMP
 
 
 def stream(request: Request) -> Stream:
-    """The blocks of a request, each with its marker, and the parameters that a cache may see."""
+    """The blocks of a request, each with its marker, and the parameters that a cache may see.
+
+    `"Hi"` and `[{"type": "text", "text": "Hi"}]` have the same bytes.
+    """
     require_request(request, "give an object with messages")
     options = mapping_or_empty(request.get("prompt_cache_options"))
     lifetime = text_or_empty(options.get("ttl")) or _DEFAULT_LIFETIME
@@ -151,7 +154,11 @@ class _ChatStreamReader(NamedTuple):
     call_names: dict[str, str]
 
     def read_message(self, message: Mapping[str, Any], place: str) -> list[StreamBlock]:
-        """The blocks of a message: reasoning, content, calls. The first of them opens the message."""
+        """The blocks of a message: reasoning, content, calls. The first of them opens the message.
+
+        `{"role": "assistant", "reasoning": "Why", "content": "Reading.", "tool_calls": [A]}` has three
+        blocks.
+        """
         role = text_or_empty(message.get("role"))
         blocks: list[StreamBlock] = []
         if not _REASONING_FIELDS.isdisjoint(message):
@@ -164,7 +171,10 @@ class _ChatStreamReader(NamedTuple):
     def _read_content(
         self, message: Mapping[str, Any], place: str, role: str, *, opens: bool
     ) -> list[StreamBlock]:
-        """The blocks of a content. An assistant's empty text is none; elsewhere it is a block."""
+        """The blocks of a content. An assistant's empty text is none; elsewhere it is a block.
+
+        A message with no content, but with a name, is one block of that name.
+        """
         content = message.get("content")
         extra_fields = _read_extra_fields(message)
         if isinstance(content, str) and (content or role != "assistant"):
@@ -201,7 +211,10 @@ class _ChatStreamReader(NamedTuple):
     def _read_part(
         self, part: Mapping[str, Any], extra_fields: dict[str, Any], place: str, role: str, *, opens: bool
     ) -> StreamBlock:
-        """One part of a content. The first part carries the other fields of its message."""
+        """One part of a content. The first part carries the other fields of its message.
+
+        A picture with the detail "auto" has the same bytes as one without.
+        """
         part_type = text_or_empty(part.get("type"))
         data: Json = drop_field(drop_nulls(part), MARKER)
         name = ""
@@ -223,7 +236,11 @@ class _ChatStreamReader(NamedTuple):
         )
 
     def _name_part(self, part: Mapping[str, Any], extra_fields: Mapping[str, Any]) -> str:
-        """What a reader would call a part: the tool that gave it, its file, or who says it."""
+        """What a reader would call a part: the tool that gave it, its file, or who says it.
+
+        A result is named after the tool that was called, a file by its name, and a user by the name in the
+        message.
+        """
         call_id = extra_fields.get("tool_call_id")
         if isinstance(call_id, str):
             return self.call_names.get(call_id, "")
@@ -235,7 +252,10 @@ class _ChatStreamReader(NamedTuple):
     def _read_calls(
         self, message: Mapping[str, Any], place: str, role: str, *, opens: bool
     ) -> list[StreamBlock]:
-        """One block for each call, and the name of each for the results that follow."""
+        """One block for each call, and the name of each for the results that follow.
+
+        The arguments stay the text that the model wrote, since a cache compares text.
+        """
         calls = [(f"tool_calls[{i}]", call) for i, call in enumerate(read_list(message, "tool_calls"))]
         if message.get("function_call"):
             calls.append(("function_call", message["function_call"]))
@@ -271,7 +291,10 @@ def _read_messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
 
 
 def _read_reasoning(message: Mapping[str, Any], place: str, role: str) -> list[StreamBlock]:
-    """One block for each reasoning text."""
+    """One block for each reasoning text.
+
+    Servers have one of two names for it, and each field that is there is a block.
+    """
     blocks: list[StreamBlock] = []
     for field in REASONING:
         if not message.get(field):

@@ -18,7 +18,8 @@ from lamina.dialects.openai_responses.items import CALL_ID_LIMIT
 from lamina.dialects.openai_responses.mark import mark
 from lamina.dialects.openai_responses.parse import parse
 from lamina.dialects.openai_responses.parts import NAME, explain_unsendable
-from lamina.dialects.openai_responses.render import lasting, render
+from lamina.dialects.openai_responses.reasoning import lasting
+from lamina.dialects.openai_responses.render import render
 from lamina.dialects.openai_responses.stream import stream
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect, read_origin_in
 from lamina.dialects.port import Dialect, Request

@@ -31,7 +31,10 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """Reads all events of a stream, in order."""
+    """Reads all events of a stream, in order.
+
+    If no item was done, the last event may still have them all.
+    """
     items = _StreamedItems()
     answer: Json = {}
     for value in events:
@@ -64,7 +67,11 @@ class _StreamedItems:
         self.texts: dict[int, dict[int, list[str]]] = {}
 
     def take(self, event: Json) -> None:
-        """Takes in one event."""
+        """Takes in one event.
+
+        `{"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "He"}` adds to
+        the first text of the first item.
+        """
         event_type = event.get("type")
         position = _read_index(event.get("output_index"))
         delta = event.get("delta")

@@ -35,7 +35,10 @@ _EMPTY_SCHEMA = {"type": "object", "properties": {}}
 
 
 def plain_head(head: Head) -> PlainHead:
-    """Translates tools and parameters. `left` names those that only this API has."""
+    """Translates tools and parameters. `left` names those that only this API has.
+
+    `{"max_output_tokens": 5, "reasoning": {"effort": "low"}}` is the output 5 and the effort "low".
+    """
     parameters = drop_nulls(head.parameters)
     left = list_untranslated(parameters, _TRANSLATED, _NOT_FOR_THE_MODEL)
     tools, unread_places = read_tools(head.tools, _read_tool)
@@ -68,7 +71,10 @@ def plain_head(head: Head) -> PlainHead:
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """Translates a plain head into this API's words. It has no stop sequences."""
+    """Translates a plain head into this API's words. It has no stop sequences.
+
+    A stop sequence, and an effort that the API does not know, are named in `left`.
+    """
     left: list[str] = []
     if plain.stop:
         left.append("stop")
@@ -91,7 +97,7 @@ def own_head(plain: PlainHead) -> OwnHead:
         "reasoning": reasoning,
         "stream": plain.stream,
     }
-    tools = tuple(_write_tool(tool) for tool in plain.tools)
+    tools = tuple(map(_write_tool, plain.tools))
     return OwnHead(head=Head(tools=tools, parameters=drop_nulls(parameters)), left=tuple(left))
 
 

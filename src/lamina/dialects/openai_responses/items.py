@@ -27,6 +27,9 @@ OUTPUT_TYPES = frozenset(OUTPUT_TYPE_OF_CALL.values())
 DEFINED_CALL_TYPES = ("function_call", "custom_tool_call")
 """Calls of tools that the client itself has defined."""
 
+BUILT_IN_CALL_TYPES = frozenset(OUTPUT_TYPE_OF_CALL).difference(DEFINED_CALL_TYPES)
+"""Calls of tools that the API defines and the client runs."""
+
 DEFINED_OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
 
 PARTS_FIELDS = {

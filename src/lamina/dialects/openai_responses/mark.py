@@ -87,7 +87,11 @@ def _mark_items(items: Sequence[Any], places: Places) -> Sequence[Any]:
 
 
 def _mark_item(source: Any, place: str, places: Places) -> Any:
-    """An item with its parts marked. An object of the SDK becomes a dict only if something changed."""
+    """An item with its parts marked. An object of the SDK becomes a dict only if something changed.
+
+    `"content": "Hi"` becomes `[{"type": "input_text", "text": "Hi", "prompt_cache_breakpoint": {…}}]` if it
+    must carry a marker. What the assistant said carries none.
+    """
     item = to_dict_or_none(source)
     if item is None:
         return source
@@ -152,7 +156,10 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remove_from_item(source: Any) -> Any:
-    """An item with breakpoints on its parts only, and only on those that may have one."""
+    """An item with breakpoints on its parts only, and only on those that may have one.
+
+    An item of a type without parts, such as a call, may have no breakpoint at all.
+    """
     item = to_dict_or_none(source)
     if item is None:
         return source

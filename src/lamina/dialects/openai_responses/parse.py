@@ -93,7 +93,11 @@ _BLOCK_FIELDS = list_counted_fields(
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """Parses instructions and items into a log, everything else into a head."""
+    """Parses instructions and items into a log, everything else into a head.
+
+    `{"instructions": "Be brief.", "input": "Hi", "store": false}` has two segments, and the head `{"store":
+    false}`. Instructions of a request that did not change are the same segment objects as before.
+    """
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {describe_value(request)}", hint="give an object with an input")
     all_items = _read_items(request)
@@ -131,7 +135,7 @@ def continues_server_state(request: Request) -> bool:
 
     `{"previous_response_id": "resp_1"}` does, and so does a stored prompt.
     """
-    return any(request.get(field) for field in CONTINUATION_FIELDS)
+    return any(map(request.get, CONTINUATION_FIELDS))
 
 
 def _read_items(request: Request) -> Sequence[Any]:
@@ -210,7 +214,10 @@ class ItemScan:
         self.is_speaking = False
 
     def replay(self, log: Iterable[Segment]) -> None:
-        """Takes in what was read before."""
+        """Takes in what was read before.
+
+        Segments that were parsed before have their items in their origins, so nothing is parsed again.
+        """
         for segment in log:
             origin = read_origin(segment)
             part = segment.parts[0]
@@ -228,7 +235,10 @@ class ItemScan:
                 self.calls.take(part.id)
 
     def read(self, items: Sequence[Any], *, start: int = 0) -> list[tuple[Segment, ...]]:
-        """The segments of each item. `start` is the position of the first one in the input."""
+        """The segments of each item. `start` is the position of the first one in the input.
+
+        What reasoning leads to stands after it, so all items are read as dicts before the first is parsed.
+        """
         mappings: list[Json] = []
         segments_of_items: list[tuple[Segment, ...]] = []
         position = start
@@ -245,7 +255,10 @@ class ItemScan:
         return segments_of_items
 
     def _read_item(self, source: Any, item: Json, position: int, *, is_followed: bool) -> tuple[Segment, ...]:
-        """The segments of one item. `source` is the item as it came, `item` the same as a dict."""
+        """The segments of one item. `source` is the item as it came, `item` the same as a dict.
+
+        An item whose id was not given by the API is noted as `anonymous`: it is sent without that id.
+        """
         item_id = read_item_id(item)
         is_repeated = bool(item_id) and item_id in self.item_ids
         joins = self._begin(read_role(item))
@@ -296,7 +309,10 @@ class ItemScan:
         return ""
 
     def _read_pieces(self, item: Json, *, is_repeated: bool) -> MessagePieces:
-        """The pieces of an item. A reference to nothing becomes an empty text."""
+        """The pieces of an item. A reference to nothing becomes an empty text.
+
+        Most items have one piece; a message has one for each of its blocks.
+        """
         item_type = read_type(item)
         if not item_type:
             problem = f"the type is {describe_value(item.get('type'))}"
@@ -448,7 +464,10 @@ def _add_extra_fields(
 
 
 def _collect_from_item(part: Part, item: Json) -> ExtraParts:
-    """Of an item, and of the blocks inside it that have no segments of their own."""
+    """Of an item, and of the blocks inside it that have no segments of their own.
+
+    Of reasoning it is what its summary has besides text, of a result what its blocks have.
+    """
     extra: ExtraParts = ()
     is_message = item.get("type", "message") == "message"
     if is_message or not isinstance(part, Raw):
@@ -457,7 +476,7 @@ def _collect_from_item(part: Part, item: Json) -> ExtraParts:
         case Raw():
             return extra
         case Thinking():
-            blocks = [*(item.get("summary") or ()), *(item.get("content") or ())]
+            blocks = [*list_or_empty(item.get("summary")), *list_or_empty(item.get("content"))]
             extra += join_parts(_collect_from_block(part, block) for block in blocks)
         case ToolResult():
             pairs = zip(part.content, list_or_empty(item.get("output")), strict=False)

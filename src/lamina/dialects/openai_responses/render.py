@@ -5,22 +5,17 @@ copy with new content, in which unchanged blocks are the same objects. What lami
 dialect parsed, is written from its typed parts. A call of a built-in tool that can no longer be written as
 such becomes the call of a function, and so does its output.
 
-Nothing is left out for want of room. But the API refuses reasoning without the item that it led to, and an
-item by its id without the reasoning that led to it. So reasoning whose item is not sent is dropped too, and
-an item whose reasoning is not sent loses its id (`plan_reasoning`).
+Nothing is left out for want of room, except reasoning that the API would refuse: `reasoning` plans what is
+dropped, and which items lose their ids.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
-
-import msgspec
 
 from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import stem_of
 from lamina.core.text.characters import is_blank
 from lamina.core.values import (
     Entry,
@@ -29,7 +24,6 @@ from lamina.core.values import (
     Layer,
     Part,
     Raw,
-    Ref,
     Role,
     Text,
     Thinking,
@@ -40,8 +34,8 @@ from lamina.core.wording import text_of
 from lamina.dialects.json_values import Json, list_or_empty, mapping_or_empty, to_dict_or_empty
 from lamina.dialects.openai_chat.calls import make_safe_name, read_free_text
 from lamina.dialects.openai_responses.items import (
+    BUILT_IN_CALL_TYPES,
     CALL_TYPES_THAT_NEED_AN_ID,
-    DEFINED_CALL_TYPES,
     OUTPUT_TYPE_OF_CALL,
     OUTPUT_TYPES,
     find_call_id_field,
@@ -62,8 +56,8 @@ from lamina.dialects.openai_responses.parts import (
     render_part,
     replace_output_text,
 )
+from lamina.dialects.openai_responses.reasoning import ItemKey, plan_reasoning, read_item_key
 from lamina.dialects.origins import (
-    ON_THE_WIRE,
     find_unchanged_message,
     is_changed,
     read_sent_origin,
@@ -73,20 +67,17 @@ from lamina.dialects.pieces import NO_ORIGIN, find_origin
 from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
 
-WITHOUT_ID = "sent without its id: the reasoning that led to it was left out"
-"""The line in the ledger's repairs. It is stored, so it may not change."""
-
 PlacedEntries = list[tuple[int, Entry]]
 """Entries, each with its position in the envelope."""
-
-ItemKey = tuple[int, int]
-"""Names an item: the identity of the object that it came as, and its position in the input."""
 
 _FIELDS_ABOUT_OLD_TEXT = ("annotations", "logprobs", MARKER_FIELD)
 
 
 def render(envelope: Envelope) -> Json:
-    """The request: parameters as they came, instructions, items, tools."""
+    """The request: parameters as they came, instructions, items, tools.
+
+    A trigger of a compaction was kept in the head, and comes after all items.
+    """
     plan = plan_reasoning(envelope.entries, envelope.ledger.repairs)
     sent: PlacedEntries = []
     for position, entry in enumerate(envelope.entries):
@@ -111,32 +102,6 @@ def render(envelope: Envelope) -> Json:
     if envelope.head.tools:
         request["tools"] = list(envelope.head.tools)
     return remove_refused_markers(request)
-
-
-def lasting(envelope: Envelope) -> dict[Ref, str]:
-    """The lines for the ledger: items that are sent without their id, now and in every later request.
-
-    Without such a line a later request, which no longer sees what was lost, would send the id again.
-    """
-    plan = plan_reasoning(envelope.entries, envelope.ledger.repairs)
-    lines: dict[Ref, str] = {}
-    for position in sorted(plan.without_id):
-        entry = envelope.entries[position]
-        item = to_item(find_origin(entry, NAME).message)
-        if entry.form is not Form.OMITTED and "id" in item:
-            lines[Ref(f"{stem_of(entry.ref)}{ON_THE_WIRE}")] = WITHOUT_ID
-    return lines
-
-
-def _item_key(entry: Entry) -> ItemKey | None:
-    """The item that an entry is part of; None if it did not come as an item.
-
-    Several entries may be of one item: a message has one for each of its blocks.
-    """
-    origin = find_origin(entry, NAME)
-    if origin is NO_ORIGIN:
-        return None
-    return id(origin.message), origin.notes.get("at", 0)
 
 
 def _find_instructions(sent: PlacedEntries) -> list[Entry]:
@@ -186,7 +151,7 @@ def _group_by_item(sent: PlacedEntries) -> Iterator[PlacedEntries]:
     group: PlacedEntries = []
     last_key: ItemKey | None = None
     for position, entry in sent:
-        key = _item_key(entry)
+        key = read_item_key(entry)
         opens_message = entry.opens and key is None
         if group and (opens_message or key != last_key):
             yield group
@@ -229,101 +194,6 @@ def _came_after(output: Entry, other: Entry) -> bool:
     return bool(output_position > other_position)
 
 
-class ReasoningPlan(msgspec.Struct, frozen=True):
-    """Positions of reasoning that is not sent after all, and of entries that are sent without their id."""
-
-    dropped: frozenset[int]
-    without_id: frozenset[int]
-
-
-def plan_reasoning(entries: Sequence[Entry], repairs: Container[str]) -> ReasoningPlan:
-    """One pass over all entries, the omitted ones too.
-
-    `repairs` are the ledger's: an item that lost its id in an earlier request stays without it.
-
-    Of reasoning, call, output, where the call is omitted, the reasoning is dropped. Of reasoning that is
-    omitted, and a message, the message is sent without its id.
-    """
-    planner = _Planner(entries, repairs)
-    for position, entry in enumerate(entries):
-        if entry.segment.origin == "lamina":
-            continue
-        if entry.segment.role is not Role.ASSISTANT:
-            planner.end_answer()
-        elif entry.segment.kind == "thinking" and find_origin(entry, NAME) is not NO_ORIGIN:
-            planner.take_reasoning(position, entry)
-        else:
-            planner.take_item(position, entry)
-    planner.end_answer()
-    return ReasoningPlan(frozenset(planner.dropped), frozenset(planner.without_id))
-
-
-class _Planner:
-    """The state of the pass.
-
-    `pending` are the positions of reasoning whose item has not come yet. `is_lost` says that reasoning of
-    this answer is not sent, so that the items after it lose their ids. `after_reasoning` says that the last
-    entry was reasoning.
-    """
-
-    def __init__(self, entries: Sequence[Entry], repairs: Container[str]) -> None:
-        self.repairs = repairs
-        self.sent_items = {_item_key(entry) for entry in entries if entry.form is not Form.OMITTED}
-        # The ledger names items by content, so of equal items nobody can say which one lost its id.
-        self.stem_counts = Counter(
-            stem_of(entry.ref) for entry in entries if entry.segment.origin != "lamina"
-        )
-        self.dropped: set[int] = set()
-        self.without_id: set[int] = set()
-        self.pending: list[int] = []
-        self.is_lost = False
-        self.after_reasoning = False
-
-    def end_answer(self) -> None:
-        """Somebody else speaks: reasoning that led to no item is dropped.
-
-        What the model says next begins with nothing lost.
-        """
-        self.dropped.update(self.pending)
-        self.pending = []
-        self.is_lost = False
-        self.after_reasoning = False
-
-    def take_reasoning(self, position: int, entry: Entry) -> None:
-        """Reasoning. It is sent as it came, or not at all.
-
-        Reasoning in a row leads to one item, so one lost thought among them is as good as all of them.
-        """
-        is_sent = entry.form is not Form.OMITTED and isinstance(entry.parts[0], Thinking)
-        if "loose" in find_origin(entry, NAME).notes:
-            is_sent = False
-        was_lost = self.is_lost and self.after_reasoning
-        self.is_lost = was_lost or not is_sent
-        self.after_reasoning = True
-        if is_sent:
-            self.pending.append(position)
-
-    def take_item(self, position: int, entry: Entry) -> None:
-        """An item of the model. It is sent if one of its entries is.
-
-        If the item is left out, the reasoning before it is dropped too. The items after it lose their ids, up
-        to the next reasoning: the server would look for what led to them.
-        """
-        self.after_reasoning = False
-        key = _item_key(entry)
-        is_sent = entry.form is not Form.OMITTED
-        if key is not None and key in self.sent_items:
-            is_sent = True
-        if self.pending and not is_sent:
-            self.dropped.update(self.pending)
-            self.is_lost = True
-        self.pending = []
-        stem = stem_of(entry.ref)
-        lost_id_before = self.stem_counts[stem] == 1 and f"{stem}{ON_THE_WIRE}" in self.repairs
-        if self.is_lost or lost_id_before:
-            self.without_id.add(position)
-
-
 class _ItemWriter:
     """Collects the items in order.
 
@@ -340,7 +210,11 @@ class _ItemWriter:
         self._as_functions = frozenset(as_functions)
 
     def write(self, group: Sequence[Entry], *, lost_id: bool) -> None:
-        """Writes the entries of one item, or of one message that did not come as items."""
+        """Writes the entries of one item, or of one message that did not come as items.
+
+        An item without changes is the object that came, unless it has to lose its id. A built-in call that
+        became a call of a function is always written anew.
+        """
         origin = find_origin(group[0], NAME)
         if origin is NO_ORIGIN or "field" in origin.notes:
             self.items += self._write_from_parts(group)
@@ -353,7 +227,7 @@ class _ItemWriter:
             self._call_types[part.id] = item_type
         # An item loses its id if its reasoning is not sent, if the API did not give it, or if it was written
         # before. A compaction belongs to no reasoning: it replaces what came before it.
-        key = _item_key(group[0])
+        key = read_item_key(group[0])
         loses_id = "anonymous" in origin.notes or key in self._written_keys
         if lost_id and item_type != "compaction":
             loses_id = True
@@ -464,7 +338,7 @@ def _find_unwritable_calls(sent: PlacedEntries, without_id: frozenset[int]) -> I
         origin = find_origin(entry, NAME)
         call = entry.parts[0]
         call_type = read_type(to_item(origin.message))
-        if call_type not in OUTPUT_TYPE_OF_CALL or call_type in DEFINED_CALL_TYPES:
+        if call_type not in BUILT_IN_CALL_TYPES:
             continue
         if not isinstance(call, ToolCall):
             continue
@@ -591,7 +465,10 @@ def _write_function_output(result: ToolResult, item: Json) -> Any:
 
 
 def _says_nothing(part: Part) -> bool:
-    """Whether a part has nothing to send: blank text, another dialect's empty block, or reasoning."""
+    """Whether a part has nothing to send: blank text, another dialect's empty block, or reasoning.
+
+    Reasoning of another API has no place here, since only the server could read it.
+    """
     match part:
         case Thinking():
             return True

@@ -146,7 +146,10 @@ def _stream_tools(request: Request) -> Iterator[StreamBlock]:
 
 
 def _stream_instructions(request: Request) -> Iterator[StreamBlock]:
-    """The system text, and the template that may stand for it."""
+    """The system text, and the template that may stand for it.
+
+    A prompt that is stored on the server is named by its id, and its variables are part of the bytes.
+    """
     instructions = request.get("instructions")
     if isinstance(instructions, str) and instructions:
         data = encode_data({"role": "instructions", "text": instructions}, "instructions")
@@ -158,7 +161,10 @@ def _stream_instructions(request: Request) -> Iterator[StreamBlock]:
 
 
 def _stream_items(request: Request, lifetime: str) -> list[StreamBlock]:
-    """The blocks of all items."""
+    """The blocks of all items.
+
+    A string is one message of the user.
+    """
     request_input = request.get("input")
     if isinstance(request_input, str):
         request_input = [{"role": "user", "content": request_input}]
@@ -174,7 +180,10 @@ def _stream_items(request: Request, lifetime: str) -> list[StreamBlock]:
 
 
 def _stream_item(item: Json, place: str, lifetime: str, tool_names: dict[str, str]) -> list[StreamBlock]:
-    """The blocks of one item. `tool_names` are those of the calls so far, by id; a call adds its own."""
+    """The blocks of one item. `tool_names` are those of the calls so far, by id; a call adds its own.
+
+    A message and the output of a function have a block for each part, all other items one.
+    """
     item_type = read_type(item)
     if item_type == "compaction_trigger":  # for the server: the model does not read it
         return []
@@ -239,7 +248,11 @@ def _stream_part(
 
 
 def _stream_whole_item(item: Json, item_type: str, place: str, tool_names: dict[str, str]) -> StreamBlock:
-    """An item that is one block."""
+    """An item that is one block.
+
+    Calls, outputs of built-in tools, reasoning and references. A call tells its name to the output that
+    follows.
+    """
     sort: Sort = "raw"
     name = item_type.removesuffix("_call")
     if isinstance(item.get("name"), str):

@@ -8,12 +8,13 @@ from __future__ import annotations
 from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.dialects.port import Dialect, Request
+from lamina.dialects.stream_data import mark_nothing
 from lamina.dialects.text.absorb import absorb, absorb_stream
 from lamina.dialects.text.check import check
 from lamina.dialects.text.head import own_head, plain_head
 from lamina.dialects.text.parse import NAME, parse
 from lamina.dialects.text.render import carries, render, render_prompt
-from lamina.dialects.text.stream import mark, stream
+from lamina.dialects.text.stream import stream
 
 __all__ = ["DIALECT", "render_prompt"]
 
@@ -42,7 +43,7 @@ DIALECT = Dialect(
     repairs=Repairs(),
     binding=_get_binding,
     stream=stream,
-    mark=mark,
+    mark=mark_nothing,
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,

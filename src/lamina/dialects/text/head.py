@@ -37,7 +37,10 @@ def plain_head(head: Head) -> PlainHead:
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """The same in the fields of completions. `left` names what they cannot say."""
+    """The same in the fields of completions. `left` names what they cannot say.
+
+    Tools cannot be said in a flat prompt, so `left` names them.
+    """
     fields: dict[str, Any] = {
         "model": plain.model or None,
         "max_tokens": plain.output,

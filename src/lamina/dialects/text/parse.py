@@ -28,7 +28,11 @@ _TextPiece = tuple[TextTurn | str, Segment]
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """The prompt as a log, everything else as a head."""
+    """The prompt as a log, everything else as a head.
+
+    `User: Hi` with the cue under it is one turn of the user. `Hello there` has no label, so it is one segment
+    as a whole.
+    """
     require_request(request, "give an object with a prompt")
     prompt = read_prompt(request)
     turns = [turn for turn, _ in split_turns(prompt) or ()]
@@ -58,7 +62,10 @@ def make_reply(text: str) -> Segment:
 
 
 def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiece]:
-    """The same segments as before, as far as the prompt is what it was."""
+    """The same segments as before, as far as the prompt is what it was.
+
+    A prompt that grew has the same turns at its beginning, and their segments are not made again.
+    """
     remembered: list[_TextPiece] = [(source, segments[0]) for source, segments in memo.known]
     same_count = 0
     for (source, _), (old_source, _) in zip(pieces, remembered, strict=False):
@@ -100,7 +107,10 @@ class _TurnReader:
         self.last_voice = "system"
 
     def read_turn(self, turn: TextTurn) -> Segment | None:
-        """The segment of a turn; None if the turn may not stand where it stands."""
+        """The segment of a turn; None if the turn may not stand where it stands.
+
+        A question while a call waits, and system text after somebody spoke, may not stand there.
+        """
         last_voice = self.last_voice
         self.last_voice = turn.voice
         if turn.voice in ("answer", "failure"):

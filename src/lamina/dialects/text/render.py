@@ -71,7 +71,10 @@ def _refuse_part(part: Part, segment: Segment) -> str:
 
 
 def _write_turns(envelope: Envelope) -> list[TextTurn]:
-    """The turns. What leaves with its turn, such as the time, is said with the question, not after it."""
+    """The turns. What leaves with its turn, such as the time, is said with the question, not after it.
+
+    Texts of one voice in a row, in one message, are one turn with a line for each.
+    """
     temporary_entries = envelope.sent[len(envelope.lasting) :]
     writer = _TurnWriter()
     for group in group_sent_entries(envelope):
@@ -100,7 +103,10 @@ class _TurnWriter:
         self.results: list[tuple[TextTurn, PairedResult]] = []
 
     def add_entry(self, entry: Entry) -> None:
-        """Adds a result, a call, or a text of the turn that is not ended yet."""
+        """Adds a result, a call, or a text of the turn that is not ended yet.
+
+        A picture is named by its address, since a prompt is text.
+        """
         part = entry.parts[0]
         if isinstance(part, ToolResult):
             self._add_result(entry, part)
@@ -138,7 +144,10 @@ class _TurnWriter:
         self.turns.append(TextTurn("call", call.arguments, name))
 
     def _add_result(self, entry: Entry, result: ToolResult) -> None:
-        """Keeps a result until its step is complete, with its name as a reader sees it."""
+        """Keeps a result until its step is complete, with its name as a reader sees it.
+
+        A result that failed has the label "Tool read fails:".
+        """
         self.end_turn()
         name = make_label_name(result.name)
         if entry.asked is not None:

@@ -7,12 +7,10 @@ layout moves the empty line before it; everything before it stays the same.
 
 from __future__ import annotations
 
-from typing import Any
-
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
 from lamina.dialects.json_values import text_or_empty
 from lamina.dialects.pieces import require_request
-from lamina.dialects.port import Marking, Request
+from lamina.dialects.port import Request
 from lamina.dialects.text.layout import TextTurn, Voice, split_turns
 from lamina.dialects.text.parse import NAME, read_prompt
 
@@ -27,7 +25,10 @@ _SORTS_AND_ROLES: dict[Voice, tuple[Sort, str]] = {
 
 
 def stream(request: Request) -> Stream:
-    """The prompt as blocks; one block, if the prompt does not have this dialect's layout."""
+    """The prompt as blocks; one block, if the prompt does not have this dialect's layout.
+
+    The text of a block begins with the line end that separates it from the one before.
+    """
     require_request(request, "give an object with a prompt")
     prompt = read_prompt(request)
     turns = split_turns(prompt) or [(TextTurn("user", prompt), prompt)]
@@ -40,14 +41,6 @@ def stream(request: Request) -> Stream:
         blocks=tuple(blocks),
         key=text_or_empty(request.get("cache_salt")),
     )
-
-
-def mark(request: Request, marking: Marking) -> dict[str, Any]:
-    """The request as it is: a text has no cache markers."""
-    del marking
-    if isinstance(request, dict):
-        return request
-    return dict(request)
 
 
 def _make_block(index: int, turn: TextTurn, text: str) -> StreamBlock:

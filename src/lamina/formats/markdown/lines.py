@@ -62,7 +62,10 @@ def format_messages(messages: Iterable[Message]) -> str:
 
 
 def parse_messages(text: str, *, exact: bool) -> tuple[str, list[Message]]:
-    """Split a page into the text above its first message, and its messages."""
+    """Split a page into the text above its first message, and its messages.
+
+    Each message goes on up to the next line that begins one.
+    """
     head_pattern = _HEAD if exact else _FOREIGN_HEAD
     heads = list(head_pattern.finditer(text))
     if not heads:
@@ -102,7 +105,10 @@ def _format_references(references: Iterable[tuple[str, str]]) -> str:
 
 
 def _format_time(at: str) -> str:
-    """When a message was sent, or that nobody knows."""
+    """When a message was sent, or that nobody knows.
+
+    `2025/01/31 12:00:00`, or `Unknown time`.
+    """
     if not at:
         return NO_TIME
     if at == NO_TIME:  # a real time that happens to read like a missing one
@@ -177,9 +183,13 @@ def _split_unescaped(text: str, separator: str) -> list[str]:
 
 
 def _escape_name(name: str) -> str:
-    """A name that stays on its line and in its place in a list."""
+    r"""A name that stays on its line and in its place in a list.
+
+    `a | b` becomes `a \| b`, so that it is not read as two groups.
+    """
     return _ENDS_NAME.sub(lambda match: _CODES.get(match[0], f"\\{match[0]}"), name)
 
 
 def _unescape_name(name: str) -> str:
+    """The name that `_escape_name` wrote."""
     return re.sub(r"\\(.)", lambda match: _LETTERS.get(match[1], match[1]), name, flags=re.DOTALL)

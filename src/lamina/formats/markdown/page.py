@@ -78,7 +78,11 @@ def write(chat: MarkdownChat, *, hidden: bool = True) -> str:
 
 
 def read(page: str, *, hidden: bool = True) -> MarkdownChat:
-    """Read the chat of a page, whoever wrote it. Without `hidden`, only its readable part is read."""
+    """Read the chat of a page, whoever wrote it. Without `hidden`, only its readable part is read.
+
+    A page that lamina did not write has no field `lamina`, and its messages are read as its own system writes
+    them.
+    """
     page = page.removeprefix("\ufeff")
     if page.startswith("---\r\n"):
         page = page.replace("\r\n", "\n")
@@ -101,7 +105,11 @@ def read(page: str, *, hidden: bool = True) -> MarkdownChat:
 
 
 def list_messages(log: Iterable[Segment]) -> list[Message]:
-    """The messages that a page shows of a log: those of user and model, each with its attachments."""
+    """The messages that a page shows of a log: those of user and model, each with its attachments.
+
+    An attachment belongs to the question after it, or to the one before it if the model answers next. Tools
+    and system text are not shown.
+    """
     messages: list[Message] = []
     pending: list[Mention] = []  # attachments that no message refers to yet
     for segment in log:
@@ -147,12 +155,14 @@ def _message_of(segment: Segment, sender: str, references: Iterable[Mention]) ->
 
 
 def _join_messages(first: Message, second: Message) -> Message:
+    """Two messages of one sender as one, with the references of both."""
     return msgspec.structs.replace(
         first, text=f"{first.text}\n{second.text}", references=first.references + second.references
     )
 
 
 def _pairs(references: Iterable[Mention]) -> tuple[tuple[str, str], ...]:
+    """Mentions as pairs of sort and name."""
     return tuple((mention.sort, mention.name) for mention in references)
 
 

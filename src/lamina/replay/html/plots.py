@@ -143,6 +143,7 @@ def _close_points(points: Sequence[PlotPoint], across: PlotScale) -> list[list[i
 
 
 def _mark(point: PlotPoint, across: PlotScale, up: PlotScale, label_height: float) -> Markup:
+    """A policy as a circle with its name. What it costs and shows is in its title and in data fields."""
     x = across(point.across)
     title = f"{point.name}: cost {point.across:,.0f}, recall {100 * point.up:.1f} %"
     style = f"mark {point.style}"
@@ -175,29 +176,35 @@ def _reach_line(point: PlotPoint, across: PlotScale, up: PlotScale) -> list[Mark
 
 
 def _scale_of_calls(calls: int) -> PlotScale:
+    """Calls from left to right, from the first on."""
     return PlotScale(1, max(calls, 2), LEFT, WIDTH - RIGHT)
 
 
 def _scale_from_zero(highest: float) -> PlotScale:
+    """Figures from 0 at the bottom to above the highest."""
     return PlotScale(0, round_up(highest), HEIGHT - BOTTOM, TOP)
 
 
 def _name_at(series: Series, *, x: float, y: float) -> Markup:
+    """The name of a line, or of a layer, beside its end."""
     return tag("text", series.name, x=x + 6, y=y + 4, class_=f"name {series.style}")
 
 
 def _path(figures: Sequence[float], across: PlotScale, up: PlotScale) -> str:
+    """A line through all figures, one for each call."""
     corners = [f"{across(call)} {up(figure)}" for call, figure in enumerate(figures, 1)]
     return f"M{' L'.join(corners)}"
 
 
 def _band(below: Sequence[float], above: Sequence[float], across: PlotScale, up: PlotScale) -> str:
+    """The area between two lines."""
     back = [f"{across(call)} {up(figure)}" for call, figure in enumerate(below, 1)]
     back.reverse()
     return f"{_path(above, across, up)} L{' L'.join(back)} Z"
 
 
 def _limit_line(height: float, across: PlotScale) -> Markup:
+    """A line across the plot at the limit, with its name."""
     return join(
         [
             tag("line", x1=across.start, x2=across.end, y1=height, y2=height, class_="limit"),
@@ -223,6 +230,7 @@ def _axes(across: PlotScale, up: PlotScale, label: str, *, percent: bool = False
 
 
 def _drawing(title: str, *children: str) -> Markup:
+    """The plot as one SVG, with its title for readers who do not see it."""
     return tag(
         "svg", tag("title", title), *children, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=title
     )

@@ -34,6 +34,7 @@ class Estimate(NamedTuple):
     high: float
 
     def __str__(self) -> str:
+        """Such as `+0.120 [+0.100, +0.150]`."""
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
@@ -120,7 +121,10 @@ class PairedLosses:
         return self._estimate(measure)
 
     def ratio(self, policy: str, other: str) -> Estimate:
-        """The excess of one policy over that of another, on needed tokens."""
+        """The excess of one policy over that of another, on needed tokens.
+
+        0.5 says that the first policy costs a model half as much understanding as the other.
+        """
 
         def measure(answers: Sequence[dict[str, AnswerLoss]]) -> float:
             full = _mean_loss(answers, FULL, needed=True)
@@ -132,6 +136,7 @@ class PairedLosses:
         return self._estimate(measure)
 
     def _estimate(self, measure: Callable[[Sequence[dict[str, AnswerLoss]]], float]) -> Estimate:
+        """The measure over all answers, and over draws of as many sessions with replacement."""
         rng = random.Random(SEED)  # noqa: S311 - draws for an interval, not a secret
         names = list(self.sessions)
         values = []
@@ -157,6 +162,7 @@ def comparison_text(comparison: LossComparison) -> str:
 
 
 def _fits(by_policy: dict[str, AnswerLoss], room: int) -> bool:
+    """Whether no policy's prompt is longer than the room; without a room every one fits."""
     if not room:
         return True
     return all(loss.prompt <= room for name, loss in by_policy.items() if name != FULL)

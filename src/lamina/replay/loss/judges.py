@@ -40,6 +40,7 @@ def find_judge(name: str) -> Iterator[Judge]:
 
 @contextmanager
 def _judge_file(path: str) -> Iterator[Judge]:
+    """A file on this machine: with torch if it is installed, else with llama.cpp."""
     if find_spec("torch") is not None and find_spec("transformers") is not None:
         yield TorchJudge(path)
         return

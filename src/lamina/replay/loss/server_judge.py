@@ -53,10 +53,12 @@ class _Server:
         self.address = address
 
     def get(self, path: str) -> Any:
+        """What the server has under a path."""
         with urlopen(self.address + path, timeout=PATIENCE) as answer:  # noqa: S310 - the user's own address
             return _read_json(answer)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
+        """What the server answers to a JSON body."""
         data = json.dumps(body).encode()
         request = Request(self.address + path, data, {"Content-Type": "application/json"})  # noqa: S310
         with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
@@ -64,6 +66,7 @@ class _Server:
 
 
 def _read_json(answer: IO[bytes]) -> Any:
+    """The JSON of an answer. Raises BadInput for anything else."""
     try:
         return json.load(answer)
     except (ValueError, RecursionError) as error:
@@ -82,6 +85,7 @@ class LlamaServerJudge:
         self._message_tokens: dict[str, list[int]] = {}
 
     def __call__(self, rows: Iterable[LossRow]) -> Iterator[AnswerLoss]:
+        """The loss of each row. A row that does not fit the server's window is left out."""
         opening = self._special_token(OPENING)
         closing = self._special_token(CLOSING)
         line_end = self._tokens("\n")
@@ -102,6 +106,7 @@ class LlamaServerJudge:
             yield make_loss(row, prompt=len(prompt), losses=losses, offsets=offsets, with_end=with_end)
 
     def _losses(self, prompt: list[int], answer: list[int]) -> list[float]:
+        """The loss of each token of an answer, which costs one request: the server keeps the prompt."""
         losses = []
         for at, token in enumerate(answer):
             body = {
@@ -123,6 +128,7 @@ class LlamaServerJudge:
         return losses
 
     def _remembered(self, text: str) -> list[int]:
+        """The tokens of a text. Messages come in many rows, so they are remembered."""
         tokens = self._message_tokens.get(text)
         if tokens is None:
             tokens = self._tokens(text)
@@ -130,6 +136,7 @@ class LlamaServerJudge:
         return tokens
 
     def _tokens(self, text: str) -> list[int]:
+        """The tokens of a text, in which names of special tokens are plain text."""
         reply = self._server.post("/tokenize", {"content": text, "parse_special": False})
         tokens: list[int] = reply["tokens"]
         return tokens
@@ -145,6 +152,7 @@ class LlamaServerJudge:
         return pieces
 
     def _special_token(self, name: str) -> int:
+        """The token of this name. Raises BadInput if the model has none."""
         tokens = self._server.post("/tokenize", {"content": name, "parse_special": True})["tokens"]
         if len(tokens) != 1:
             raise BadInput(
@@ -162,12 +170,14 @@ class PromptLogprobsJudge:
         self._model = str(models[0]["id"])
 
     def __call__(self, rows: Iterable[LossRow]) -> Iterator[AnswerLoss]:
+        """The loss of each row. A row that the server refuses is left out."""
         for row in rows:
             loss = self._judge(row)
             if loss is not None:
                 yield loss
 
     def _judge(self, row: LossRow) -> AnswerLoss | None:
+        """The loss of one row; None if the server refuses it, most likely for its length."""
         texts = [f"{OPENING}{write_message(message)}{CLOSING}\n" for message in row.messages]
         prompt = "".join(texts) + f"{OPENING}{ANSWER_ROLE}\n"
         body = {"model": self._model, "prompt": prompt + row.answer, "max_tokens": 1, "prompt_logprobs": 0}

@@ -58,6 +58,7 @@ def find_policy(name: str) -> Policy:
 
 
 def _parse_target(name: str, share: str) -> float | None:
+    """The share after `@`: 0.3 in `sliding@0.3`; None without one."""
     if not share:
         return None
     try:
@@ -70,6 +71,7 @@ def _parse_target(name: str, share: str) -> float | None:
 
 
 def _find_policy(name: str) -> Policy:
+    """A plain policy, or one of another package."""
     if ":" in name:
         return _import_policy(name)
     for plain in PLAIN:
@@ -81,6 +83,7 @@ def _find_policy(name: str) -> Policy:
 
 
 def _import_policy(name: str) -> Policy:
+    """The policy that a module has under this name, or makes."""
     module_name, _, attribute = name.partition(":")
     try:
         value = getattr(import_module(module_name), attribute)
@@ -100,6 +103,8 @@ def _import_policy(name: str) -> Policy:
 
 
 def _with_target(chosen: Policy, target: float, share: str) -> Policy:
+    """The same policy, with another target than the setting's."""
+
     def start(setting: Setting) -> PolicyRun:
         return chosen.start(msgspec.structs.replace(setting, target=int(setting.room * target)))
 

@@ -36,6 +36,7 @@ class LaminaRun:
         self.memo = RequestMemo()
 
     def __call__(self, request: dict[str, Any], idle: float) -> PolicyRequest:
+        """The request as `fit_request` makes it, with what its cut lowered and what of that is lost."""
         fitted = fit_request(
             request,
             dialect=CHAT,
@@ -72,6 +73,7 @@ class OrderedRun:
         self.parse_memo = ParseMemo()
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
+        """The request as the core builds it with this order, without markers and without summaries."""
         chat = DIALECTS[CHAT]
         parsed = chat.parse(request, memo=self.parse_memo)
         defaults = choose_options(chat, parsed.head, layout=Layout(context="logged"))
@@ -96,6 +98,8 @@ class OrderedRun:
 
 
 def lamina_policy(target: float | None = None) -> Policy:
+    """The policy that users of lamina have. With a target, a cut leaves that share of the room."""
+
     def start(setting: Setting) -> PolicyRun:
         return LaminaRun(setting, target=target)
 
@@ -156,6 +160,7 @@ def count_lost(fitted: Fitted) -> tuple[int, int]:
 
 
 def _tokens_by_layer(entries: tuple[Entry, ...]) -> dict[str, int]:
+    """The tokens of each layer that is sent."""
     sums = dict.fromkeys(Layer, 0)
     for entry in entries:
         if entry.form is not Form.OMITTED:

@@ -15,6 +15,7 @@ KEEP = 5
 
 
 def send_everything(setting: Setting) -> PolicyRun:
+    """Sends every request as it was recorded."""
     del setting
 
     def run(request: dict[str, Any], _idle: float) -> PolicyRequest:
@@ -31,6 +32,7 @@ class DropOldest:
         self.first = 0
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
+        """The end of the request that fits below the trigger."""
         messages = request["messages"]
         previous_first = self.first
         self.first = _first_that_fits(messages, self.setting, 0, self.setting.trigger)
@@ -49,6 +51,7 @@ class Sliding:
         self.pinned: frozenset[int] = frozenset()
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
+        """The request from the last boundary on, or from a new one if that is over the trigger."""
         messages = request["messages"]
         sent = _messages_from(messages, self.first, self.pinned)
         if self.setting.message_sizes.count_tokens(sent) <= self.setting.trigger:
@@ -69,6 +72,7 @@ class Clearing:
         self.until = 0
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
+        """The request with old results cleared, and more of them if that is over the trigger."""
         messages = request["messages"]
         sent = self._clear_results(messages)
         if not self.at_once and self.setting.message_sizes.count_tokens(sent) <= self.setting.trigger:
@@ -80,6 +84,7 @@ class Clearing:
         return PolicyRequest(messages=self._clear_results(messages), cut="old results")
 
     def _clear_results(self, messages: list[Message]) -> list[Message]:
+        """The messages with a word in place of each result before the boundary."""
         cleared = []
         for at, message in enumerate(messages):
             if at < self.until and message.get("role") == "tool":
@@ -98,7 +103,10 @@ def _end_of_old_results(messages: list[Message]) -> int:
 
 
 def _first_that_fits(messages: list[Message], setting: Setting, first: int, most: int) -> int:
-    """Where to begin, at `first` or later, so that what is sent takes at most `most` tokens."""
+    """Where to begin, at `first` or later, so that what is sent takes at most `most` tokens.
+
+    Whole groups are dropped, so that no call loses its results. The last group always stays.
+    """
     message_sizes = setting.message_sizes
     pinned = pinned_positions(messages)
     last = len(messages) - 1
@@ -115,6 +123,7 @@ def _first_that_fits(messages: list[Message], setting: Setting, first: int, most
 
 
 def _messages_from(messages: list[Message], first: int, pinned: frozenset[int]) -> list[Message]:
+    """The messages from a position on, with those before it that are pinned."""
     return [message for at, message in enumerate(messages) if at >= first or at in pinned]
 
 

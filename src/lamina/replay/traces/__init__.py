@@ -54,7 +54,10 @@ def read_traces(paths: Paths, *, progress: Progress | None = None) -> Iterator[T
 
 
 def _count_once(results: Iterable[Trace | UnreadableLine]) -> Iterator[Trace | UnreadableLine]:
-    """All results. Answers that an earlier trace has are marked, and a trace of nothing else is left out."""
+    """All results. Answers that an earlier trace has are marked, and a trace of nothing else is left out.
+
+    A resumed session begins with a copy of the one before it. Its copied answers were paid for once.
+    """
     seen: set[str] = set()
     for result in results:
         if isinstance(result, UnreadableLine):
@@ -110,6 +113,7 @@ def _user_text(content: Any) -> str:
 
 
 def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
+    """The traces of all files, with progress after each."""
     sizes = [file_size(path) for path in paths]
     total = sum(sizes)
     done = 0
@@ -122,6 +126,8 @@ def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[T
 
 
 def _teller(progress: Progress | None, done: int, size: int, total: int) -> Tell:
+    """Tells the progress within one file as progress over all files."""
+
     def tell(behind: int) -> None:
         if progress is not None:
             progress(done + min(behind, size), total)
@@ -156,6 +162,7 @@ def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Itera
 
 
 def _read_file(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
+    """The traces of one file. Damage in a record does not end the file."""
     if ".md" in path.suffixes[-2:]:
         yield from _read_markdown(path, tell)
         return
@@ -174,6 +181,7 @@ def _read_file(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
 
 
 def _read_markdown(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
+    """The chat that a Markdown page holds."""
     try:
         yield from read_page(read_text(path, tell), str(path))
     except BadInput as error:
@@ -190,6 +198,7 @@ class _Shapes:
         self.exported = Exported()
 
     def take(self, row: TraceRow) -> Iterator[Trace | UnreadableLine]:
+        """Gives a row to the reader of its shape. The first shape that fits is taken."""
         if is_codex(row.value):
             yield from self.codex.take(row)
         elif is_export(row.value):
@@ -204,5 +213,6 @@ class _Shapes:
             yield UnreadableLine(place=row.place, reason=_NO_RECORD)
 
     def end(self) -> Iterator[Trace | UnreadableLine]:
+        """What was begun and not ended, in the order of the shapes."""
         for shape in (self.growing, self.claude_code, self.codex, self.exported):
             yield from shape.end()

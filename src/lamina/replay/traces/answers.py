@@ -26,6 +26,7 @@ def read_answer(dialect: str, response: Any) -> Answer:
 
 
 def _answer_items(dialect: str, response: Any) -> list[dict[str, Any]]:
+    """The items of a whole response: its output, its content, or the message of its first choice."""
     if dialect == "openai_responses":
         return [item for item in list_field(response, "output") if isinstance(item, dict)]
     if dialect == "anthropic":
@@ -59,6 +60,7 @@ def _find_events(response: Any) -> list[Any] | None:
 
 
 def _decode_event(data: str) -> Any:
+    """The event in a line of a stream; None for `[DONE]` and for what is not JSON."""
     if not data.startswith("{"):
         return None
     try:
@@ -68,6 +70,7 @@ def _decode_event(data: str) -> Any:
 
 
 def _absorb_events(dialect: str, events: list[Any]) -> Answer:
+    """The items and the usage of a stream, as its dialect reads it; nothing if it cannot be read."""
     try:
         absorbed = DIALECTS[dialect].absorb_stream(events)
     except BadInput:

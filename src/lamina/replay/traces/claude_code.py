@@ -59,6 +59,7 @@ class ClaudeCode:
         self.chains: dict[str, _Chain] = {}
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
+        """Takes in a line that is no copy; gives the traces of sessions that are held no longer."""
         if row.value.get("type") in (_SHAPE, _BLOB):
             self._take_request(row.value)
             return
@@ -75,6 +76,7 @@ class ClaudeCode:
             yield from self._end_oldest_session()
 
     def end(self) -> Iterator[Trace]:
+        """All sessions that are still held, as traces."""
         for session in self.sessions.values():
             yield from _session_traces(session)
         self.sessions.clear()
@@ -94,6 +96,7 @@ class ClaudeCode:
             chain.complete_prompt(_content_blocks(message.get("content")))
 
     def _end_oldest_session(self) -> Iterator[Trace]:
+        """Gives the traces of the session that began first, and forgets its lines."""
         oldest = self.sessions.pop(next(iter(self.sessions)))
         self.chains = {uuid: chain for uuid, chain in self.chains.items() if chain.session in self.sessions}
         yield from _session_traces(oldest)
@@ -133,6 +136,7 @@ class _Chain:
         self.began: float | None = None
 
     def take(self, line: dict[str, Any]) -> None:
+        """Takes in a line: a compaction, a piece of an answer, or a message of the user."""
         message = object_field(line, "message")
         if not self.project:
             self.project = PurePath(text_field(line, "cwd")).name
@@ -210,6 +214,7 @@ class _Chain:
                 return
 
     def trace(self) -> Trace:
+        """The chain so far as a trace. A side chain is named after its session and its agent."""
         trace_id = self.session or self.place
         if self.name:
             trace_id = f"{trace_id}/{self.name}"
@@ -230,12 +235,14 @@ class _Chain:
 
 
 def _session_traces(chains: dict[str, _Chain]) -> Iterator[Trace]:
+    """The chains of a session that have items, as traces."""
     for chain in chains.values():
         if chain.items:
             yield chain.trace()
 
 
 def _is_compaction(line: dict[str, Any]) -> bool:
+    """Whether the client put a summary in place of its history here."""
     return line.get("type") == "system" and line.get("subtype") == "compact_boundary"
 
 
@@ -253,6 +260,7 @@ def _rendered_text(line: dict[str, Any]) -> str:
 
 
 def _content_blocks(content: Any) -> list[dict[str, Any]]:
+    """The blocks of a content. Text is one block, and what has no type is left out."""
     if content == "":
         return []
     if isinstance(content, str):
@@ -266,4 +274,5 @@ def _join_texts(blocks: list[dict[str, Any]]) -> str:
 
 
 def _are_results(blocks: list[dict[str, Any]]) -> bool:
+    """Whether there are blocks, and all of them are results of calls."""
     return bool(blocks) and all(json_field(block, "type") == "tool_result" for block in blocks)

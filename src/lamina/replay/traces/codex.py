@@ -24,7 +24,10 @@ _NOT_SENT = "internal_chat_message_metadata_passthrough"
 
 
 def is_codex(row: dict[str, Any]) -> bool:
-    """Whether it is a line of a rollout, of one of these types or of one that a later version adds."""
+    """Whether it is a line of a rollout, of one of these types or of one that a later version adds.
+
+    `{"timestamp": "…", "type": "response_item", "payload": {…}}`, for example.
+    """
     if not isinstance(row.get("payload"), dict):
         return False
     line_type = text_field(row, "type")
@@ -38,6 +41,7 @@ class Codex:
         self.rollout: _Rollout | None = None
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
+        """Takes in a line; gives the rollout before it, if the line begins another."""
         if row.value["type"] == "session_meta" and self.rollout is not None and self.rollout.items:
             yield from self.end()
         if self.rollout is None:
@@ -45,6 +49,7 @@ class Codex:
         self.rollout.take(row.value)
 
     def end(self) -> Iterator[Trace]:
+        """The rollout, if it has items."""
         if self.rollout is not None and self.rollout.items:
             yield self.rollout.trace()
         self.rollout = None
@@ -68,6 +73,7 @@ class _Rollout:
         self.counted_total: Any = None
 
     def take(self, row: dict[str, Any]) -> None:
+        """Takes in a line by its type. Lines of other types say nothing about what was sent."""
         payload = row["payload"]
         if self.began is None:
             self.began = parse_moment(row.get("timestamp"))
@@ -84,6 +90,7 @@ class _Rollout:
                 self._add_usage(object_field(payload, "info"), parse_moment(row.get("timestamp")))
 
     def _read_meta(self, payload: dict[str, Any]) -> None:
+        """What the first line of a rollout says. A later one, of a resumed session, changes nothing."""
         if not self.id:
             self.id = text_field(payload, "id", "session_id")
         if not self.project:
@@ -93,6 +100,7 @@ class _Rollout:
             self.instructions = text_field(payload, "instructions") or base
 
     def _add_item(self, item: dict[str, Any]) -> None:
+        """Adds an item. The first one of an answer is where its usage will belong."""
         if not text_field(item, "type", "role") or text_field(item, "type") in _UNSENT:
             return
         after_answer = bool(self.items) and is_answer(self.items[-1])
@@ -117,6 +125,7 @@ class _Rollout:
             self.counted_total = total
 
     def _compact(self, payload: dict[str, Any]) -> None:
+        """What stands in place of the history: new items, or a summary as a message of the user."""
         self.compacted.append(len(self.items))
         self.answer = None
         history = list_field(payload, "replacement_history")
@@ -128,6 +137,7 @@ class _Rollout:
         self.items += [item for item in replacement if text_field(item, "type") not in _UNSENT]
 
     def trace(self) -> Trace:
+        """The rollout so far as a trace."""
         head: dict[str, Any] = {}
         if self.instructions:
             head["instructions"] = self.instructions

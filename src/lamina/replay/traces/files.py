@@ -48,6 +48,7 @@ def file_size(path: TraceFile) -> int:
 
 
 def _files_at(path: Path) -> Iterator[Path]:
+    """The files that a path, a folder or a pattern stands for."""
     for match in _matching_paths(path):
         if match.is_dir():
             yield from _files_inside(match)

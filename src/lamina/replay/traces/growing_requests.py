@@ -47,17 +47,23 @@ class GrowingConversations:
             yield self.open.pop(0).trace()
 
     def end(self) -> Iterator[Trace]:
+        """All conversations that are still held, as traces."""
         for conversation in self.open:
             yield conversation.trace()
         self.open.clear()
 
     def _holds_too_much(self) -> bool:
+        """Whether there are too many conversations, or too many bytes in more than one."""
         if len(self.open) > OPEN:
             return True
         return len(self.open) > 1 and sum(conversation.size for conversation in self.open) > LONGEST
 
     def _find_continued(self, call: RecordedCall, fingerprints: list[bytes]) -> _GrowingConversation | None:
-        """The conversation that a call belongs to, the latest first; None if it begins one."""
+        """The conversation that a call belongs to, the latest first; None if it begins one.
+
+        A request that names the response before it belongs there, whatever its items are. Of several that it
+        could continue, it is the longest.
+        """
         candidates = [each for each in reversed(self.open) if each.first.dialect == call.trace.dialect]
         if call.previous:
             return next((each for each in candidates if each.response == call.previous), None)
@@ -85,7 +91,10 @@ class _GrowingConversation:
         return len(fingerprints) > len(self.sent) or any(is_answer(item) for item in self.items)
 
     def is_rewritten_by(self, fingerprints: list[bytes]) -> bool:
-        """Whether a request has many items of the last one and its end, or a long beginning of it."""
+        """Whether a request has many items of the last one and its end, or a long beginning of it.
+
+        A client that put a summary in place of its first messages sends the last ones again.
+        """
         shared = set(self.sent) & set(fingerprints)
         has_half = len(shared) * 2 >= min(len(fingerprints), len(self.sent))
         if len(shared) > 2 and self.sent[-1] in shared and has_half:
@@ -94,6 +103,7 @@ class _GrowingConversation:
         return leading >= LONG and leading * 2 >= len(self.sent)
 
     def add(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
+        """Adds a request that continues this conversation, with what is new in it."""
         items = call.trace.items
         if call.previous:  # only what is new was sent: the provider kept the rest, and the answer
             self.items += [*self.answer, *items]
@@ -105,6 +115,7 @@ class _GrowingConversation:
         self._remember_call(call, fingerprints)
 
     def _leads(self, fingerprints: list[bytes]) -> bool:
+        """Whether a request begins with all items of the last one."""
         return fingerprints[: len(self.sent)] == self.sent
 
     def _rewrite(self, items: list[dict[str, Any]], fingerprints: list[bytes]) -> None:
@@ -118,6 +129,7 @@ class _GrowingConversation:
         self.items += items[last + 1 :]
 
     def _remember_call(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
+        """Notes what the next request is compared with, and the usage of this one."""
         self.sent = fingerprints
         self.answer = call.answer
         self.response = call.response
@@ -130,6 +142,7 @@ class _GrowingConversation:
             self.used[at] = _add_usages(self.used.get(at), call.used)
 
     def trace(self) -> Trace:
+        """The whole conversation, with the head and the model of its last request."""
         return msgspec.structs.replace(
             self.first,
             items=[*self.items, *self.answer],
@@ -142,7 +155,10 @@ class _GrowingConversation:
 
 
 def fingerprint(item: dict[str, Any]) -> bytes:
-    """Equal for items that a model reads alike."""
+    """Equal for items that a model reads alike.
+
+    `{"content": "Hi"}` and `{"content": [{"type": "text", "text": "Hi", "cache_control": {…}}]}` have one.
+    """
     content = item.get("content")
     blocks: Any = content
     if isinstance(content, str):

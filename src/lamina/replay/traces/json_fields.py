@@ -23,7 +23,10 @@ def json_field(row: Any, name: str) -> Any:
 
 
 def text_field(row: Any, *names: str) -> str:
-    """The first of these fields that is text and not empty."""
+    """The first of these fields that is text and not empty.
+
+    `text_field({"id": "", "session_id": "s1"}, "id", "session_id")` is `s1`.
+    """
     for name in names:
         value = json_field(row, name)
         if isinstance(value, str) and value:
@@ -41,6 +44,7 @@ def object_field(row: Any, *names: str) -> dict[str, Any]:
 
 
 def list_field(row: Any, name: str) -> list[Any]:
+    """The field if it is a list; an empty one if not."""
     value = json_field(row, name)
     if not isinstance(value, list):
         return []
@@ -48,7 +52,10 @@ def list_field(row: Any, name: str) -> list[Any]:
 
 
 def count_field(row: Any, *names: str) -> int:
-    """The first of these fields that is a number of something, and not 0."""
+    """The first of these fields that is a number of something, and not 0.
+
+    True, a negative number and text count nothing.
+    """
     for name in names:
         value = json_field(row, name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -67,6 +74,7 @@ def parse_moment(*moments: Any) -> float | None:
 
 
 def _parse_one_moment(moment: Any) -> float | None:
+    """Seconds of one moment. `1767225600000` is in milliseconds, so it is divided until it is in seconds."""
     if isinstance(moment, str):
         return _parse_iso(moment)
     if not isinstance(moment, int | float) or isinstance(moment, bool):
@@ -79,6 +87,7 @@ def _parse_one_moment(moment: Any) -> float | None:
 
 
 def _parse_iso(text: str) -> float | None:
+    """Seconds of a moment in ISO 8601, which is in UTC if it does not say; None for any other text."""
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:

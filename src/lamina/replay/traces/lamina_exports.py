@@ -27,6 +27,7 @@ _PAGE_START = "---\n"
 
 
 def is_export(row: dict[str, Any]) -> bool:
+    """Whether it is a record of `codec`."""
     return "v" in row and "segment" in row
 
 
@@ -38,6 +39,7 @@ class Exported:
         self.place = ""
 
     def take(self, row: TraceRow) -> Iterator[UnreadableLine]:
+        """Takes in a record, or says why it cannot be read."""
         try:
             decode([row.raw])
         except LaminaError as error:

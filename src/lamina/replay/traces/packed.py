@@ -58,6 +58,7 @@ def _buffered(raw: io.RawIOBase) -> Iterator[io.BufferedReader[Any]]:
 
 
 def _position(raw: io.RawIOBase) -> int:
+    """The bytes of a file that are behind; 0 for a pipe, which does not say."""
     try:
         return raw.tell()
     except OSError:  # a pipe
@@ -65,6 +66,7 @@ def _position(raw: io.RawIOBase) -> int:
 
 
 def _unpack(raw: io.RawIOBase, file: io.BufferedReader[Any], start: bytes) -> Iterator[bytes]:
+    """The pieces of a file, unpacked by what its first bytes say."""
     if start.startswith(_GZIP_MAGIC):
         with gzip.GzipFile(fileobj=file) as unpacked:
             yield from iter(lambda: unpacked.read1(PIECE), b"")
@@ -75,6 +77,7 @@ def _unpack(raw: io.RawIOBase, file: io.BufferedReader[Any], start: bytes) -> It
 
 
 def _is_zstd(start: bytes) -> bool:
+    """Whether a file begins with a frame of zstd, or with one that a reader skips."""
     if start == _ZSTD_MAGIC:
         return True
     return start[1:] == _SKIPPABLE_MAGIC and 0x50 <= start[0] <= 0x5F
@@ -97,6 +100,7 @@ def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[by
 
 
 def _import_if_there(name: str) -> Any:
+    """A module; None if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -104,6 +108,7 @@ def _import_if_there(name: str) -> Any:
 
 
 def _unpack_by_library(library: Any, file: io.BufferedReader[Any]) -> Iterator[bytes]:
+    """By `compression.zstd`."""
     options = {library.DecompressionParameter.window_log_max: WINDOW}
     try:
         with library.ZstdFile(file, options=options) as unpacked:
@@ -135,6 +140,7 @@ def _unpack_by_package(package: Any, file: io.BufferedReader[Any]) -> Iterator[b
 
 
 def _unpack_by_command(command: str, raw: io.FileIO) -> Iterator[bytes]:
+    """By the command `zstd`, which reads the open file. Its messages mean damage."""
     raw.seek(0)
     running = subprocess.Popen(  # noqa: S603 - a fixed command, and the file is its input, not its argument
         [command, "-dcq", f"--long={WINDOW}"], stdin=raw, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -84,11 +84,15 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_record(row: dict[str, Any]) -> bool:
+    """Whether it may be a request or a session: it has a field that one of them has."""
     return any(name in row for name in (*_ITEM_FIELDS, *_REQUEST_FIELDS, *_RESPONSE_FIELDS))
 
 
 def is_session(row: dict[str, Any]) -> bool:
-    """Whether it says itself that it is a whole conversation."""
+    """Whether it says itself that it is a whole conversation.
+
+    `{"format": "openai-chat", "messages": […]}` does. `{"messages": […]}` alone may be one request of many.
+    """
     if not _has_items(row):
         return False
     meta = object_field(row, "meta")
@@ -108,6 +112,7 @@ def read_session(row: TraceRow) -> Trace:
 
 
 def _session_usages(meta: dict[str, Any], trace: Trace) -> dict[int, RecordedUsage]:
+    """What `meta.usage` reports, by the item that each answer begins with."""
     usages: dict[int, RecordedUsage] = {}
     for line in list_field(meta, "usage"):
         place = _index_of_item(line, trace)
@@ -118,6 +123,7 @@ def _session_usages(meta: dict[str, Any], trace: Trace) -> dict[int, RecordedUsa
 
 
 def _session_compactions(meta: dict[str, Any], trace: Trace) -> tuple[int, ...]:
+    """The items before which the client replaced its history, as `meta.events` has them."""
     places = set()
     for event in list_field(meta, "events"):
         place = _index_of_item(event, trace)
@@ -127,7 +133,10 @@ def _session_compactions(meta: dict[str, Any], trace: Trace) -> tuple[int, ...]:
 
 
 def _index_of_item(line: Any, trace: Trace) -> int | None:
-    """The item that a line of meta is about, if there is one."""
+    """The item that a line of meta is about, if there is one.
+
+    `{"index": 3}` is about the fourth item. An index past the end is about none.
+    """
     if json_field(line, "index") == 0:
         return 0
     index = count_field(line, "index")
@@ -137,7 +146,10 @@ def _index_of_item(line: Any, trace: Trace) -> int | None:
 
 
 def read_call(row: TraceRow) -> RecordedCall:
-    """A request, and its answer if the record has it; if it is no request, a `BadInput` says why."""
+    """A request, and its answer if the record has it; if it is no request, a `BadInput` says why.
+
+    Usage may stand in the response, or beside it in the record.
+    """
     request, response = _split_record(row.value)
     trace = _read_trace(row, request)
     model = trace.model or text_field(response, "model")
@@ -153,13 +165,18 @@ def read_call(row: TraceRow) -> RecordedCall:
 
 
 def _moment(record: dict[str, Any], response: Any) -> float | None:
+    """When the request was sent, or else answered."""
     moments = [record.get(name) for name in _TIME_FIELDS]
     moments += [json_field(response, "created"), json_field(response, "created_at")]
     return parse_moment(*moments)
 
 
 def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The request and the response of a record, wherever it keeps them."""
+    """The request and the response of a record, wherever it keeps them.
+
+    `{"request": {…}, "response": {…}}` has both in fields. `{"messages": […], "choices": […]}` is both at
+    once.
+    """
     request = _unwrap(_first_of(record, _REQUEST_FIELDS))
     if not isinstance(request, dict) or not _has_items(request):
         request = record
@@ -181,11 +198,15 @@ def _first_of(record: dict[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _has_items(request: dict[str, Any]) -> bool:
+    """Whether it has the field of messages or of input items."""
     return any(name in request for name in _ITEM_FIELDS)
 
 
 def _unwrap(value: Any) -> Any:
-    """A body out of its wrapping: JSON as text, or an HTTP message with a body, or both."""
+    r"""A body out of its wrapping: JSON as text, or an HTTP message with a body, or both.
+
+    `{"body": "{\"messages\": []}"}` becomes `{"messages": []}`.
+    """
     for _ in range(2):
         if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
             value = decode_json(value.encode("utf-8", "replace"))
@@ -195,6 +216,7 @@ def _unwrap(value: Any) -> Any:
 
 
 def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
+    """The request of a record as a trace of one request."""
     head = {name: request[name] for name in _HEAD_FIELDS if request.get(name) is not None}
     model = text_field(request, "model") or text_field(row.value, "model")
     items_name = _items_name(request)
@@ -215,10 +237,12 @@ def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
 
 
 def _items_name(request: dict[str, Any]) -> str:
+    """The field that has the items; messages first, if there are both."""
     return next(name for name in _ITEM_FIELDS if name in request)
 
 
 def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
+    """The items as a list. An input that is text is a message of the user."""
     if isinstance(value, str) and name == "input" and value:
         return [{"type": "message", "role": "user", "content": value}]
     if not isinstance(value, list):
@@ -242,6 +266,7 @@ def _check_item(item: Any, place: str) -> None:
 
 
 def _check_head(head: dict[str, Any]) -> None:
+    """Raises BadInput for tools that are not a list of objects."""
     for name in ("tools", "functions"):
         if name not in head:
             continue
