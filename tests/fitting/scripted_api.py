@@ -1,4 +1,4 @@
-"""A server that speaks three APIs and answers from a script, whole or in pieces, for tests of recalls.
+"""A server that speaks five APIs and answers from a script, whole or in pieces, for tests of recalls.
 
 A script is a function from a request, as JSON, to what the model says: texts and calls, in order.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 NUMBERS = count(1)
 """For ids that are never the same."""
 
-Said = list["str | Call"]
+Said = list["str | Call | Thought"]
 Script = Callable[[dict[str, Any]], Said]
 
 
@@ -26,6 +26,12 @@ class Call(NamedTuple):
     name: str
     arguments: dict[str, Any]
     id: str
+
+
+class Thought(NamedTuple):
+    """Reasoning, which only some APIs have."""
+
+    text: str
 
 
 class ScriptedApi(NamedTuple):
@@ -44,10 +50,13 @@ def scripted_api(script: Script) -> Iterator[ScriptedApi]:
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             requests.append(request)
-            write, stream = APIS[self.path.rsplit("/", 1)[1]]
+            name = self.path.partition("?")[0].rsplit("/", 1)[1].rpartition(":")[2]
+            write, stream = APIS[name]
             size = len(json.dumps(request)) // 4
             said = script(request)
-            if request.get("stream"):
+            if name == "chat" and request.get("stream") is not False:
+                self.answer("".join(stream(said, size)).encode(), "application/x-ndjson")
+            elif request.get("stream") or name.startswith("stream"):
                 body = "".join(stream(said, size)).encode()
                 self.answer(body, "text/event-stream")
             else:
@@ -90,6 +99,9 @@ def stream_message(said: Said, size: int) -> Iterator[str]:
         block = message_block(one)
         if isinstance(one, str):
             start, delta = {**block, "text": ""}, {"type": "text_delta", "text": one}
+        elif isinstance(one, Thought):
+            start = {**block, "thinking": ""}
+            delta = {"type": "thinking_delta", "thinking": one.text}
         else:
             start = {**block, "input": {}}
             delta = {"type": "input_json_delta", "partial_json": json.dumps(one.arguments)}
@@ -100,7 +112,9 @@ def stream_message(said: Said, size: int) -> Iterator[str]:
     yield event("message_stop")
 
 
-def message_block(one: str | Call) -> dict[str, Any]:
+def message_block(one: str | Call | Thought) -> dict[str, Any]:
+    if isinstance(one, Thought):
+        return {"type": "thinking", "thinking": one.text, "signature": f"signed-{one.text}"}
     if isinstance(one, str):
         return {"type": "text", "text": one}
     return {"type": "tool_use", "id": one.id, "name": one.name, "input": one.arguments}
@@ -188,6 +202,8 @@ def stream_response(said: Said, size: int) -> Iterator[str]:
                 {"type": "response.output_text.done", **inner, "text": one, "logprobs": []},
                 {"type": "response.content_part.done", **inner, "part": part},
             ]
+        elif isinstance(one, Thought):
+            events.append({"type": "response.output_item.added", "output_index": index, "item": item})
         else:
             arguments = item["arguments"]
             events += [
@@ -205,7 +221,11 @@ def stream_response(said: Said, size: int) -> Iterator[str]:
         yield event(one_event.pop("type"), **one_event, sequence_number=number)
 
 
-def response_item(one: str | Call) -> dict[str, Any]:
+def response_item(one: str | Call | Thought) -> dict[str, Any]:
+    if isinstance(one, Thought):
+        summary = [{"type": "summary_text", "text": one.text}]
+        reasoning = {"type": "reasoning", "id": f"rs_{next(NUMBERS)}", "summary": summary}
+        return {**reasoning, "encrypted_content": f"sealed-{one.text}"}
     if isinstance(one, str):
         part = {"type": "output_text", "text": one, "annotations": []}
         id_ = f"msg_{next(NUMBERS)}"
@@ -218,6 +238,46 @@ def response_item(one: str | Call) -> dict[str, Any]:
         "arguments": json.dumps(one.arguments),
         "status": "completed",
     }
+
+
+def write_content(said: Said, size: int) -> dict[str, Any]:
+    """An answer of Gemini's API."""
+    parts: list[dict[str, Any]] = [{"text": text} for text in texts(said)]
+    calls = [one for one in said if isinstance(one, Call)]
+    parts += [{"functionCall": {"name": call.name, "args": call.arguments}} for call in calls]
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": size, "candidatesTokenCount": 9, "totalTokenCount": size + 9}
+    return {"candidates": [candidate], "usageMetadata": usage}
+
+
+def stream_content(said: Said, size: int) -> Iterator[str]:
+    """A chunk for each part. The last one ends the answer too, as it may in Gemini's API."""
+    whole = write_content(said, size)
+    *parts, last = whole["candidates"][0]["content"]["parts"]
+    for part in parts:
+        candidate = {"content": {"role": "model", "parts": [part]}, "index": 0}
+        yield f"data: {json.dumps({'candidates': [candidate]})}\n\n"
+    whole["candidates"][0]["content"]["parts"] = [last]
+    yield f"data: {json.dumps(whole)}\n\n"
+
+
+def write_chat(said: Said, size: int) -> dict[str, Any]:
+    """An answer of Ollama's API."""
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts(said))}
+    calls = [
+        {"function": {"name": one.name, "arguments": one.arguments}} for one in said if isinstance(one, Call)
+    ]
+    if calls:
+        message["tool_calls"] = calls
+    counts = {"prompt_eval_count": size, "eval_count": 9}
+    return {"model": "m", "created_at": "now", "message": message, "done": True, **counts}
+
+
+def stream_chat(said: Said, size: int) -> Iterator[str]:
+    whole = write_chat(said, size)
+    message = whole["message"]
+    yield json.dumps({"model": "m", "created_at": "now", "message": message, "done": False}) + "\n"
+    yield json.dumps({**whole, "message": {"role": "assistant", "content": ""}}) + "\n"
 
 
 def event(name: str, **fields: Any) -> str:
@@ -236,4 +296,7 @@ APIS: dict[str, tuple[Callable[[Said, int], dict[str, Any]], Callable[[Said, int
     "messages": (write_message, stream_message),
     "completions": (write_completion, stream_completion),
     "responses": (write_response, stream_response),
+    "generateContent": (write_content, stream_content),
+    "streamGenerateContent": (write_content, stream_content),
+    "chat": (write_chat, stream_chat),
 }

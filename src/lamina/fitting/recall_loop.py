@@ -13,6 +13,7 @@ Nothing is sent here and no SDK is imported: whoever sends requests passes each 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -235,17 +236,29 @@ def _digest_answer(digests: RequestDigests, index: int) -> str:
 
 
 def _digest_view(segments: Iterable[Segment]) -> str:
-    """Digest what a client sees of an answer: all its text and the ids of its calls, however divided."""
+    """Digest what a client sees of an answer: all its text and its calls, however divided.
+
+    The ids of calls are left out. Ollama gives none, and Gemini not always, so they are made from the place
+    in the answer, which is another one where the client does not see a recall.
+    """
     texts: list[str] = []
-    ids: list[str] = []
+    calls: list[str] = []
     for segment in segments:
         for part in segment.parts:
             if isinstance(part, Text):
                 texts.append(part.text)
             elif isinstance(part, ToolCall):
-                ids.append(part.id)
-    content = "\0".join(["".join(texts), *ids])
+                calls.append(f"{part.name} {_normalise_json(part.arguments)}")
+    content = "\0".join(["".join(texts), *calls])
     return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _normalise_json(text: str) -> str:
+    """Return the same text for the same arguments, however a client writes them."""
+    try:
+        return json.dumps(json.loads(text or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _join_results(results: Sequence[Any], turns: Sequence[Any], position: int) -> tuple[list[Any], int]:

@@ -27,10 +27,12 @@ class StreamFilter(Protocol):
     """What a client may see of the model's streams.
 
     `events` are all events of this round, as they came. `closing` are those that end it, held back.
+    `continued_ids` has the id of the last answer by the id that the client sees, if they differ.
     """
 
     events: list[Any]
     closing: list[Any]
+    continued_ids: dict[str, str]
 
     def take(self, event: Any) -> list[Any]:
         """Take the next event, and return what the client may see now."""
@@ -71,6 +73,7 @@ class _Round:
         self.is_first = True
         self.events: list[Any] = []
         self.closing: list[Any] = []
+        self.continued_ids: dict[str, str] = {}
 
     def next_round(self) -> None:
         self.is_first = False
@@ -138,7 +141,8 @@ class _MessageFilter(_BlockFilter):
 class _ResponseFilter(_BlockFilter):
     """The events of OpenAI's Responses API. They are numbered through, and the last one has the whole answer.
 
-    OpenAI's SDK wants one answer to have one id, so the answer keeps the id of the first stream.
+    OpenAI's SDK wants one answer to have one id, so the answer keeps the id of the first stream. A request
+    that names it later must continue the last answer, since the first ends with a recall without a result.
     """
 
     number_field = "output_index"
@@ -169,6 +173,9 @@ class _ResponseFilter(_BlockFilter):
         if self._earlier_items:
             output = list_or_empty(read_field(response, "output"))
             response = _change(response, "output", [*self._earlier_items, *output])
+        last_id = read_field(response, "id")
+        if last_id != self._id:
+            self.continued_ids = {self._id: last_id}
         response = _change(response, "id", self._id)
         return self._renumber(_change(event, "response", response))
 
