@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tools.docs import ROOT, fences
-from tools.interpreters import Interpreter, interpreters
+from tools.interpreters import Interpreter, installer, interpreters
 
 PAGES = ("README.md", "docs/quickstart.md")
 PEERS = {
-    "langchain": "langchain",
+    "langchain": "langchain.agents",
     "pydantic-ai": "pydantic_ai",
     "pydantic-ai-slim": "pydantic_ai",
     "litellm": "litellm",
@@ -177,6 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--python", default="", help="only this one, such as 3.12")
     parser.add_argument("--peers", action="store_true", help="install other libraries, too, and compare")
+    parser.add_argument("--uv", action="store_true", help="install these by uv: sooner than a user would")
     parser.add_argument("--extras", action="store_true", help="resolve every install line of the README, too")
     options = parser.parse_args(arguments)
     all_figures: list[Figures] = []
@@ -189,14 +190,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             newcomer.make_environment()
             if not wheels.exists():
                 build_wheel(newcomer.python, wheels)
-            for step, figures in meet_lamina(newcomer, wheels, extras=options.extras):
+            for step, step_figures in meet_lamina(newcomer, wheels, extras=options.extras):
                 print(f"Python {interpreter.release}: {step}", flush=True)
-                all_figures += figures
+                all_figures += step_figures
                 if step.startswith("failed"):
                     failures.append(step)
             shutil.rmtree(newcomer.environment)
-            if options.peers:
-                all_figures += measure_peers(interpreter, folder)
+            if not options.peers:
+                continue
+            for figures in measure_peers(interpreter, folder, by_uv=options.uv):
+                print(format_row(figures), flush=True)
+                all_figures.append(figures)
     print()
     print("\n".join(format_figures(all_figures)))
     return 1 if failures or not all_figures else 0
@@ -292,7 +296,7 @@ def list_helps(newcomer: Newcomer) -> list[str]:
     return [f"lamina {name} --help" for name in names]
 
 
-def measure_peers(interpreter: Interpreter, folder: Path) -> Iterator[Figures]:
+def measure_peers(interpreter: Interpreter, folder: Path, *, by_uv: bool) -> Iterator[Figures]:
     """Install each of the other libraries into an environment of its own, and measure it."""
     for library, module in PEERS.items():
         peer_folder = folder / f"{interpreter.release}-{library}"
@@ -300,7 +304,11 @@ def measure_peers(interpreter: Interpreter, folder: Path) -> Iterator[Figures]:
         newcomer.make_environment()
         start = time.monotonic()
         try:
-            newcomer.type_line(f"pip install --quiet {library}", warnings="ignore")
+            line = f"pip install --quiet {library}"
+            if by_uv:
+                python = shlex.quote(str(newcomer.python))
+                line = f"{installer()} {line} --compile-bytecode --python {python}"
+            newcomer.type_line(line, warnings="ignore")
             yield newcomer.figures(library, module, time.monotonic() - start)
         except (Failed, subprocess.CalledProcessError) as failure:
             print(f"Python {interpreter.release}: {library} was left out: {failure}", flush=True)
@@ -311,11 +319,20 @@ def format_figures(figures: Sequence[Figures]) -> Iterator[str]:
     """Return a Markdown table."""
     yield "| library | Python | seconds to install | MB | packages | CPU of the import, ms |"
     yield "|---|---|--:|--:|--:|--:|"
-    for each in figures:
-        numbers = (
-            f"{each.seconds:.0f} | {each.megabytes:.0f} | {each.packages} | {each.import_milliseconds:.0f}"
-        )
-        yield f"| `{each.library}` | {each.python} | {numbers} |"
+    yield from map(format_row, figures)
+
+
+def format_row(figures: Figures) -> str:
+    """Return a row of the table."""
+    cells = (
+        f"`{figures.library}`",
+        figures.python,
+        f"{figures.seconds:.0f}",
+        f"{figures.megabytes:.0f}",
+        str(figures.packages),
+        f"{figures.import_milliseconds:.0f}",
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def _one_of_each(release: str) -> list[Interpreter]:

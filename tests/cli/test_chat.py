@@ -276,16 +276,16 @@ def test_what_is_typed_is_kept_privately_and_never_beside_a_sealed_store(folder:
 
 def test_the_local_model_answers_and_is_found_again(folder: Path) -> None:
     arguments = ("--session", "s", "--store", "chats.db")
-    with Terminal(folder, "--model", "tiny", *arguments) as chat:
+    with Terminal(folder, "--model", "tiny", "--window", "32768", *arguments) as chat:
         chat.wait("tiny-letters at this process")
         chat.enter("Read @docs/spec.md please.")
-        chat.wait("attached docs/spec.md", "of 65,488 tokens")
+        chat.wait("attached docs/spec.md", "of 32,720 tokens")
         chat.type(CTRL_D)
         assert chat.left() == 0
-    with Terminal(folder, *arguments) as chat:
+    with Terminal(folder, *arguments, "--window", "16384") as chat:
         chat.wait("tiny-letters at this process", "> Read @docs/spec.md please.")
         chat.enter("/context")
-        chat.wait("window 65,536")
+        chat.wait("window 16,384")
         chat.type(CTRL_D)
         assert chat.left() == 0
     question, answer = log_of(folder)

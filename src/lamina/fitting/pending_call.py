@@ -49,6 +49,7 @@ class PendingCall:
         self._recalls = RecallLoop(dialect, streams=streams)
         client_request = _read_iterators(request)
         with conversations.lock:
+            client_request = conversations.continue_last(client_request)
             self._key, self._conversation = conversations.find(client_request, dialect)
             self._last_remembered = conversations.by_key.get(self._key)
             self._windows = self._conversation.windows
@@ -134,6 +135,11 @@ class PendingCall:
             self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
             self._last_remembered = conversation
             self._conversations.save(self._key)
+
+    def remember_ids(self, continued_ids: Mapping[str, str]) -> None:
+        """Remember ids of answers, as `StreamFilter.continued_ids` has them."""
+        with self._conversations.lock:
+            self._conversations.remember_ids(continued_ids)
 
     def record_usage(self, usage: Usage | int) -> None:
         """Record what the API counted, if it reported that only at the end of a stream.

@@ -13,6 +13,7 @@ Nothing is sent here and no SDK is imported: whoever sends requests passes each 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -235,28 +236,36 @@ def _digest_answer(digests: RequestDigests, index: int) -> str:
 
 
 def _digest_view(segments: Iterable[Segment]) -> str:
-    """Digest what a client sees of an answer: all its text and the ids of its calls, however divided."""
+    """Digest what a client sees of an answer: all its text and its calls, however divided."""
     texts: list[str] = []
-    ids: list[str] = []
+    calls: list[str] = []
     for segment in segments:
         for part in segment.parts:
             if isinstance(part, Text):
                 texts.append(part.text)
             elif isinstance(part, ToolCall):
-                ids.append(_identify_call(part))
-    content = "\0".join(["".join(texts), *ids])
+                calls.append(_identify_call(part))
+    content = "\0".join(["".join(texts), *calls])
     return blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _identify_call(call: ToolCall) -> str:
-    """Return the id of a call. Ollama has none, and lamina's own is made of the call's place in the answer.
+    """Return the id of a call. If the API has none, lamina's own is made of the call's place in the answer.
 
     A client does not see the recalls in an answer, so its calls have other places: `call_0_read` is the
-    `call_1_read` of the model.
+    `call_1_read` of the model. Such a call is known by its name and its arguments.
     """
     if call.id.startswith("call_") and call.id.endswith(f"_{call.name}"):
-        return f"{call.name} {call.arguments}"
+        return f"{call.name} {_normalise_json(call.arguments)}"
     return call.id
+
+
+def _normalise_json(text: str) -> str:
+    """Return the same text for the same arguments, however a client writes them."""
+    try:
+        return json.dumps(json.loads(text or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _join_results(results: Sequence[Any], turns: Sequence[Any], position: int) -> tuple[list[Any], int]:

@@ -27,10 +27,12 @@ class StreamFilter(Protocol):
     """What a client may see of the model's streams.
 
     `events` are all events of this round, as they came. `closing` are those that end it, held back.
+    `continued_ids` has the id of the last answer by the id that the client sees, if they differ.
     """
 
     events: list[Any]
     closing: list[Any]
+    continued_ids: dict[str, str]
 
     def take(self, event: Any) -> list[Any]:
         """Take the next event, and return what the client may see now."""
@@ -74,6 +76,7 @@ class _Round:
         self.is_first = True
         self.events: list[Any] = []
         self.closing: list[Any] = []
+        self.continued_ids: dict[str, str] = {}
 
     def next_round(self) -> list[Any]:
         self.is_first = False
@@ -200,7 +203,8 @@ class _MessageFilter(_BlockFilter):
 class _ResponseFilter(_BlockFilter):
     """The events of OpenAI's Responses API. They are numbered through, and the last one has the whole answer.
 
-    OpenAI's SDK wants one answer to have one id, so the answer keeps the id of the first stream.
+    OpenAI's SDK wants one answer to have one id, so the answer keeps the id of the first stream. A request
+    that names it later must continue the last answer, since the first ends with a recall without a result.
     """
 
     number_field = "output_index"
@@ -233,6 +237,9 @@ class _ResponseFilter(_BlockFilter):
         items = [*self._earlier_items, *shown_items]
         if len(items) != len(output) or self._earlier_items:
             response = _change(response, "output", items)
+        last_id = read_field(response, "id")
+        if last_id != self._id:
+            self.continued_ids = {self._id: last_id}
         response = _change(response, "id", self._id)
         return _change(event, "response", response)
 

@@ -82,6 +82,7 @@ class SdkCall:
         self._streams = request.get("stream") is True or "stream" in path.rpartition(".")[2]
         self._make_pending = partial(PendingCall, conversations, dialect, request, streams=self._streams)
         self._pending: PendingCall | None = None
+        self._open_streams: list[Any] = []
 
     @property
     def pending(self) -> PendingCall:
@@ -128,7 +129,9 @@ class SdkCall:
         usage = _read_usage(_read_snapshot(stream))
         yield partial(self._wait, partial(self.pending.record_usage, usage))
         leave = manager.__aexit__ if self._is_async else manager.__exit__
-        return (yield partial(leave, *error))
+        left = yield partial(leave, *error)
+        yield from self._close_streams()
+        return left
 
     def _prepare(self) -> Steps:
         """Fit the request. With a store this waits for it."""
@@ -177,6 +180,7 @@ class SdkCall:
             opened = next(streams, None)
             if opened is None:
                 opened = yield from send()
+                self._open_streams.append(opened)
             return opened
 
         open_stream = partial(self._open_stream, send_or_reuse)
@@ -201,8 +205,17 @@ class SdkCall:
                 yield StreamValue(shown_event)
             stream, event = yield from self._send_fitting(open_stream)
         yield from self._finish(absorbed.usage)
+        self.pending.remember_ids(events.continued_ids)
         for event in events.closing:
             yield StreamValue(event)
+
+    def _close_streams(self) -> Steps:
+        """Close the streams that followed a recall. The client knows only the first, and closes that."""
+        while self._open_streams:
+            stream = self._open_streams.pop()
+            close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
+            if close is not None:
+                yield close
 
     def _absorb(self, answer: Any) -> Steps:
         """Read an answer. One that cannot be read is passed on as it is, so it calls nothing."""
@@ -219,8 +232,8 @@ class SdkCall:
 
     def _start(self, steps: Steps) -> Any:
         if self._is_async:
-            return iterate_async(steps)
-        return iterate(steps)
+            return iterate_async(steps, self._close_streams)
+        return iterate(steps, self._close_streams)
 
     def _show(self, stream: Any, events: Any) -> ShownStream:
         if self._is_async:
@@ -248,6 +261,7 @@ class AllEvents:
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.closing: list[Any] = []
+        self.continued_ids: dict[str, str] = {}
 
     def take(self, event: Any) -> list[Any]:
         self.events = [event]
@@ -283,11 +297,17 @@ class SyncShownStream(ShownStream):
     def __next__(self) -> Any:
         return next(self._events)
 
+    def close(self) -> None:
+        """Close this stream, and those that followed a recall."""
+        self._events.close()
+        self._stream.close()
+
     def __enter__(self) -> Self:
         self._stream.__enter__()
         return self
 
     def __exit__(self, *error: object) -> Any:
+        self._events.close()
         return self._stream.__exit__(*error)
 
 
@@ -300,11 +320,17 @@ class AsyncShownStream(ShownStream):
     def __anext__(self) -> Any:
         return anext(self._events)
 
+    async def close(self) -> None:
+        """Close this stream, and those that followed a recall."""
+        await self._events.aclose()
+        await self._stream.close()
+
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
         return self
 
     async def __aexit__(self, *error: object) -> Any:
+        await self._events.aclose()
         return await self._stream.__aexit__(*error)
 
 

@@ -50,8 +50,8 @@ async def run_async(steps: Steps) -> Any:
         resume, value = await _perform_async(steps, step)
 
 
-def iterate(steps: Steps) -> Iterator[Any]:
-    """Yield what the steps show."""
+def iterate(steps: Steps, close: Callable[[], Steps]) -> Iterator[Any]:
+    """Yield what the steps show. At the end, or when the reader stops before it, run the steps of `close`."""
     resume, value = steps.send, None
     try:
         while True:
@@ -66,9 +66,10 @@ def iterate(steps: Steps) -> Iterator[Any]:
                 resume, value = _perform(steps, step)
     finally:
         steps.close()
+        run(close())
 
 
-async def iterate_async(steps: Steps) -> AsyncIterator[Any]:
+async def iterate_async(steps: Steps, close: Callable[[], Steps]) -> AsyncIterator[Any]:
     """Do as `iterate`, and await what is to be awaited."""
     resume, value = steps.send, None
     try:
@@ -84,6 +85,7 @@ async def iterate_async(steps: Steps) -> AsyncIterator[Any]:
                 resume, value = await _perform_async(steps, step)
     finally:
         steps.close()
+        await run_async(close())
 
 
 def _perform(steps: Steps, step: Any) -> tuple[Callable[[Any], Any], Any]:

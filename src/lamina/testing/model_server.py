@@ -76,9 +76,14 @@ class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def run_model_server(*, window: int = 4096, slots: int = 1) -> Iterator[ModelServer]:
-    """A server on a free port of the loopback interface, until the context ends."""
-    server = _started(window, slots)
+def run_model_server(
+    *, window: int = 4096, slots: int = 1, path: Path | None = None
+) -> Iterator[ModelServer]:
+    """A server on a free port of the loopback interface, until the context ends.
+
+    `path` is a GGUF file with another model than the one that is made on the spot.
+    """
+    server = _started(window, slots, path)
     try:
         url = server.listening_address
         _wait_for(f"{url}/slots")  # answered by its main loop: one that has not begun cannot be stopped
@@ -87,11 +92,11 @@ def run_model_server(*, window: int = 4096, slots: int = 1) -> Iterator[ModelSer
         del server  # its destructor stops it and waits for its threads
 
 
-def _started(window: int, slots: int) -> Any:
+def _started(window: int, slots: int, path: Path | None) -> Any:
     import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 - for tests only
 
     params = xllamacpp.CommonParams()
-    params.model.path, params.model_alias = str(model_file()), {MODEL}
+    params.model.path, params.model_alias = str(path or model_file()), {MODEL}
     params.hostnames, params.port = ["127.0.0.1"], 0
     params.n_ctx, params.n_parallel, params.kv_unified = window * slots, slots, False
     for threads in (params.cpuparams, params.cpuparams_batch):

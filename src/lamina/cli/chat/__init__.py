@@ -11,9 +11,10 @@ from lamina.cli.parser import whole_number
 
 _EXAMPLES = """\
 Without --model: the conversation's own, that of your settings, the server in $OPENAI_BASE_URL, the key in
-$ANTHROPIC_API_KEY, $OPENAI_API_KEY or $GEMINI_API_KEY, then a local Ollama. --model tiny is a model with
-random weights inside this process, to try things offline. Files are attached with @path; /help lists the
-commands. Where standard input is no terminal, each line is a message, and nothing is changed in DIR.
+$ANTHROPIC_API_KEY, $OPENAI_API_KEY or $GEMINI_API_KEY, then a local Ollama. Two models need no key and no
+network: smollm2, a real one of 135 million parameters, which is a toy (docs/chat.md says what to install),
+and tiny, which has random weights. Files are attached with @path; /help lists the commands. Where standard
+input is no terminal, each line is a message, and nothing is changed in DIR.
 
 examples:
   lamina chat
@@ -32,7 +33,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                [--window N] [--tools all|read|none] [--store STORE] [--key-file FILE]"
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("--model", metavar="NAME", default="", help="a model; ollama/NAME, or tiny")
+    parser.add_argument("--model", metavar="NAME", default="", help="a model; ollama/NAME, smollm2, or tiny")
     parser.add_argument(
         "--workspace", metavar="DIR", default=".", help="the folder of @path and of the tools (default: .)"
     )

