@@ -33,6 +33,7 @@ from lamina.inspector.views import Inspector
 from tests.browser.browser import SystemBrowser, browser
 
 RUNS = 5
+PATIENCE = 600_000  # milliseconds: the first answer builds the whole session
 ENTRIES, TOKENS, CALLS = 2_000, 1_000_000, 5_000
 Message = dict[str, Any]
 
@@ -133,13 +134,15 @@ def _measure(sample: Sample, browser_path: str, *, runs: int) -> list[Figure]:
             page = chromium.new_page(viewport={"width": 1280, "height": 900})
             page.add_init_script(WATCH)
             session_id = inspector.sessions.summaries()[0].id
-            first = _time(lambda: page.request.get(f"{server.address}api/session/{session_id}"))
+            first = _time(
+                lambda: page.request.get(f"{server.address}api/session/{session_id}", timeout=PATIENCE)
+            )
             last = len(inspector.sessions.get(session_id).conversation.calls) - 1
-            page.request.get(f"{server.address}api/request/{session_id}/{last}")
+            page.request.get(f"{server.address}api/request/{session_id}/{last}", timeout=PATIENCE)
             figures = [Figure(sample.name, "answer, the first time", first, 0)]
             address = f"{server.address}#/s/{session_id}"
             again = [
-                _time(lambda: page.request.get(f"{server.address}api/session/{session_id}"))
+                _time(lambda: page.request.get(f"{server.address}api/session/{session_id}", timeout=PATIENCE))
                 for _ in range(runs)
             ]
             figures.append(Figure(sample.name, "answer, built before", statistics.median(again), 0))

@@ -96,3 +96,15 @@ export function withQuestionMark(query) {
   const words = query.toString();
   return words ? `?${words}` : "";
 }
+
+const SLICE = 12; // milliseconds of work after which the page answers its reader
+
+// For long work: `await breathe()` goes on at once, or after a pause if the last one was long ago.
+export function makePauses() {
+  let since = performance.now();
+  return async () => {
+    if (performance.now() - since < SLICE) return;
+    await new Promise((done) => setTimeout(done));
+    since = performance.now();
+  };
+}
