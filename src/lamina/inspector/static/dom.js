@@ -42,6 +42,7 @@ export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? 
 
 export function money(dollars) {
   if (isMissing(dollars)) return "no price";
+  if (dollars > 0 && dollars < 0.00005) return "< $0.0001";
   if (dollars !== 0 && Math.abs(dollars) < 0.01) return `$${dollars.toFixed(4)}`;
   return `$${dollars.toFixed(2)}`;
 }

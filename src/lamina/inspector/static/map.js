@@ -49,7 +49,7 @@ export function makeMap(request, { selected, onSelect }) {
       const height = Math.max(amount * scale, 1);
       pen.fillStyle = fill(pen, layer);
       pen.fillRect(LEFT, y, WIDTH, height);
-      if (height > 14) label(pen, layer === "tools" ? "tools" : `≈ ${tokens(amount)} not recorded`, y + height / 2 + 4);
+      if (height > 14) label(pen, layer === "tools" ? "tools" : `≈ ${tokens(amount)} unknown`, y + height / 2 + 4);
       y += height;
     }
     const painted = makeRuns(pen, colours);

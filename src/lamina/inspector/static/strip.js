@@ -418,7 +418,7 @@ export function makeLegend(session) {
   if (session.unrecorded) used.add("unrecorded");
   if (session.tools.some((tool) => tool.tokens)) used.add("tools");
   const swatch = (look, sign) => h("li", {}, h("span", { class: "swatch", style: { background: look.colour } }, sign), look.words);
-  const sign = (glyph, words) => h("li", {}, h("span", { class: "glyph" }, glyph), words);
+  const sign = (glyph, words, look = "glyph bad") => h("li", {}, h("span", { class: look }, glyph), words);
   const layers = Object.entries(LAYERS).filter(([name]) => used.has(name));
   return h(
     "ul",
@@ -427,8 +427,8 @@ export function makeLegend(session) {
     Object.values(CACHE).map((look) => swatch(look, look.glyph)),
     session.totals.cuts ? sign("✂", "cut") : null,
     session.totals.broken ? sign("▼", "prefix lost") : null,
-    session.calls.some((call) => call.idle > IDLE) ? sign("‖", "pause") : null,
-    session.compacted.length ? sign("◇", "compacted by the client") : null,
-    session.totals.dollars ? sign("╱", "cost so far") : null,
+    session.calls.some((call) => call.idle > IDLE) ? sign("‖", "pause", "glyph") : null,
+    session.compacted.length ? sign("◇", "compacted by the client", "glyph") : null,
+    session.totals.dollars ? sign("╱", "cost so far", "glyph") : null,
   );
 }
