@@ -4,18 +4,24 @@
     python bench/inspector.py --json FILE    the same figures, to a file as well
     python bench/inspector.py --quick        a small session and one run, to see that it works
 
-The sessions are made up. One has a single request of 2,000 entries and a million tokens, the other 5,000
-requests. "answer" is the time of the server, as the browser sees it, the first time and once it has built the
-session; "draw" is from the answer to a page that stands still. "long task" is the longest time during which
-the page could not answer its reader, as the browser reports it. A browser of the system is needed
+The sessions are made up. One has a single request of 2,000 entries and a million tokens, one 200 requests,
+and one 5,000. "answer" is the time of the server, as the browser sees it, the first time and once it has
+built the session; "draw" is from the answer to a page that stands still. "longest task" is the longest time
+during which the page could not answer its reader, in milliseconds of its processor, from the browser's trace:
+on a busy machine the clock would count what other programs do. A browser of the system is needed
 (LAMINA_BROWSER names one).
+
+With LAMINA_CLAUDE_TAP, the Python of an environment that has claude-tap, its page for the same session is
+opened, too. It holds every request whole, so a session of 5,000 growing requests is too large for it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,13 +39,19 @@ from lamina.inspector.views import Inspector
 from tests.browser.browser import SystemBrowser, browser
 
 RUNS = 5
-ENTRIES, TOKENS, CALLS = 2_000, 1_000_000, 5_000
+PATIENCE = 600_000  # milliseconds: the first answer builds the whole session
+ENTRIES, TOKENS, CALLS, FEWER_CALLS = 2_000, 1_000_000, 5_000, 200
+PEER_VARIABLE = "LAMINA_CLAUDE_TAP"
 Message = dict[str, Any]
 
-# Collects every task of the page that takes more than 50 ms: the browser reports no shorter ones.
-WATCH = """window.longTasks = [];
-new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((entry) => entry.duration)))
-  .observe({ type: "longtask", buffered: true });"""
+TRACED = ["toplevel", "devtools.timeline"]
+"""What the browser's trace holds: every task of every thread, with the time that it took of a processor."""
+
+# Writes the page of claude-tap for a file of its records: its own function does it.
+MAKE_PEER_PAGE = """import sys
+from pathlib import Path
+from claude_tap.viewer import _generate_html_viewer
+_generate_html_viewer(Path(sys.argv[1]), Path(sys.argv[2]))"""
 
 SETTLED = "!document.querySelector('main').hasAttribute('aria-busy') && document.querySelector('.entry')"
 
@@ -52,7 +64,10 @@ class Sample(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One thing that somebody does: its milliseconds and its longest task, each the median of all runs."""
+    """One thing that somebody does: its milliseconds and its longest task, each the median of all runs.
+
+    The first are of the clock, the second of the processor.
+    """
 
     session: str
     what: str
@@ -93,9 +108,13 @@ def _make_samples(*, quick: bool) -> list[Sample]:
     shrink = 20 if quick else 1
     entries = ENTRIES // shrink
     one_request = _make_messages(entries // 2, calls_apart=False, tokens=TOKENS // shrink)
+    fewer_requests = _make_messages(
+        FEWER_CALLS // shrink, calls_apart=True, tokens=100 * FEWER_CALLS // shrink
+    )
     many_requests = _make_messages(CALLS // shrink, calls_apart=True, tokens=100 * CALLS // shrink)
     return [
         Sample(f"1 request, {entries:,} entries", one_request),
+        Sample(f"{FEWER_CALLS // shrink:,} requests", fewer_requests),
         Sample(f"{CALLS // shrink:,} requests", many_requests),
     ]
 
@@ -131,20 +150,23 @@ def _measure(sample: Sample, browser_path: str, *, runs: int) -> list[Figure]:
         with make_server(inspector).running() as server, sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
             page = chromium.new_page(viewport={"width": 1280, "height": 900})
-            page.add_init_script(WATCH)
             session_id = inspector.sessions.summaries()[0].id
-            first = _time(lambda: page.request.get(f"{server.address}api/session/{session_id}"))
+            first = _time(
+                lambda: page.request.get(f"{server.address}api/session/{session_id}", timeout=PATIENCE)
+            )
             last = len(inspector.sessions.get(session_id).conversation.calls) - 1
-            page.request.get(f"{server.address}api/request/{session_id}/{last}")
+            page.request.get(f"{server.address}api/request/{session_id}/{last}", timeout=PATIENCE)
             figures = [Figure(sample.name, "answer, the first time", first, 0)]
             address = f"{server.address}#/s/{session_id}"
             again = [
-                _time(lambda: page.request.get(f"{server.address}api/session/{session_id}"))
+                _time(lambda: page.request.get(f"{server.address}api/session/{session_id}", timeout=PATIENCE))
                 for _ in range(runs)
             ]
             figures.append(Figure(sample.name, "answer, built before", statistics.median(again), 0))
             for what, act in _actions(address, session_id, last).items():
                 figures.append(_repeat(sample.name, what, page, act, runs))
+            if len(sample.messages) <= ENTRIES + FEWER_CALLS:
+                figures += _measure_peer(sample, page, Path(folder), runs)
             chromium.close()
     return figures
 
@@ -181,15 +203,75 @@ def _actions(address: str, session_id: str, last: int) -> dict[str, Callable[[Pa
     }
 
 
+def _measure_peer(sample: Sample, page: Page, folder: Path, runs: int) -> list[Figure]:
+    """How long the page of claude-tap for the same session takes to open; nothing if it is not installed."""
+    python = os.environ.get(PEER_VARIABLE)
+    if not python:
+        print(f"claude-tap is left out: {PEER_VARIABLE} does not name a Python that has it", file=sys.stderr)
+        return []
+    records = folder / "claude-tap.jsonl"
+    with records.open("w", encoding="utf-8") as file:
+        for record in _peer_records(sample.messages):
+            file.write(json.dumps(record) + "\n")
+    target = folder / "claude-tap.html"
+    subprocess.run([python, "-c", MAKE_PEER_PAGE, str(records), str(target)], check=True)
+
+    def open_page(page: Page) -> None:
+        page.goto("about:blank")
+        page.goto(target.as_uri())
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    return [_repeat(sample.name, "open and draw, claude-tap", page, open_page, runs)]
+
+
+def _peer_records(messages: list[Message]) -> list[dict[str, Any]]:
+    """The calls of a session as claude-tap records them: each with its whole request and its answer."""
+    records: list[dict[str, Any]] = []
+    for index, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        usage = {"prompt_tokens": 1000 + index, "completion_tokens": 10}
+        answer = {"id": f"r{index}", "model": "gpt-5", "choices": [{"message": message}], "usage": usage}
+        body = {"model": "gpt-5", "messages": messages[:index]}
+        records.append(
+            {
+                "timestamp": f"2026-01-01T00:{index // 60 % 60:02}:{index % 60:02}Z",
+                "request_id": f"r{index}",
+                "turn": len(records) + 1,
+                "duration_ms": 1000,
+                "request": {"method": "POST", "path": "/v1/chat/completions", "headers": {}, "body": body},
+                "response": {"status": 200, "headers": {}, "body": answer},
+            }
+        )
+    return records
+
+
 def _repeat(session: str, what: str, page: Page, act: Callable[[Page], None], runs: int) -> Figure:
     times: list[float] = []
     longest: list[float] = []
+    browser_of_page = page.context.browser
+    assert browser_of_page is not None  # noqa: S101 - for the type checker
     for _ in range(runs):
-        page.evaluate("void (window.longTasks = [])")
+        browser_of_page.start_tracing(page=page, categories=TRACED)
         times.append(_time(lambda: act(page)))
-        page.wait_for_timeout(120)  # long tasks are reported a little later
-        longest.append(max(page.evaluate("window.longTasks || []"), default=0.0))
+        page.wait_for_timeout(120)  # what was begun ends
+        longest.append(_find_longest_task(browser_of_page.stop_tracing()))
     return Figure(session, what, statistics.median(times), statistics.median(longest))
+
+
+def _find_longest_task(trace: bytes) -> float:
+    """The milliseconds of a processor that the longest task of a page's main thread took."""
+    events = json.loads(trace)["traceEvents"]
+    main_threads = set()
+    for event in events:
+        if event.get("name") == "thread_name" and event["args"]["name"] == "CrRendererMain":
+            main_threads.add((event["pid"], event["tid"]))
+    longest = 0.0
+    for event in events:
+        is_task = event.get("name") in ("RunTask", "ThreadControllerImpl::RunTask")
+        if is_task and (event["pid"], event["tid"]) in main_threads:
+            longest = max(longest, event.get("tdur", 0) / 1000)
+    return longest
 
 
 def _wait(page: Page, condition: str) -> None:
@@ -209,10 +291,10 @@ def _time(act: Callable[[], object]) -> float:
 
 
 def _print(figures: list[Figure]) -> None:
-    print(f"{'session':<26} {'what':<32} {'ms':>8} {'long task, ms':>14}")
+    print(f"{'session':<26} {'what':<32} {'ms':>8} {'longest task, ms':>16}")
     for figure in figures:
         print(
-            f"{figure.session:<26} {figure.what:<32} {figure.milliseconds:>8,.0f} {figure.long_task:>14,.0f}"
+            f"{figure.session:<26} {figure.what:<32} {figure.milliseconds:>8,.0f} {figure.long_task:>16,.0f}"
         )
 
 

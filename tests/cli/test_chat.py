@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +57,13 @@ def test_files_are_completed_and_attached_and_the_window_is_explained(folder: Pa
         chat.wait("turn layer, full", "Limits At most")
         chat.enter("/recall docs/spec.md")
         chat.wait("At most 20 requests a minute.", times=2)
+        chat.enter("/inspect")
+        address = re.search(
+            r"request by request: (http://127\.0\.0\.1:\d+/)", chat.wait("request by request: http")
+        )
+        assert address
+        with urllib.request.urlopen(f"{address[1]}api/sessions", timeout=20) as answer:  # noqa: S310
+            assert [each["name"] for each in json.load(answer)["sessions"]] == ["s"]
         chat.enter("/cost")
         chat.wait("last turn: 1 call, 1,000 tokens read (50% from the cache), 10 written, $0.00")
         chat.type(CTRL_C)

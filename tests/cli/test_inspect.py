@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from lamina.cli import main
+from lamina.cli import main, parser_for
+from lamina.cli.demo import SEED
+from lamina.cli.inspect import DemoSource
+from lamina.inspector.sessions import Sessions
+from tests.gateway.growing import messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_conversations import SMALL, post
+from tests.gateway.upstream_stub import run_stub
 from tests.inspector.recorded import write_session
 
 
@@ -33,3 +41,33 @@ def test_a_page_is_written_beside_what_cannot_be_read(
     assert main(["inspect", str(session), str(broken), "--html", str(page)]) == 0
     assert "broken.jsonl" in capsys.readouterr().err
     assert "lamina-data" in page.read_text("utf-8")
+
+
+def test_conversations_of_a_gateway_that_keeps_all_can_be_inspected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def converse(store: Path, keep: str) -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, keep=keep, **SMALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in (0, 20):
+                await post(client, gateway.url, messages_request(steps))
+
+    page = tmp_path / "page.html"
+    for keep, code in (("all", 0), ("lowered", 2)):
+        store = tmp_path / f"{keep}.db"
+        asyncio.run(converse(store, keep))
+        assert main(["inspect", "--store", str(store), "--html", str(page)]) == code
+    assert "start the gateway with --keep all" in capsys.readouterr().err
+    assert "function_5" in page.read_text("utf-8")
+
+
+def test_the_session_of_the_demo_can_be_inspected() -> None:
+    parser = parser_for("inspect")
+    assert parser.parse_args(["--demo"]).demo == SEED
+    seed = parser.parse_args(["--demo", "3", "--open"]).demo
+    [summary] = Sessions([], [DemoSource(seed)]).summaries()
+    assert summary.name == "made up, seed 3"
+    assert summary.calls > 100

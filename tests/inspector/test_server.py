@@ -12,6 +12,7 @@ import pytest
 
 from lamina.errors import BadInput
 from lamina.inspector.one_file import write_page
+from lamina.inspector.pages import LINE_ITEMS, encode_lines
 from lamina.inspector.server import Server, make_server
 from lamina.inspector.views import Inspector
 from tests.inspector.recorded import open_inspector, write_session
@@ -164,3 +165,13 @@ def test_a_redacted_page_holds_no_text(inspector: Inspector) -> None:
         for call in message.get("tool_calls") or ():
             for value in json.loads(call["function"]["arguments"]).values():
                 assert len(str(value)) < 6 or str(value) not in redacted_page
+
+
+def test_a_long_answer_comes_in_lines_to_the_page_and_whole_to_everyone_else() -> None:
+    calls = [{"number": number} for number in range(2 * LINE_ITEMS + 1)]
+    value = {"rules": "openai", "calls": calls, "tools": ["read"], "none": []}
+    first, *others = [json.loads(line) for line in encode_lines(value).split(b"\n")]
+    assert first == {"rules": "openai", "calls": [], "tools": ["read"], "none": []}
+    assert [len(each["items"]) for each in others] == [LINE_ITEMS, LINE_ITEMS, 1]
+    assert [item for each in others for item in each["items"]] == calls
+    assert encode_lines({"lone": "\ud800"}) == b'{"lone": "\\ud800"}'

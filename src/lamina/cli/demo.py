@@ -76,7 +76,8 @@ exit status: 0 done, 3 the session cannot be made to fit the window
 
 _NEXT = """\
 Sessions differ: with --seed 5, sliding is cheaper, and 34 of 273 names are gone.
-Next, what did your own sessions cost?  lamina replay ~/.claude/projects"""
+Next, what did your own sessions cost?  lamina replay ~/.claude/projects
+And what did the model see of this one, request by request?"""
 
 
 class CutLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,10 +149,35 @@ def run(arguments: argparse.Namespace) -> int:
         _print_session(arguments, account, cuts, live=live)
         _print_costs(account)
         _print_recall(recalled)
-        print(f"\n{_NEXT}")
+        print(f"\n{_NEXT}\n  {_inspect_command(arguments)}")
     if arguments.html:
         tell(f"wrote {arguments.html}")
     return 0
+
+
+def _inspect_command(arguments: argparse.Namespace) -> str:
+    """The command that opens this very session in a browser."""
+    words = ["lamina inspect --demo"]
+    if arguments.seed != SEED:
+        words.append(str(arguments.seed))
+    return " ".join([*words, "--open"])
+
+
+def make_demo_trace(seed: int) -> Trace:
+    """The session of `lamina demo` as a recorded one."""
+    return _make_trace(make_recording(seed, turns=TURNS), seed)
+
+
+def _make_trace(request: dict[str, Any], seed: int) -> Trace:
+    return Trace(
+        id=f"made up, seed {seed}",
+        place="lamina demo",
+        dialect=CHAT,
+        source="demo",
+        model=MODEL,
+        items=request["messages"],
+        head={"tools": request["tools"]},
+    )
 
 
 def _fit_calls(request: dict[str, Any], window: int) -> tuple[Fitted, list[CutLine]]:
@@ -236,15 +262,7 @@ def _digest_text(fitted: Fitted, key: str) -> str:
 
 
 def _replay_policies(request: dict[str, Any], arguments: argparse.Namespace) -> ReplayAccount:
-    trace = Trace(
-        id=f"made up, seed {arguments.seed}",
-        place="lamina demo",
-        dialect=CHAT,
-        source="demo",
-        model=MODEL,
-        items=request["messages"],
-        head={"tools": request["tools"]},
-    )
+    trace = _make_trace(request, arguments.seed)
     return replay(
         [trace],
         policies=tuple(TITLES),

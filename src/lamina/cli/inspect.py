@@ -15,21 +15,26 @@ from pathlib import Path
 
 import anyio
 
+from lamina.cli.demo import SEED, make_demo_trace
 from lamina.cli.output import tell
 from lamina.cli.parser import whole_number
 from lamina.cli.stored import add_store, open_existing, open_named_store
 from lamina.errors import BadInput, LaminaError
+from lamina.formats.codec import decode
 from lamina.inspector.one_file import write_page
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
-from lamina.inspector.sessions import Sessions
+from lamina.inspector.sessions import Sessions, TraceSource
 from lamina.inspector.views import Inspector
 from lamina.replay.traces.lamina_exports import log_to_trace
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import Store
+from lamina.stores.port import Store, Where
 
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
+
+GATEWAY_WORKSPACE = "gateway/"
+"""Begins the names of the workspaces with a gateway's conversations."""
 
 MOST_PROBLEMS = 3
 """Files and records that could not be read, as far as the terminal names them."""
@@ -37,13 +42,15 @@ MOST_PROBLEMS = 3
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
 what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
-opened. With --store, the conversations of a store are. Nothing is sent anywhere.
+opened. With --store, the conversations of a store are: sessions, and what a gateway with --keep all has
+stored. Nothing is sent anywhere.
 
 examples:
   lamina inspect --open
   lamina inspect logs/ --port 8123
   lamina inspect --store chats.db --open
   lamina inspect session.jsonl --html session.html
+  lamina inspect --demo --open
 
 exit status: 0 done, 2 no session is there to write, or none of the usual places
 """
@@ -51,12 +58,21 @@ exit status: 0 done, 2 no session is there to write, or none of the usual places
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina inspect [PATH...] [--store STORE] [--open] [--port N] [--host H] [--html FILE] [--redact]"
+        "lamina inspect [PATH...] [--store STORE] [--demo [SEED]] [--open] [--port N] [--host H]\n"
+        "                [--html FILE] [--redact]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="*", help="files, folders or globs of recorded sessions")
     add_store(parser)
+    add(
+        "--demo",
+        metavar="SEED",
+        nargs="?",
+        type=whole_number,
+        const=SEED,
+        help="the made-up session of `lamina demo`",
+    )
     add("--open", action="store_true", help="open the page in a browser")
     add("--port", metavar="N", type=whole_number, default=0, help="the port; by default, a free one")
     add("--host", metavar="H", default="127.0.0.1", help="the address; one that others can reach has a token")
@@ -102,8 +118,13 @@ def _tell_problems(inspector: Inspector) -> None:
 
 
 def _find_sessions(arguments: argparse.Namespace) -> Sessions:
+    sources: list[TraceSource] = []
     if arguments.store:
-        return Sessions(arguments.paths, [StoreSource(arguments)])
+        sources.append(StoreSource(arguments))
+    if arguments.demo is not None:
+        sources.append(DemoSource(arguments.demo))
+    if sources:
+        return Sessions(arguments.paths, sources)
     if arguments.paths:
         return Sessions(arguments.paths)
     places = [str(Path(place).expanduser()) for place in USUAL_PLACES]
@@ -115,6 +136,19 @@ def _find_sessions(arguments: argparse.Namespace) -> Sessions:
             hint="name files or folders with recorded sessions, or a store with --store",
         )
     return Sessions(existing)
+
+
+class DemoSource:
+    """The made-up session of `lamina demo`."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def state(self) -> int:
+        return self._seed
+
+    def read(self) -> list[Trace | UnreadableLine]:
+        return [make_demo_trace(self._seed)]
 
 
 class StoreSource:
@@ -142,20 +176,56 @@ class StoreSource:
 
     async def _count_records(self) -> dict[str, int]:
         async with open_named_store(self._arguments) as (store, workspace):
-            return {head.conversation: head.count async for head in every_conversation(store, workspace)}
+            counts: dict[str, int] = {}
+            for place in _list_places(workspace):
+                async for head in every_conversation(store, place):
+                    counts[f"{place}/{head.conversation}"] = head.count
+            return counts
 
     async def _read_conversations(self) -> list[Trace | UnreadableLine]:
         traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
         async with open_named_store(self._arguments) as (store, workspace):
-            async for head in every_conversation(store, workspace):
-                name = head.conversation
-                remembered = self._traces.get(name)
-                if remembered is not None and remembered[0] == head.count:
-                    traces[name] = remembered
-                else:
-                    traces[name] = (head.count, await _read_conversation(store, workspace, name))
+            for place in _list_places(workspace):
+                async for head in every_conversation(store, place):
+                    name = f"{place}/{head.conversation}"
+                    traces[name] = self._traces.get(name, (-1, _NOTHING))
+                    if traces[name][0] != head.count:
+                        where = Where(place, head.conversation)
+                        traces[name] = (head.count, await _read_trace(store, where))
         self._traces = traces
         return [trace for _, trace in traces.values()]
+
+
+_NOTHING = UnreadableLine(place="", reason="it was not read yet")
+
+
+def _list_places(workspace: str) -> list[str]:
+    """The workspaces of a store that hold conversations: the sessions', and the gateway's."""
+    return [workspace, f"{GATEWAY_WORKSPACE}{workspace or 'default'}"]
+
+
+async def _read_trace(store: Store, where: Where) -> Trace | UnreadableLine:
+    if where.workspace.startswith(GATEWAY_WORKSPACE):
+        return await _read_gateway_conversation(store, where)
+    return await _read_conversation(store, where.workspace, where.conversation)
+
+
+async def _read_gateway_conversation(store: Store, where: Where) -> Trace | UnreadableLine:
+    """A conversation of a gateway that keeps everything. Of any other, what was not lowered is missing."""
+    try:
+        from lamina.gateway.conversation_store import LINK, decode_state  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        return UnreadableLine(place=where.conversation, reason=str(error))
+    try:
+        page = await store.read(where)
+        state = decode_state(page.head.state)
+        log = decode(record.body for record in page.records)
+    except LaminaError as error:
+        return UnreadableLine(place=where.conversation, reason=str(error))
+    if len(log) * LINK < len(state.chain):
+        reason = "only what was lowered is stored; start the gateway with --keep all to inspect it later"
+        return UnreadableLine(place=where.conversation, reason=reason)
+    return log_to_trace(tuple(log), where.conversation, model=state.model)
 
 
 async def _read_conversation(store: Store, workspace: str, name: str) -> Trace | UnreadableLine:

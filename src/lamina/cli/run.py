@@ -21,7 +21,9 @@ import msgspec
 from lamina.cli.gateway_options import add_gateway_options, require_gateway
 from lamina.cli.output import tell
 from lamina.cli.serve import apply_arguments
+from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
+from lamina.settings import load_settings
 
 if TYPE_CHECKING:
     from lamina.gateway.account import GatewayAccount
@@ -49,6 +51,10 @@ _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT")
 """Signals that a terminal sends to the client as well."""
+
+INSPECTOR_PATH = "/lamina/inspect/"
+CLIENTS_WITH_LOGS = ("claude", "codex")
+"""Clients that keep their sessions where `lamina inspect` looks by itself."""
 
 OVER_SIGNAL = 128
 PATIENCE = 5.0
@@ -107,6 +113,7 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
         if arguments.log:
             log = stack.enter_context(_open_log(arguments.log))
         with GatewaySupervisor(settings, account.read_event, log) as gateway:
+            tell(f"lamina: what the model sees: {_find_inspector(settings, gateway.url, command[0])}")
             code = _run_pointed(command, gateway.url, arguments.window or 0)
         restarts = gateway.restarts
     if restarts:
@@ -116,6 +123,18 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
         )
     _print_account(account)
     return code
+
+
+def _find_inspector(settings: GatewaySettings, url: str, client: str) -> str:
+    """Where to see what the model sees: a page of the gateway, or a command for when the client has ended."""
+    if settings.inspect:
+        return f"{url}{INSPECTOR_PATH}"
+    if settings.keep == "all":
+        store = hide_password(settings.store or load_settings().store_address())
+        return f"lamina inspect --store {store} --open"
+    if Path(client).stem in CLIENTS_WITH_LOGS:
+        return "lamina inspect --open"
+    return "lamina tail; with --keep all, lamina inspect --store STORE shows it afterwards"
 
 
 def _read_settings(client: str, arguments: argparse.Namespace) -> GatewaySettings:

@@ -45,6 +45,12 @@ _FILE_TYPES = {
     ".svg": "image/svg+xml",
 }
 
+LINES_TYPE = "application/x-ndjson"
+"""What the page itself asks for: a long answer in lines. Anyone else gets one JSON object."""
+
+LINE_ITEMS = 250
+"""Items of a long list in one line."""
+
 TOKEN_COOKIE = "lamina_token"  # noqa: S105 - the name of a cookie
 
 
@@ -78,7 +84,8 @@ def answer_request(
         return _remember_token(address.path, query["token"])
     words = [unquote(word) for word in address.path.strip("/").split("/")]
     if words[0] == "api":
-        return _answer_api(inspector, words[1:], query)
+        in_lines = LINES_TYPE in headers.get("accept", "")
+        return _answer_api(inspector, words[1:], query, in_lines=in_lines)
     return _answer_file(words)
 
 
@@ -165,7 +172,9 @@ _VIEWS: dict[tuple[str, int], View] = {
 """Each view under /api: the first word of its path and the number of words."""
 
 
-def _answer_api(inspector: Inspector, words: list[str], query: dict[str, str]) -> PageAnswer:
+def _answer_api(
+    inspector: Inspector, words: list[str], query: dict[str, str], *, in_lines: bool
+) -> PageAnswer:
     view = _VIEWS.get((words[0] if words else "", len(words)))
     if view is None:
         return _problem(HTTPStatus.NOT_FOUND, "there is no such view")
@@ -178,7 +187,26 @@ def _answer_api(inspector: Inspector, words: list[str], query: dict[str, str]) -
     headers = {**SAFETY_HEADERS, "Content-Type": "application/json; charset=utf-8"}
     if words[0] in ("export", "archive"):
         headers["Content-Disposition"] = f'attachment; filename="{words[0]}-{words[1][:40]}.json"'
+    elif in_lines:
+        return PageAnswer(headers={**headers, "Content-Type": LINES_TYPE}, body=encode_lines(value))
     return PageAnswer(headers=headers, body=encode_json(value))
+
+
+def encode_lines(value: dict[str, Any]) -> bytes:
+    """The same value in lines that a page can parse one at a time, so that it answers its reader in between.
+
+    The first line is the value with its long lists empty. Each line after it has the next items of one:
+    `{"calls": [], "rules": "…"}`, then `{"list": "calls", "items": [ … ]}`.
+    """
+    lists = {name: items for name, items in value.items() if isinstance(items, list)}
+    long_lists = {name: items for name, items in lists.items() if len(items) > LINE_ITEMS}
+    first: dict[str, Any] = {name: [] if name in long_lists else each for name, each in value.items()}
+    lines = [encode_json(first)]
+    for name, items in long_lists.items():
+        starts = range(0, len(items), LINE_ITEMS)
+        pieces = [{"list": name, "items": items[start : start + LINE_ITEMS]} for start in starts]
+        lines += map(encode_json, pieces)
+    return b"\n".join(lines)
 
 
 def encode_json(value: Any) -> bytes:

@@ -52,6 +52,11 @@ async def _context(chat: TerminalChat, _: str) -> None:
     chat.screen.show(window_map(envelope, session.explain(), session.budget))
 
 
+async def _inspect(chat: TerminalChat, _: str) -> None:
+    address = chat.start_inspector()
+    chat.screen.show(f"what the model sees, request by request: {address}")
+
+
 async def _why(chat: TerminalChat, key: str) -> None:
     rows = chat.session.explain().rows if chat.session.log else ()
     if not rows:
@@ -174,6 +179,7 @@ async def _quit(chat: TerminalChat, _: str) -> None:
 COMMANDS = {
     "attach": Command("[PATH]", "attach a file or folder to the next message", _attach),
     "context": Command("", "what the model sees: layers, tokens, forms, budget", _context),
+    "inspect": Command("", "the same in a browser, for every request so far", _inspect),
     "why": Command("[KEY]", "why each segment stands in its form", _why),
     "pin": Command("[KEY]", "keep a segment as it stands, whatever is cut", _pin),
     "unpin": Command("KEY", "let a cut lower it again", _unpin),

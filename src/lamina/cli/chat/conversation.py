@@ -6,7 +6,9 @@ Commands are functions of this. It reads no line and knows no command.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from lamina.agent import Agent, TurnCost, TurnOutcome
 from lamina.agent.outcome import Listener
@@ -22,6 +24,26 @@ from lamina.sessions.turns import IS_PROMPT
 from lamina.stores.port import Store
 from lamina.summaries import Question
 from lamina.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from lamina.inspector.server import Server
+    from lamina.replay.values import Trace, UnreadableLine
+
+
+class SessionSource:
+    """The open session, for the inspector. Its log is a tuple, so another thread may read it at any time."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def state(self) -> int:
+        return len(self._session.log)
+
+    def read(self) -> list[Trace | UnreadableLine]:
+        from lamina.replay.traces.lamina_exports import log_to_trace  # noqa: PLC0415 - only for the inspector
+
+        session = self._session
+        return [log_to_trace(session.log, session.conversation, model=session.setup.model or "")]
 
 
 class TerminalChat:
@@ -45,11 +67,15 @@ class TerminalChat:
         self.left = False
         self.after = ""
         self._notes_shown = 0
+        self._inspector: Server | None = None
+        self._serving = ExitStack()
 
     def greet(self, model: str, where: str) -> None:
         """Shows which model and session this is, and the last turn."""
         session = self.session
-        self.screen.remark(f"{model} at {where} · session {session.conversation} · /help, Ctrl-D leaves")
+        self.screen.remark(
+            f"{model} at {where} · session {session.conversation} · /help, /inspect, Ctrl-D leaves"
+        )
         dialogue = session.dialogue()
         if not dialogue or not self.screen.live:
             return
@@ -101,9 +127,27 @@ class TerminalChat:
                     self.spent = self.spent.after(_usage(event), self.session.setup.model)
         return "".join(texts)
 
+    def start_inspector(self) -> str:
+        """Serve the pages about this session on a free port of this machine. Returns their address."""
+        from lamina.inspector.server import make_server  # noqa: PLC0415 - few chats need it
+        from lamina.inspector.sessions import Sessions  # noqa: PLC0415 - as above
+        from lamina.inspector.views import Inspector  # noqa: PLC0415 - as above
+
+        if self._inspector is None:
+            sessions = Sessions(sources=[SessionSource(self.session)])
+            self._inspector = make_server(Inspector(sessions))
+            self._serving.enter_context(self._inspector.running())
+        return self._inspector.address
+
     def leave(self, after: str = "") -> None:
         self.left = True
         self.after = after
+        self.close()
+
+    def close(self) -> None:
+        """Stop what was started for this session."""
+        self._serving.close()
+        self._inspector = None
 
     def fail(self, error: Exception) -> None:
         self.failed = True

@@ -1,6 +1,6 @@
 // Asks the server for views, or reads them from the page itself if it was saved as one file.
 
-import { withQuestionMark } from "./dom.js";
+import { makePauses, withQuestionMark } from "./dom.js";
 import { findSavedText, findVisibleInSaved, openSavedRequest } from "./saved.js";
 
 const embedded = document.getElementById("lamina-data");
@@ -13,11 +13,26 @@ export async function get(path, settings = {}, words = {}) {
   const address = makeAddress(path, { ...settings, ...words });
   if (saved) return readSaved(path, address, words);
   if (answers.has(address)) return answers.get(address);
-  const response = await fetch(address, { headers: { accept: "application/json" } });
-  const value = await response.json();
+  const response = await fetch(address, { headers: { accept: "application/x-ndjson, application/json" } });
+  const value = await readAnswer(response);
   if (!response.ok) throw new Error(value.error || `the server answered ${response.status}`);
   answers.set(address, value);
   if (answers.size > 60) answers.delete(answers.keys().next().value);
+  return value;
+}
+
+// A long answer comes in lines: the first is the object, the others add items to its lists. Between lines the page
+// answers its reader, so that thousands of requests do not hold it up.
+async function readAnswer(response) {
+  if (!(response.headers.get("content-type") || "").startsWith("application/x-ndjson")) return response.json();
+  const lines = (await response.text()).split("\n");
+  const value = JSON.parse(lines[0]);
+  const breathe = makePauses();
+  for (const line of lines.slice(1)) {
+    await breathe();
+    const { list, items } = JSON.parse(line);
+    for (const item of items) value[list].push(item);
+  }
   return value;
 }
 

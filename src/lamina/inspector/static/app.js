@@ -1,7 +1,7 @@
 // The page: reads the address, asks for the view, draws it. Every view has an address of its own.
 import { followFiles, get, isSaved, makeAddress } from "./api.js";
 import { SETTINGS, go, readAddress, writeAddress } from "./address.js";
-import { button, h, money, number, percent, replace, say, tokens } from "./dom.js";
+import { button, h, money, number, percent, plural, replace, say, tokens } from "./dom.js";
 import { makeLegend, makeStrip } from "./strip.js";
 import { drawSessions } from "./sessions.js";
 import { drawRequest } from "./request.js";
@@ -91,7 +91,7 @@ function drawFrame(session, address, words, selected) {
 
 function factsOf(session) {
   const summary = session.session;
-  const facts = [summary.project, summary.source, summary.model || "model not recorded", `${number(session.recorded_calls)} requests`, `cache rules of ${session.rules}`];
+  const facts = [summary.project, summary.source, summary.model || "model not recorded", plural(session.recorded_calls, "request"), `cache rules of ${session.rules}`];
   if (session.skipped) facts.push(`a long session: ${number(session.calls.length)} of its requests were built`);
   if (!session.head_recorded) {
     const size = session.unrecorded ? `, about ${tokens(session.unrecorded)} tokens` : "";
@@ -116,7 +116,7 @@ function makeCards(session) {
 }
 
 function cutsNote(session) {
-  if (session.totals.failed) return `${session.totals.failed} requests do not fit`;
+  if (session.totals.failed) return `${plural(session.totals.failed, "request")} too large`;
   if (session.compacted.length) return `${session.compacted.length} by the client itself`;
   return session.limits.room ? "all requests fit" : "nothing was left out";
 }

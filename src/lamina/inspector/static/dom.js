@@ -42,6 +42,7 @@ export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? 
 
 export function money(dollars) {
   if (isMissing(dollars)) return "no price";
+  if (dollars > 0 && dollars < 0.00005) return "< $0.0001";
   if (dollars !== 0 && Math.abs(dollars) < 0.01) return `$${dollars.toFixed(4)}`;
   return `$${dollars.toFixed(2)}`;
 }
@@ -95,4 +96,16 @@ export async function copy(text) {
 export function withQuestionMark(query) {
   const words = query.toString();
   return words ? `?${words}` : "";
+}
+
+const SLICE = 12; // milliseconds of work after which the page answers its reader
+
+// For long work: `await breathe()` goes on at once, or after a pause if the last one was long ago.
+export function makePauses() {
+  let since = performance.now();
+  return async () => {
+    if (performance.now() - since < SLICE) return;
+    await new Promise((done) => setTimeout(done));
+    since = performance.now();
+  };
 }

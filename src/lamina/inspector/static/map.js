@@ -49,16 +49,20 @@ export function makeMap(request, { selected, onSelect }) {
       const height = Math.max(amount * scale, 1);
       pen.fillStyle = fill(pen, layer);
       pen.fillRect(LEFT, y, WIDTH, height);
-      if (height > 14) label(pen, layer === "tools" ? "tools" : `≈ ${tokens(amount)} not recorded`, y + height / 2 + 4);
+      if (height > 14) label(pen, layer === "tools" ? "tools" : `≈ ${tokens(amount)} unknown`, y + height / 2 + 4);
       y += height;
     }
+    const painted = makeRuns(pen, colours);
+    let outlined = null;
     for (const entry of sent) {
       const height = Math.max(entry.tokens * scale, 0.4);
-      drawEntry(pen, entry, y, height, colours);
+      painted.add(entry, y, height);
       boxes.push({ entry, y, height, x: 0, width: LEFT + WIDTH + 4 });
-      if (entry.ref === current) outline(pen, LEFT - 1, y, WIDTH + 2, height, colours.ink);
+      if (entry.ref === current) outlined = { y, height };
       y += height;
     }
+    painted.end();
+    if (outlined) outline(pen, LEFT - 1, outlined.y, WIDTH + 2, outlined.height, colours.ink);
     if (limits.room) drawFree(pen, y, room - total, whole - room, scale, colours);
     drawGhosts(pen, ghosts, scale, current, boxes, colours);
     drawMarkers(pen, request.markers || [], scale, colours);
@@ -71,8 +75,36 @@ export function makeMap(request, { selected, onSelect }) {
     const box = boxes.find(isHit);
     if (box) onSelect(box.entry.ref);
   });
-  paint(selected);
-  return { element: canvas, select: paint };
+  let current = selected;
+  paint(current);
+  return {
+    element: canvas,
+    select(ref) {
+      if (ref === current) return;
+      current = ref;
+      paint(current);
+    },
+  };
+}
+
+// Entries that share a pixel and look alike are painted as one: of ten thousand entries only some hundred can be told
+// apart.
+function makeRuns(pen, colours) {
+  let run = null;
+  function end() {
+    if (run) drawEntry(pen, run.entry, run.y, run.height, colours);
+    run = null;
+  }
+  function add(entry, y, height) {
+    const isAlike = run && run.entry.layer === entry.layer && run.entry.form === entry.form && run.entry.cache === entry.cache;
+    if (run && run.height < 1 && height < 1 && isAlike) {
+      run.height += height;
+      return;
+    }
+    end();
+    run = { entry, y, height };
+  }
+  return { add, end };
 }
 
 function label(pen, words, y) {

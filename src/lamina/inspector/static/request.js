@@ -72,7 +72,8 @@ function describeRequest(request, session) {
   const before = at > 0 ? session.calls[at - 1] : null;
   if (before && call.dollars !== null && before.dollars !== null && !before.error) {
     const more = call.dollars - before.dollars;
-    sentences.push(`That is ${money(Math.abs(more))} ${more < 0 ? "less" : "more"} than the request before.`);
+    const isEqual = Math.abs(more) < 0.00005;
+    sentences.push(isEqual ? "That is as much as the request before." : `That is ${money(Math.abs(more))} ${more < 0 ? "less" : "more"} than the request before.`);
   }
   if (request.unrecorded) {
     sentences.push(`System text and tools are not recorded: about ${tokens(request.unrecorded)} tokens, estimated from the first reported usage.`);

@@ -1,7 +1,7 @@
 // The list of all sessions.
 import { get, isSaved } from "./api.js";
 import { go } from "./address.js";
-import { button, date, downloadButton, h, money, number, replace, tokens } from "./dom.js";
+import { button, date, downloadButton, h, money, number, plural, replace, tokens } from "./dom.js";
 
 const LIVE = 120; // seconds after its last request in which a session counts as running
 
@@ -49,7 +49,7 @@ function sumUp(list) {
   const priced = list.sessions.filter((session) => session.dollars !== null);
   const cost = priced.reduce((sum, session) => sum + session.dollars, 0);
   const calls = list.sessions.reduce((sum, session) => sum + session.calls, 0);
-  const facts = [`${number(list.sessions.length)} sessions`, `${number(calls)} requests`];
+  const facts = [plural(list.sessions.length, "session"), plural(calls, "request")];
   if (priced.length) facts.push(`${money(cost)} as reported, at prices of ${list.prices_as_of}`);
   return facts.join(" · ");
 }
@@ -116,7 +116,7 @@ function showProblems(problems) {
   return h(
     "details",
     { class: "problems" },
-    h("summary", {}, `${problems.length} records could not be read`),
+    h("summary", {}, `${plural(problems.length, "record")} could not be read`),
     h("ul", {}, problems.map((problem) => h("li", {}, h("code", {}, problem.place), ` ${problem.reason}`))),
   );
 }

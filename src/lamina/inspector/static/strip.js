@@ -11,6 +11,8 @@ const LANE_HEIGHT = 26;
 const LEFT = 52;
 const RIGHT = 8;
 const GAP = 12;
+const SLICE = 12; // milliseconds of drawing in one frame
+const STEP = 100; // bars between two looks at the clock
 const IDLE = 3600; // seconds after which a pause is drawn
 
 export function makeStrip(session, { selected, onSelect, onLane = null }) {
@@ -19,7 +21,7 @@ export function makeStrip(session, { selected, onSelect, onLane = null }) {
   const tip = h("div", { class: "tip", hidden: true });
   const box = h("div", { class: "strip-box" }, canvas, mark, tip);
   const lanes = onLane ? session.lanes || [] : [];
-  const state = { selected, seen: null, layout: null };
+  const state = { selected, seen: null, layout: null, drawing: 0 };
 
   function place() {
     const width = Math.max(box.clientWidth, 260);
@@ -32,8 +34,17 @@ export function makeStrip(session, { selected, onSelect, onLane = null }) {
     canvas.style.height = `${layout.height}px`;
     const pen = canvas.getContext("2d");
     pen.scale(scale, scale);
-    draw(pen, session, layout, state.seen);
+    state.drawing += 1;
+    drawInSteps(draw(pen, session, layout, state.seen), state.drawing);
     markSelected();
+  }
+
+  // A long strip is drawn over several frames. A newer drawing ends an older one.
+  function drawInSteps(steps, drawing) {
+    if (drawing !== state.drawing) return;
+    const until = performance.now() + SLICE;
+    while (performance.now() < until) if (steps.next().done) return;
+    requestAnimationFrame(() => drawInSteps(steps, drawing));
   }
 
   // The selection is an element of its own: choosing another bar does not draw thousands of bars again.
@@ -193,20 +204,31 @@ function findLast(sorted, value) {
   return low - 1;
 }
 
-function draw(pen, session, layout, seen) {
+// A generator: each `yield` is a place where the drawing may go on in the next frame.
+function* draw(pen, session, layout, seen) {
   const colours = theme();
   const { bars, largest } = layout;
   const y = (amount) => TOP + HEIGHT - (HEIGHT * amount) / largest;
   pen.clearRect(0, 0, pen.canvas.width, pen.canvas.height);
   pen.font = "11px system-ui, sans-serif";
   drawGrid(pen, layout, y, colours);
-  for (const bar of thin(bars)) drawBar(pen, bar, session, y, colours);
+  let count = 0;
+  for (const bar of thin(bars)) {
+    drawBar(pen, bar, session, y, colours);
+    if ((count += 1) % STEP === 0) yield;
+  }
+  yield;
   if (seen) bars.forEach((bar, at) => drawSeen(pen, bar, seen[at]));
+  yield;
   drawEvents(pen, bars, session, colours);
   drawLimits(pen, session.limits, layout, y, colours);
+  yield;
   drawCostLine(pen, bars, colours.ink);
   drawDates(pen, layout, colours.faint);
-  for (const lane of layout.lanes) drawLane(pen, lane, layout, colours);
+  for (const lane of layout.lanes) {
+    drawLane(pen, lane, layout, colours);
+    yield;
+  }
   pen.fillStyle = colours.faint;
   pen.textAlign = "right";
   pen.fillText("cache", LEFT - 8, CACHE_TOP + 13);
@@ -396,7 +418,7 @@ export function makeLegend(session) {
   if (session.unrecorded) used.add("unrecorded");
   if (session.tools.some((tool) => tool.tokens)) used.add("tools");
   const swatch = (look, sign) => h("li", {}, h("span", { class: "swatch", style: { background: look.colour } }, sign), look.words);
-  const sign = (glyph, words) => h("li", {}, h("span", { class: "glyph" }, glyph), words);
+  const sign = (glyph, words, look = "glyph bad") => h("li", {}, h("span", { class: look }, glyph), words);
   const layers = Object.entries(LAYERS).filter(([name]) => used.has(name));
   return h(
     "ul",
@@ -405,8 +427,8 @@ export function makeLegend(session) {
     Object.values(CACHE).map((look) => swatch(look, look.glyph)),
     session.totals.cuts ? sign("✂", "cut") : null,
     session.totals.broken ? sign("▼", "prefix lost") : null,
-    session.calls.some((call) => call.idle > IDLE) ? sign("‖", "pause") : null,
-    session.compacted.length ? sign("◇", "compacted by the client") : null,
-    session.totals.dollars ? sign("╱", "cost so far") : null,
+    session.calls.some((call) => call.idle > IDLE) ? sign("‖", "pause", "glyph") : null,
+    session.compacted.length ? sign("◇", "compacted by the client", "glyph") : null,
+    session.totals.dollars ? sign("╱", "cost so far", "glyph") : null,
   );
 }
