@@ -18,7 +18,7 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs screenshots site format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers adapters docs screenshots site format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -101,8 +101,12 @@ mutants: $(STAMP)  ## turn 60 decisions of the source round, one at a time, and 
 	@$(PYTHON_IN_VENV) -m tools.mutants $(ARGS)
 
 peers: $(STAMP)  ## install the libraries that the lab compares with, and try each (NAMES=...: only these)
-	@sh tools/peers.sh $(VENV) $(NAMES)
+	@sh tools/environments.sh $(VENV) peers $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.peers $(NAMES)
+
+adapters: $(STAMP)  ## test each adapter in an environment of its framework, with the framework's own suites (NAMES=...: only these)
+	@sh tools/environments.sh $(VENV) adapters $(NAMES)
+	@$(PYTHON_IN_VENV) -m tools.adapters $(NAMES)
 
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write
@@ -124,5 +128,5 @@ wheel: $(STAMP)  ## build the wheel into dist/ and print what it holds
 	@$(PYTHON_IN_VENV) -m zipfile --list dist/lamina-*.whl
 
 clean:  ## remove everything that was made here
-	rm -rf .venv .venv-* .matrix .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-* .matrix .peers .adapters .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
