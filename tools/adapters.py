@@ -45,6 +45,8 @@ FRAMEWORKS = {
     "openai-agents": Framework("openai-agents", ("openai_agents",)),
     "claude-agent": Framework("claude-agent-sdk", ("claude_agent",)),
     "litellm": Framework("litellm", ("litellm",)),
+    "strands": Framework("strands-agents", ("strands",)),
+    "google-adk": Framework("google-adk", ("google_adk",)),
 }
 
 

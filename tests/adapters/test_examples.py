@@ -12,10 +12,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = {
     "claude_agent": ("claude_agent_sdk", "1 session with 3 entries"),
+    "google_adk": ("google.adk.plugins", "84 events are kept"),
     "langchain": ("langchain.agents", "84 messages are kept; "),
     "litellm": ("litellm.integrations", "82 messages are kept"),
     "openai_agents": ("agents.memory", "84 items are kept"),
     "pydantic_ai": ("pydantic_ai.capabilities", "84 messages are kept"),
+    "strands": ("strands.agent", "84 messages are kept"),
 }
 """The package that each example needs, and what its last line has."""
 

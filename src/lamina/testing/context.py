@@ -35,7 +35,7 @@ from lamina.testing.conformance import Conformance
 
 MODEL = "gpt-5"
 SHARE_OF_ROOM = 5
-"""A break of the prefix is worth its price if it frees a fifth of the room. So no more of them are allowed."""
+"""A break of the prefix is worth its price if it frees a fifth of the room. So there may be no more."""
 
 Message = dict[str, Any]
 
