@@ -23,6 +23,7 @@ export HYPOTHESIS_PROFILE
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers conformance docs screenshots site format lock wheel clean
 .PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel clean
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers clients docs screenshots site format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers adapters docs screenshots site format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -114,7 +115,7 @@ mutants: $(STAMP)  ## turn 60 decisions of the source round, one at a time, and 
 	@$(PYTHON_IN_VENV) -m tools.mutants $(ARGS)
 
 peers: $(STAMP)  ## install the libraries that the lab compares with, and try each (NAMES=...: only these)
-	@sh tools/peers.sh $(VENV) $(NAMES)
+	@sh tools/environments.sh $(VENV) peers $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.peers $(NAMES)
 
 conformance: $(STAMP)  ## run the suite of the Model Context Protocol on lamina mcp (it needs npm)
@@ -122,6 +123,9 @@ conformance: $(STAMP)  ## run the suite of the Model Context Protocol on lamina 
 clients: $(STAMP)  ## install coding agents from npm under .clients/ and run them through `lamina run` (NAMES=...: only these)
 	@sh tools/clients.sh $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.clients $(ARGS) $(NAMES)
+adapters: $(STAMP)  ## test each adapter in an environment of its framework, with the framework's own suites (NAMES=...: only these)
+	@sh tools/environments.sh $(VENV) adapters $(NAMES)
+	@$(PYTHON_IN_VENV) -m tools.adapters $(NAMES)
 
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write
@@ -147,4 +151,5 @@ wheel: $(STAMP)  ## build the wheel into dist/ and print what it holds
 
 clean:  ## remove everything that was made here
 	rm -rf .venv .venv-* .matrix .peers .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-* .matrix .peers .adapters .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk is not installed: make adapters")
 
+from claude_agent_sdk import InMemorySessionStore
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from lamina.adapters.claude_agent import LaminaSessionStore
@@ -18,14 +19,23 @@ from lamina.adapters.claude_agent import LaminaSessionStore
 KEY: Any = {"project_key": "shop", "session_id": "one"}
 
 
+SUITE = "claude_agent_sdk session stores"
+
+
 @pytest.mark.parametrize("kind", ["memory:", "files:"])
-def test_the_suite_of_the_sdk(kind: str, tmp_path: Path) -> None:
+def test_the_suite_of_the_sdk(kind: str, tmp_path: Path, record_property: Any) -> None:
     numbers = count()
 
     def make_store() -> LaminaSessionStore:
         return LaminaSessionStore(f"{kind}{tmp_path / str(next(numbers))}")
 
     asyncio.run(run_session_store_conformance(make_store))
+    record_property(f"{SUITE}, LaminaSessionStore {kind[:-1]}", "14/14 contracts")
+
+
+def test_the_suite_over_its_own_store(record_property: Any) -> None:
+    asyncio.run(run_session_store_conformance(InMemorySessionStore))
+    record_property(f"{SUITE}, InMemorySessionStore (official)", "14/14 contracts")
 
 
 def test_an_entry_that_comes_again_is_stored_once_and_all_is_there_after_a_restart(tmp_path: Path) -> None:

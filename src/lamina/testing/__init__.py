@@ -2,11 +2,12 @@
 
 lamina.testing.dialect(DIALECT)      the conformance suite for a wire format
 lamina.testing.store(open_store)     the conformance suite for a store
+lamina.testing.context               the conformance suite for whatever fits a conversation into a window
 lamina.testing.strategies            Hypothesis strategies for hostile logs; needs hypothesis
 lamina.testing.laws                  the laws over such logs, for any build; needs hypothesis
 lamina.testing.model_server          a real llama.cpp server in this process; needs xllamacpp, gguf, numpy
 
-The two suites need nothing besides lamina and any test runner.
+The three suites need nothing besides lamina and any test runner.
 """
 
 from __future__ import annotations

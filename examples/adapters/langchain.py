@@ -1,0 +1,78 @@
+"""LangChain's agent in a small window: 40 tool calls, then a second program that goes on.
+
+    pip install 'lamina[langchain]'
+    python examples/adapters/langchain.py
+
+The model is scripted, so no key is needed. Put yours in its place: `create_agent("openai:gpt-5", …)`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+if sys.path[0] == str(Path(__file__).resolve().parent):
+    del sys.path[0]  # this folder has files with the names of frameworks
+
+from langchain.agents import create_agent
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from lamina.adapters.langchain import LaminaMiddleware
+from lamina.adapters.langgraph import LaminaSaver
+
+
+def read_part(number: int) -> str:
+    """Read a part of the manual."""
+    return f"Part {number}. Press the key, wait for the lamp, release the key.\n" * 40
+
+
+class ScriptedModel(BaseChatModel):
+    """Reads 20 parts in each turn, and then answers."""
+
+    steps: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, *_: Any, **__: Any) -> ScriptedModel:
+        return self
+
+    def _generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
+        self.steps += 1
+        if self.steps % 21 == 0:
+            message = AIMessage(f"Read. The last request had {len(messages)} messages.")
+        else:
+            call = {"id": f"call_{self.steps}", "name": "read_part", "args": {"number": self.steps}}
+            message = AIMessage("", tool_calls=[call])
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def ask(store: Path, question: str) -> None:
+    """What one program does: open the store, go on with the thread, and end."""
+    with LaminaSaver(str(store)) as saver:
+        agent = create_agent(
+            ScriptedModel(),
+            [read_part],
+            middleware=[LaminaMiddleware(budget=16_000)],
+            checkpointer=saver,
+        )
+        config: Any = {"configurable": {"thread_id": "manual"}, "recursion_limit": 100}
+        state = agent.invoke({"messages": [HumanMessage(question)]}, config)
+        print(state["messages"][-1].text)
+        cuts = len(agent.get_state(config).values["lamina_ledger"]["cuts"])
+        print(f"{len(state['messages'])} messages are kept; {cuts} cuts")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ask(Path(folder) / "chats.db", "Read the first parts.")
+        ask(Path(folder) / "chats.db", "Read the others.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Google's Agent Development Kit: a plugin that fits each request of the model.
+
+    app = App(name="support", root_agent=agent, plugins=[LaminaPlugin(budget=16_000)])
+
+The session's events stay whole. The ledger is a field of the session's state, so any session service keeps
+it. The plugin gives every agent of the app the tool `recall`. Contents of Gemini's API are sent as they came
+unless they were lowered: thought signatures stay.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter, Turn
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget
+
+LEDGER = "lamina_ledger"
+"""The key of the session's state under which the ledgers stand, one for each agent."""
+
+_SESSIONS = 256
+"""How many sessions' last contents are held for `recall`."""
+
+
+class LaminaPlugin(BasePlugin):
+    """Fits each request into the window. `budget` is a `Budget` or a window in tokens.
+
+    Without a budget the window of the model counts. With `recall` off no handles are shown.
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Budget | int | None = None,
+        recall: bool = True,
+        counter: Counter | None = None,
+        name: str = "lamina",
+    ) -> None:
+        super().__init__(name=name)
+        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+        self._contents: OrderedDict[tuple[str, str], list[types.Content]] = OrderedDict()
+        self._recall_tool = self._make_recall_tool()
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        if self.fitter.recall and RECALL.name not in llm_request.tools_dict:
+            llm_request.append_tools([self._recall_tool])
+        agent = callback_context.agent_name
+        ledgers = callback_context.state.get(LEDGER) or {}
+        contents = list(llm_request.contents)
+        fitted = self.fitter.fit(
+            contents,
+            head={"model": llm_request.model or "", "config": llm_request.config},
+            ledger=ledgers.get(agent),
+        )
+        callback_context.state[LEDGER] = {**ledgers, agent: msgspec.to_builtins(fitted.ledger)}
+        llm_request.contents = list(fitted.messages)
+        self._remember(callback_context.session.id, agent, contents)
+
+    def _remember(self, session: str, agent: str, contents: list[types.Content]) -> None:
+        self._contents[session, agent] = contents
+        self._contents.move_to_end((session, agent))
+        while len(self._contents) > _SESSIONS:
+            self._contents.popitem(last=False)
+
+    def _make_recall_tool(self) -> FunctionTool:
+        """Return the tool. It answers from the last request of its agent, or from the session's events."""
+
+        def recall(key: str, tool_context: ToolContext, start: int = 0, find: str = "") -> str:
+            session = tool_context.session
+            contents = self._contents.get((session.id, tool_context.agent_name))
+            if contents is None:
+                contents = [event.content for event in session.events if event.content is not None]
+            ledger = (tool_context.state.get(LEDGER) or {}).get(tool_context.agent_name)
+            return self.fitter.answer(contents, {"key": key, "start": start, "find": find}, ledger=ledger)
+
+        recall.__doc__ = RECALL.description
+        recall.__annotations__["tool_context"] = ToolContext
+        return FunctionTool(recall)
+
+
+def _read_content(turns: Sequence[Turn], _: Any) -> types.Content:
+    wire = turns[0].wire
+    if isinstance(wire, types.Content):
+        return wire
+    return types.Content.model_validate(wire)
+
+
+CODEC = msgspec.structs.replace(PASS_THROUGH, read=_read_content, dialect="gemini")

@@ -1,0 +1,167 @@
+"""Strands Agents: a conversation manager that fits each request and leaves the history whole.
+
+    manager = LaminaConversationManager(budget=16_000)
+    agent = Agent(tools=[*tools, manager.recall_tool], conversation_manager=manager, session_manager=…)
+
+While the model is called, `agent.messages` holds the fitted messages; before and after that, all of them. The
+ledger is the manager's state, which a session manager keeps with the session. Use one manager for each agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strands import Agent, ToolContext, tool
+from strands.agent.conversation_manager import ConversationManager
+from strands.hooks import AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
+
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.adapters.chat_turns import (
+    read_arguments,
+    read_calls,
+    read_text,
+    write_assistant,
+    write_call,
+    write_result,
+    write_tool,
+)
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget
+
+
+class LaminaConversationManager(ConversationManager):
+    """Fits each request into the window. `budget` is a `Budget` or a window in tokens.
+
+    Without a budget the window of the model counts. `recall_tool` belongs to the agent's tools; with `recall`
+    off no handles are shown, and the agent needs none.
+    """
+
+    def __init__(
+        self, *, budget: Budget | int | None = None, recall: bool = True, counter: Counter | None = None
+    ) -> None:
+        super().__init__()
+        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+        self.ledger: dict[str, Any] | None = None
+        self._history: list[Any] | None = None
+        self.recall_tool = self._make_recall_tool()
+
+    def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
+        super().register_hooks(registry, **kwargs)
+        registry.add_callback(BeforeModelCallEvent, self._show_fitted)
+        registry.add_callback(AfterModelCallEvent, self._show_whole)
+
+    def get_state(self) -> dict[str, Any]:
+        return {**super().get_state(), "ledger": self.ledger}
+
+    def restore_from_session(self, state: dict[str, Any]) -> list[Any] | None:
+        self.ledger = state.get("ledger")
+        messages: list[Any] | None = super().restore_from_session(state)
+        return messages
+
+    def apply_management(self, agent: Agent, **kwargs: Any) -> None:
+        """Do nothing: the history stays whole."""
+
+    def reduce_context(self, agent: Agent, e: Exception | None = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Raise the model's error: its window is smaller than the budget says."""
+        if e is not None:
+            raise e
+
+    def _show_fitted(self, event: BeforeModelCallEvent) -> None:
+        agent = event.agent
+        self._history = list(agent.messages)
+        specs = agent.tool_registry.get_all_tool_specs()
+        fitted = self.fitter.fit(
+            self._history,
+            system=agent.system_prompt or "",
+            tools=[
+                write_tool(spec["name"], spec["description"], spec["inputSchema"]["json"]) for spec in specs
+            ],
+            head={"model": _read_model_name(agent)},
+            ledger=self.ledger,
+        )
+        self.ledger = fitted.ledger
+        agent.messages[:] = fitted.messages
+
+    def _show_whole(self, event: AfterModelCallEvent) -> None:
+        if self._history is not None:
+            event.agent.messages[:] = self._history
+            self._history = None
+
+    def _make_recall_tool(self) -> Any:
+        @tool(
+            name=RECALL.name,
+            description=RECALL.description,
+            inputSchema={"json": RECALL.schema},
+            context=True,
+        )
+        def recall(key: str, tool_context: ToolContext, start: int = 0, find: str = "") -> str:
+            arguments = {"key": key, "start": start, "find": find}
+            return self.fitter.answer(tool_context.agent.messages, arguments, ledger=self.ledger)
+
+        return recall
+
+
+def _read_model_name(agent: Agent) -> str:
+    config = agent.model.get_config()
+    if isinstance(config, Mapping):
+        return str(config.get("model_id") or "")
+    return ""
+
+
+def _write_message(message: Any) -> list[dict[str, Any]]:
+    """Write a message: each result is a turn, and so is everything else together."""
+    blocks = message["content"]
+    texts = [block["text"] for block in blocks if "text" in block]
+    if message["role"] == "assistant":
+        uses = [block["toolUse"] for block in blocks if "toolUse" in block]
+        calls = [write_call(use["toolUseId"], use["name"], use["input"]) for use in uses]
+        return [write_assistant("\n".join(texts), calls)]
+    results = [block["toolResult"] for block in blocks if "toolResult" in block]
+    turns = [write_result(each["toolUseId"], _read_result(each)) for each in results]
+    if texts or not results:
+        turns.append({"role": "user", "content": "\n".join(texts)})
+    return turns
+
+
+def _read_result(result: Mapping[str, Any]) -> str:
+    parts = [block.get("text") or str(block.get("json", "")) for block in result["content"]]
+    return "\n".join(parts)
+
+
+def _read_message(turns: Sequence[Turn], source: Any) -> Any:
+    """Return a new message. Its metadata, and blocks that no turn has, are those of its source."""
+    blocks: list[Any] = []
+    role = "user"
+    for turn in turns:
+        wire = turn.wire
+        text = read_text(wire.get("content"))
+        if wire["role"] == "assistant":
+            role = "assistant"
+        if wire["role"] == "tool":
+            status = _read_status(source, wire["tool_call_id"])
+            result = {"toolUseId": wire["tool_call_id"], "status": status, "content": [{"text": text}]}
+            blocks.append({"toolResult": result})
+        elif text:
+            blocks.append({"text": text})
+        for call_id, name, arguments in read_calls(wire):
+            blocks.append(
+                {"toolUse": {"toolUseId": call_id, "name": name, "input": read_arguments(arguments)}}
+            )
+    if source is None:
+        return {"role": role, "content": blocks}
+    rewritten = {"text", "toolUse", "toolResult"}
+    others = [block for block in source["content"] if rewritten.isdisjoint(block)]
+    return {**source, "content": [*others, *blocks]}
+
+
+def _read_status(source: Any, call_id: str) -> str:
+    """Return whether a result said success or error."""
+    for block in (source or {}).get("content", ()):
+        result = block.get("toolResult") or {}
+        if result.get("toolUseId") == call_id:
+            return str(result.get("status", "success"))
+    return "success"
+
+
+CODEC = MessageCodec(write=_write_message, read=_read_message)

@@ -1,0 +1,45 @@
+"""Every example of an adapter runs where its framework is installed, and says what it did."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = {
+    "claude_agent": ("claude_agent_sdk", "1 session with 3 entries"),
+    "google_adk": ("google.adk.plugins", "84 events are kept"),
+    "langchain": ("langchain.agents", "84 messages are kept; "),
+    "litellm": ("litellm.integrations", "82 messages are kept"),
+    "openai_agents": ("agents.memory", "84 items are kept"),
+    "pydantic_ai": ("pydantic_ai.capabilities", "84 messages are kept"),
+    "strands": ("strands.agent", "84 messages are kept"),
+}
+"""The package that each example needs, and what its last line has."""
+
+
+def test_every_example_is_here() -> None:
+    assert sorted(EXAMPLES) == sorted(path.stem for path in (ROOT / "examples" / "adapters").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_the_example_runs(name: str, tmp_path: Path) -> None:
+    package, last_line = EXAMPLES[name]
+    if not _is_installed(package):
+        pytest.skip(f"{package} is not installed: make adapters")
+    command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / "adapters" / f"{name}.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert last_line in done.stdout.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,163 @@
+"""Tests every adapter in an environment of its framework, and prints how the frameworks' own suites go.
+
+    python -m tools.adapters [NAME...]    (all of them unless told)
+
+`tools/environments.sh` makes each environment from the pinned requirements in requirements/adapters/. A test
+that runs a framework's suite records its score as a property. The score of the framework's own part stands
+beside that of lamina's. The last table has the lines of code of each adapter, without comments and
+docstrings. Fails if a test fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tempfile
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENTS = ROOT / ".adapters"
+SOURCES = ROOT / "src" / "lamina" / "adapters"
+TESTS = ROOT / "tests" / "adapters"
+LIMIT = 150
+"""Lines of code that an adapter has at most."""
+
+SHARED = frozenset(("__init__", "bridge", "chat_turns", "store_thread"))
+"""Modules that all adapters stand on."""
+
+
+@dataclass(frozen=True)
+class Framework:
+    """One environment: the package whose version counts, and the modules that are tested in it."""
+
+    package: str
+    modules: tuple[str, ...]
+
+
+FRAMEWORKS = {
+    "langchain": Framework("langchain", ("langchain", "langgraph", "langchain_ports")),
+    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai",)),
+    "openai-agents": Framework("openai-agents", ("openai_agents",)),
+    "claude-agent": Framework("claude-agent-sdk", ("claude_agent",)),
+    "litellm": Framework("litellm", ("litellm",)),
+    "strands": Framework("strands-agents", ("strands",)),
+    "google-adk": Framework("google-adk", ("google_adk",)),
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in FRAMEWORKS]
+    if unknown:
+        print(f"no adapter is called {unknown[0]}; there are {', '.join(FRAMEWORKS)}", file=sys.stderr)
+        return 2
+    failed = False
+    rows: list[tuple[str, ...]] = [("framework", "version", "tests", "failed", "seconds")]
+    scores: list[tuple[str, ...]] = [("suite", "passed/total")]
+    for name in names or list(FRAMEWORKS):
+        print(f"{name} ...", file=sys.stderr)
+        report = run_tests(name)
+        counts = count_outcomes(report)
+        failed = failed or counts.failed > 0 or counts.tests == 0
+        version = read_version(name)
+        rows.append((name, version, str(counts.tests), str(counts.failed), f"{counts.seconds:.0f}"))
+        scores += list_scores(report)
+    print_table(rows)
+    if len(scores) > 1:
+        print_table(scores)
+    print_table(
+        [("adapter", "lines of code"), *((path.stem, str(count_lines(path))) for path in list_adapters())]
+    )
+    return int(failed)
+
+
+@dataclass(frozen=True)
+class Counts:
+    tests: int
+    failed: int
+    seconds: float
+
+
+def run_tests(name: str) -> ET.Element:
+    """Run the tests of one framework in its environment, and return pytest's report."""
+    tests = [str(TESTS / f"test_{module}.py") for module in (*FRAMEWORKS[name].modules, "examples")]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [str(ENVIRONMENTS / name / "bin" / "python"), "-m", "pytest", "-q", "--noconftest"]
+        command += ["-p", "no:cacheprovider", "-o", "filterwarnings=default", f"--junitxml={report}", *tests]
+        if name == "langchain":
+            command += ["-o", "asyncio_mode=auto"]
+        environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin", "HOME": folder}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stdout[-6000:], done.stderr[-2000:], file=sys.stderr)
+        if not report.exists():
+            return ET.Element("testsuites")
+        return ET.parse(report).getroot()  # noqa: S314 - pytest wrote it just now
+
+
+def count_outcomes(report: ET.Element) -> Counts:
+    suites = list(report.iter("testsuite"))
+    tests = sum(int(suite.get("tests", 0)) for suite in suites)
+    bad = sum(int(suite.get("failures", 0)) + int(suite.get("errors", 0)) for suite in suites)
+    return Counts(tests, bad, sum(float(suite.get("time", 0)) for suite in suites))
+
+
+def list_scores(report: ET.Element) -> Iterator[tuple[str, str]]:
+    """Scores that tests recorded, and the tests of classes that a framework's suite is the base of."""
+    classes: dict[str, list[bool]] = {}
+    for case in report.iter("testcase"):
+        for each in case.iter("property"):
+            yield each.get("name", ""), each.get("value", "")
+        class_name = case.get("classname", "").rpartition(".")[2]
+        if class_name.startswith("Test"):
+            passed = case.find("failure") is None and case.find("error") is None
+            classes.setdefault(class_name.removeprefix("Test"), []).append(passed)
+    for class_name, outcomes in classes.items():
+        yield class_name, f"{sum(outcomes)}/{len(outcomes)}"
+
+
+def read_version(name: str) -> str:
+    pins = (ROOT / "requirements" / "adapters" / f"{name}.txt").read_text(encoding="utf-8")
+    package = FRAMEWORKS[name].package
+    for line in pins.splitlines():
+        if line.startswith(f"{package}=="):
+            return line.partition("==")[2].partition(" ")[0]
+    return "?"
+
+
+def list_adapters() -> list[Path]:
+    return sorted(path for path in SOURCES.glob("*.py") if path.stem not in SHARED)
+
+
+def count_lines(path: Path) -> int:
+    """Lines of a file that hold code: neither blank, nor a comment, nor a docstring."""
+    lines: set[int] = set()
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type not in skipped and token.type != tokenize.ENDMARKER:
+                lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+def print_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
