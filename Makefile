@@ -11,6 +11,7 @@ STAMP := $(VENV)/.installed
 USER_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)-user/.installed)
 BENCH_STAMP := $(VENV)/.installed-bench
 SCALE_STAMP := $(VENV)-scale/.installed
+RELEASE_STAMP := $(VENV)-release/.installed
 CHECKED := $(wildcard src tests examples bench tools)
 
 # Runs by hand of pytest alone use the quicker "dev" profile: see CONTRIBUTING.md.
@@ -19,10 +20,10 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel man release-check clean
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: $(STAMP)  ## set up .venv; every other target does it where it is missing or out of date
 
@@ -132,6 +133,18 @@ lock: $(STAMP)  ## pin the newest versions of all requirements, with hashes
 wheel: $(STAMP)  ## build the wheel into dist/ and print what it holds
 	@$(PYTHON_IN_VENV) -m hatchling build -t wheel
 	@$(PYTHON_IN_VENV) -m zipfile --list dist/lamina-*.whl
+
+man: $(STAMP)  ## write the man page into build/lamina.1
+	@mkdir -p build
+	@$(PYTHON_IN_VENV) -m tools.man > build/lamina.1
+	@echo "man -l build/lamina.1"
+
+release-check: $(RELEASE_STAMP)  ## a dry run of a release: both files built, checked and installed, and the SBOM
+	@sh tools/release_check.sh $(VENV)-release
+
+$(RELEASE_STAMP): requirements/release.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
+	@sh tools/bootstrap.sh $(VENV)-release requirements/release.txt
+	@touch $@
 
 clean:  ## remove everything that was made here
 	rm -rf .venv .venv-* .matrix .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

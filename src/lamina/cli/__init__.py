@@ -42,6 +42,7 @@ COMMANDS = {
     "replay": "say what recorded sessions cost, and would have cost under each policy",
     "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "demo": "send a made-up session through lamina and watch",
+    "completion": "print a completion script for bash, zsh or fish",
 }
 BAD_INPUT, NO_ROOM, STORE, BUG, CLOSED, STOPPED = 2, 3, 4, 70, 141, 130
 

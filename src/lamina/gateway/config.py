@@ -116,6 +116,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     store: str = ""
     key_file: str = ""
     keep: Keep = "lowered"
+    telemetry: Literal["off", "otlp"] = "off"
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()
