@@ -329,6 +329,7 @@ async def _run_upstream() -> AsyncIterator[Stub]:
         yield stub
     finally:
         server.close()
+        await asyncio.sleep(0.2)  # connections of gateways that were killed end
 
 
 def _make_gateways(
