@@ -11,6 +11,7 @@ STAMP := $(VENV)/.installed
 USER_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)-user/.installed)
 BENCH_STAMP := $(VENV)/.installed-bench
 SCALE_STAMP := $(VENV)-scale/.installed
+RELEASE_STAMP := $(VENV)-release/.installed
 CHECKED := $(wildcard src tests examples bench tools)
 
 # Runs by hand of pytest alone use the quicker "dev" profile: see CONTRIBUTING.md.
@@ -24,9 +25,10 @@ export HYPOTHESIS_PROFILE
 .PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel clean
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers clients docs screenshots site format lock wheel clean
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers adapters docs screenshots site format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel man release-check clean
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: $(STAMP)  ## set up .venv; every other target does it where it is missing or out of date
 
@@ -98,9 +100,10 @@ bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
 torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (ARGS="sqlite: --long"; ARGS=--help says more)
 	@$(PYTHON_IN_VENV) -m tools.torture $(ARGS)
 
-scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS=--help says more)
+scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS="--megabytes 20": smaller logs)
 	@$(VENV)-scale/bin/python -m pytest -q -n 0 tests/replay/test_engines.py
 	@$(VENV)-scale/bin/python -m tools.scale_replay $(ARGS)
+	@$(VENV)-scale/bin/python -m tools.scale_postgres
 
 # Dask, Ray and pyarrow are large, and only this target needs them.
 $(SCALE_STAMP): requirements/scale.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
@@ -148,6 +151,18 @@ lock: $(STAMP)  ## pin the newest versions of all requirements, with hashes
 wheel: $(STAMP)  ## build the wheel into dist/ and print what it holds
 	@$(PYTHON_IN_VENV) -m hatchling build -t wheel
 	@$(PYTHON_IN_VENV) -m zipfile --list dist/lamina-*.whl
+
+man: $(STAMP)  ## write the man page into build/lamina.1
+	@mkdir -p build
+	@$(PYTHON_IN_VENV) -m tools.man > build/lamina.1
+	@echo "man -l build/lamina.1"
+
+release-check: $(RELEASE_STAMP)  ## a dry run of a release: both files built, checked and installed, and the SBOM
+	@sh tools/release_check.sh $(VENV)-release
+
+$(RELEASE_STAMP): requirements/release.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
+	@sh tools/bootstrap.sh $(VENV)-release requirements/release.txt
+	@touch $@
 
 clean:  ## remove everything that was made here
 	rm -rf .venv .venv-* .matrix .peers .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -20,6 +20,7 @@ pin requirements/dev.txt pyproject.toml requirements/dev.in
 pin requirements/user.txt pyproject.toml requirements/user.in
 pin requirements/bench.txt requirements/bench.in
 pin requirements/scale.txt pyproject.toml requirements/scale.in
+pin requirements/release.txt pyproject.toml requirements/release.in
 pin requirements/matrix.txt pyproject.toml requirements/matrix.in
 newer=3.12 pin requirements/claude.txt --no-deps requirements/claude.in
 for pins in requirements/peers/*.in requirements/adapters/*.in; do pin "${pins%.in}.txt" "$pins"; done

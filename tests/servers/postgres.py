@@ -83,7 +83,7 @@ class Server:
         arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [str(self._binaries / "postgres"), "-D", str(self.folder / "data"), *arguments]
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as_account())
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self.as_account())
         self._wait()
 
     def stop(self) -> None:
@@ -134,7 +134,7 @@ class Server:
             lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        return len(lines) > 7 and lines[0] == str(self._pid) and lines[7].strip() == "ready"
+        return len(lines) > 7 and lines[0] == str(self._pid) and lines[7].strip() in ("ready", "standby")
 
     def log(self) -> str:
         """What it said since it was made."""
@@ -142,14 +142,28 @@ class Server:
 
     def _ran(self, command: Sequence[str]) -> str:
         words = [str(self._binaries / command[0]), *command[1:]]
-        done = subprocess.run(words, check=False, capture_output=True, **self._as_account())
+        done = subprocess.run(words, check=False, capture_output=True, **self.as_account())
         if done.returncode:
             raise RuntimeError(
                 f"{command[0]} failed: {(done.stderr or done.stdout).decode(errors='replace')}"
             )
         return str(done.stdout, "utf-8")
 
-    def _as_account(self) -> dict[str, Any]:
+    def copy_to(self, folder: Path) -> Server:
+        """A standby of this server in another folder, which has not been started."""
+        copy = Server(folder, self._binaries, self._account)
+        target = f"--pgdata={folder / 'data'}"
+        options = ("--username=lamina", "--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream")
+        copy._ran(["pg_basebackup", f"--host={self.folder}", target, *options])
+        return copy
+
+    def lend(self, folder: Path) -> None:
+        """Give a folder to whoever runs the server."""
+        if self._account is not None:
+            os.chown(folder, self._account.uid, self._account.gid)
+
+    def as_account(self) -> dict[str, Any]:
+        """How a process is started that belongs to the server."""
         plain = {"cwd": self.folder, "stdin": subprocess.DEVNULL, "env": _environment()}
         if self._account is None:
             return plain

@@ -1,7 +1,8 @@
 """What happens to the requests of a wrapped client, for whoever wants to know: cuts, repairs, cache misses.
 
 Each event goes to its callback, if there is one, and as one line to the standard logger `lamina`, at level
-INFO. The logger says nothing unless the application configures it:
+INFO. A handler that writes structured logs finds the event itself in `record.lamina`, and its name in
+`record.lamina_event`. The logger says nothing unless the application configures it:
 
     logging.basicConfig(level=logging.INFO)
 """
@@ -167,7 +168,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _tell(event: Any, callback: Callable[[Any], Any] | None) -> None:
-    LOGGER.info("%s", event)
+    LOGGER.info("%s", event, extra={"lamina_event": type(event).__name__, "lamina": event})
     if callback is not None:
         callback(event)
 

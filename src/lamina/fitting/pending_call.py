@@ -24,6 +24,7 @@ from lamina.fitting.conversations import Conversations
 from lamina.fitting.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.fitting.request import Fitted, fit_request
 from lamina.models.facts import model
+from lamina.telemetry import active
 
 RETRY_SHARE = 0.75
 """If the API refused a request without naming its limit, the next one may have this share of its tokens."""
@@ -47,6 +48,8 @@ class PendingCall:
         self._dialect = dialect
         self._model = str(request.get("model", ""))
         self._recalls = RecallLoop(dialect, streams=streams)
+        self._streams = streams
+        self._trace = active().start_call(dialect.name, self._model)
         client_request = _read_iterators(request)
         with conversations.lock:
             client_request = conversations.continue_last(client_request)
@@ -110,6 +113,7 @@ class PendingCall:
         if not turns:
             return False
         self._report(absorbed.usage)
+        self._trace.record_recalls(len(turns) // 2 or 1)
         with self._conversations.lock:
             self._request = append_turns(self._request, turns)
             self._is_spliced = True
@@ -135,6 +139,11 @@ class PendingCall:
             self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
             self._last_remembered = conversation
             self._conversations.save(self._key)
+        self._end_trace(usage, is_last=not self._streams)
+
+    def fail(self, error: BaseException) -> None:
+        """End the trace of a call that has no answer."""
+        self._trace.end(error=type(error).__name__)
 
     def remember_ids(self, continued_ids: Mapping[str, str]) -> None:
         """Remember ids of answers, as `StreamFilter.continued_ids` has them."""
@@ -146,6 +155,7 @@ class PendingCall:
 
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
         """
+        self._end_trace(usage, is_last=True)
         with self._conversations.lock:
             conversation = self._conversations.by_key.get(self._key)
             if conversation is None or conversation.fitted is not self._fitted:
@@ -208,18 +218,49 @@ class PendingCall:
         memo = conversation.memo
         if self._is_spliced:
             memo = conversation.spliced_memo
-        return fit_request(
-            self._request,
-            dialect=self._dialect,
-            budget=budget,
-            ledger=conversation.ledger,
-            usage=conversation.usage,
-            counter=self._conversations.counter,
-            memo=memo,
-            breakpoints=self._conversations.breakpoints,
-            server=self._conversations.server,
-            recall=self._conversations.recall,
-        )
+        try:
+            with self._trace.fitting():
+                fitted = fit_request(
+                    self._request,
+                    dialect=self._dialect,
+                    budget=budget,
+                    ledger=conversation.ledger,
+                    usage=conversation.usage,
+                    counter=self._conversations.counter,
+                    memo=memo,
+                    breakpoints=self._conversations.breakpoints,
+                    server=self._conversations.server,
+                    recall=self._conversations.recall,
+                )
+        except BudgetExceeded:
+            raise  # `shrink` tries again
+        except BaseException as error:
+            self.fail(error)
+            raise
+        cut = fitted.envelope.cut
+        if cut is not None and not cut.lowered:
+            cut = None
+        self._trace.record_fit(tokens=fitted.envelope.tokens, cut=cut)
+        return fitted
+
+    def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
+        """Record what the API counted, and end the trace. A stream reports that at its end."""
+        if not self._trace.is_on or (usage in (0, Usage()) and not is_last):
+            return
+        last_usage = self._conversation.usage
+        predicted = 0
+        if isinstance(last_usage, Usage) and self._fitted.envelope.cut is None:
+            predicted = last_usage.cached + last_usage.written
+        self._trace.describe(conversation=self._name)
+        if isinstance(usage, Usage):
+            self._trace.record_usage(
+                sent=usage.input,
+                cached=usage.cached,
+                written=usage.written,
+                output=usage.output,
+                predicted=predicted,
+            )
+        self._trace.end()
 
     def _current_budget(self) -> Budget:
         """Return the budget, with the window that the API reported if that is smaller."""

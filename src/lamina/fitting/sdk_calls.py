@@ -150,8 +150,13 @@ class SdkCall:
             return (yield from send())
         except Exception as error:
             if not _shrink_after(self.pending, error):
+                self.pending.fail(error)
                 raise
-        return (yield from send())
+        try:
+            return (yield from send())
+        except Exception as error:
+            self.pending.fail(error)
+            raise
 
     def _send_once(self) -> Steps:
         is_beta = self._path.startswith("beta.")

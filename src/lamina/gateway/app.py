@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
+from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -24,6 +25,7 @@ from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR, PROBES, is_below
 from lamina.gateway.security import admit_visitor
+from lamina.gateway.telemetry import open_telemetry
 
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """What aiohttp would add by itself. The upstream gets the client's headers and no others."""
@@ -84,6 +86,7 @@ class _Shared:
     @asynccontextmanager
     async def run(self, _: Starlette) -> AsyncIterator[None]:
         """Open everything, and close it in order at the end: what waits to be saved is saved."""
+        telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
         fitter = Fitter(self.settings, self.store, self.metrics, self.journal)
@@ -95,6 +98,7 @@ class _Shared:
                 metrics=self.metrics,
                 journal=self.journal,
                 environment=self.environment,
+                telemetry=telemetry,
             )
             saving = asyncio.ensure_future(fitter.save_pending())
             try:
@@ -106,6 +110,7 @@ class _Shared:
                 await self.gateway.finish_all()
                 await fitter.flush()
         await self.store.close()
+        await to_thread.run_sync(telemetry.close)
 
     def started_gateway(self) -> Gateway:
         if self.gateway is None:

@@ -129,6 +129,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     journal: str = ""
     recall: Recall = "tool"
     inspect: bool = True
+    telemetry: Literal["off", "otlp"] = "off"
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()

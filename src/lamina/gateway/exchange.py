@@ -35,9 +35,11 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header
 from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_pieces
+from lamina.gateway.telemetry import record_answered, record_prepared, watch_status
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers, response_headers, upstream_url
 from lamina.gateway.usage import UsageReader
+from lamina.telemetry import CallTrace, Telemetry
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -66,7 +68,9 @@ class Gateway:
         metrics: GatewayMetrics,
         journal: Journal,
         environment: Mapping[str, str],
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self.telemetry = telemetry or Telemetry()
         self.settings = settings
         self.session = session
         self.fitter = fitter
@@ -109,7 +113,18 @@ class Gateway:
 
 
 async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one HTTP request."""
+    """Answer one HTTP request. Its trace ends with the answer, or when the answer's usage has been read."""
+    trace = gateway.telemetry.start_request(scope["method"], scope["path"], scope["headers"])
+    try:
+        await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
+    finally:
+        if not trace.is_unfinished:
+            trace.end()
+
+
+async def _answer_traced(
+    gateway: Gateway, scope: Scope, receive: Receive, send: Send, trace: CallTrace
+) -> None:
     path = scope["path"]
     dialect = match_route("POST", path).dialect
     writer = AnswerWriter(send, gateway.settings.deadlines, scope.get(FLOW))
@@ -118,7 +133,7 @@ async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send:
         _refuse_websocket(scope["headers"])
         gateway.enter(visitor.workspace)
         try:
-            exchange = ProxiedExchange(gateway, scope, receive, writer, visitor)
+            exchange = ProxiedExchange(gateway, scope, receive, writer, visitor, trace=trace)
             await exchange.run()
         finally:
             gateway.leave(visitor.workspace)
@@ -165,8 +180,16 @@ class ProxiedExchange:
     """One request and its answer."""
 
     def __init__(
-        self, gateway: Gateway, scope: Scope, receive: Receive, writer: AnswerWriter, visitor: Visitor
+        self,
+        gateway: Gateway,
+        scope: Scope,
+        receive: Receive,
+        writer: AnswerWriter,
+        visitor: Visitor,
+        *,
+        trace: CallTrace,
     ) -> None:
+        self._trace = trace
         self._gateway = gateway
         self._scope = scope
         self._receive = receive
@@ -201,7 +224,9 @@ class ProxiedExchange:
                 return
             outgoing = OutgoingRequest()
         else:
-            outgoing = await gateway.fitter.prepare(incoming)
+            with self._trace.fitting():
+                outgoing = await gateway.fitter.prepare(incoming)
+            record_prepared(self._trace, incoming, outgoing)
         gateway.metrics.add(
             "lamina_requests_total",
             upstream=incoming.upstream.name,
@@ -276,6 +301,7 @@ class ProxiedExchange:
             betas=outgoing.betas,
             unpacked=outgoing.body is not None,
         )
+        headers.update(self._trace.start_sending())
         keeps_alive = self._wants_events(incoming)
         return UpstreamAnswer(self, incoming.upstream, body, headers, keeps_alive=keeps_alive)
 
@@ -313,6 +339,7 @@ class ProxiedExchange:
                 await self._write(await recorder.take(piece), unpacker)
             await self._write(await recorder.finish(), unpacker)
         finally:
+            self._trace.is_unfinished = self._trace.is_on
             self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader))
         await self._writer.finish()
         return None
@@ -363,8 +390,11 @@ class ProxiedExchange:
         `recalled`: the answer was for the gateway, and the request goes on.
         """
         if answer.status >= 300 or self._route.action == "count":
+            self._trace.end(error=str(answer.status) if answer.status >= 400 else "")
             return
         usage = reader.finish()
+        record_answered(self._trace, outgoing, usage)
+        self._trace.end()
         for kind in ("input", "cached", "written", "output"):
             amount = getattr(usage, kind)
             if amount:
@@ -405,6 +435,7 @@ class ProxiedExchange:
             data = self._body_pieces()
         if length:
             headers["content-length"] = length
+        headers.update(self._trace.start_sending())
         self._gateway.metrics.add(
             "lamina_requests_total", upstream=upstream.name, dialect=self._route.dialect, outcome="passed"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-_HELP = {
+METRICS = {
     "lamina_requests_total": "Requests by upstream, dialect and outcome: unchanged, fitted, passed, refused.",
     "lamina_answers_total": "Answers by upstream and class of status.",
     "lamina_cuts_total": "Cuts by upstream.",
@@ -15,8 +15,9 @@ _HELP = {
     "lamina_store_failures_total": "Calls of the store that failed.",
     "lamina_failures_total": "Requests that could not be fitted and passed unchanged, by kind of error.",
     "lamina_requests_active": "Requests that are being answered.",
-    "lamina_seconds_total": "Seconds that requests took, by part: fit, first_byte, whole.",
+    "lamina_seconds_total": "Seconds that requests took, by part: fit, whole.",
 }
+"""What each counter says."""
 
 
 class GatewayMetrics:
@@ -38,7 +39,7 @@ class GatewayMetrics:
         for (name, labels), value in sorted(self._values.items()):
             if name != last_name:
                 kind = "gauge" if name.endswith("_active") else "counter"
-                lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} {kind}"]
+                lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} {kind}"]
                 last_name = name
             words = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
             place = f"{name}{{{words}}}" if words else name

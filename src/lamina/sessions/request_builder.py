@@ -41,6 +41,7 @@ from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
 from lamina.sessions.turns import IS_PROMPT, TYPED
+from lamina.telemetry import active
 
 Template = str | Callable[[str], str]
 """Turns what was typed into what is sent: a function, or a text with {prompt} in it."""
@@ -139,6 +140,7 @@ class RequestBuilder:
 
         `opens_turn`: it is the first request for a prompt, which may make a cut for freshness.
         """
+        trace = active().start_build(self.setup.model)
         try:
             envelope = build(
                 log,
@@ -151,9 +153,12 @@ class RequestBuilder:
                 memo=self._memo,
             )
         except BudgetExceeded as error:
+            trace.end(error="BudgetExceeded")
             raise self._name_largest_layer(error, log, state) from None
         if opens_turn and envelope.cut is None:
             envelope = self._cut_for_freshness(envelope, log, state)
+        trace.record_fit(tokens=envelope.tokens, cut=envelope.cut)
+        trace.end()
         return settle_repairs(envelope, self.dialect, before=state.ledger.mark, memo=self._memo)
 
     async def rank_turn(self, turn: Sequence[Segment], log: Sequence[Segment]) -> RankedTurn:

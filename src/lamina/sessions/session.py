@@ -75,6 +75,7 @@ from lamina.sessions.turns import (
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 from lamina.summaries import Condense, Terms, condense_attachments, with_summary
+from lamina.telemetry import active
 
 WITH_HINT = "write: async with Session.open(...) as session"
 
@@ -319,6 +320,12 @@ class Session:
                     once=once(key, absorbed.segments),
                     rebase=False,
                 )
+            usage = absorbed.usage
+            if usage.input:
+                dialect = self._builder.dialect.name
+                active().count_usage(
+                    dialect, self.setup.model, sent=usage.input, cached=usage.cached, output=usage.output
+                )
             calls = tuple(call for call in list_open_calls(self.log) if not self._is_own_call(call))
             return Recorded(segments=tuple(segments), calls=calls, usage=absorbed.usage, stop=absorbed.stop)
 
@@ -391,6 +398,7 @@ class Session:
 
         `part` is (start, length) in characters.
         """
+        active().count_recalls(1)
         return recall_text(self.log, key, ledger=self.ledger, part=part, find=find)
 
     async def pin(self, key: str, on: bool = True) -> None:  # noqa: FBT001, FBT002 - as one says it

@@ -8,6 +8,11 @@ A connection is made when a call needs one, in that call. So a call that gets no
 once when the server is back. psycopg_pool 3.3 makes connections in the background, with pauses that double.
 Measured with a server that was away for 3.5 seconds: this pool answers 0.3 seconds after it is back,
 psycopg_pool 3.3 seconds. After 8 seconds away psycopg_pool gives up, and says only that the time is up.
+
+A pooler such as PgBouncer in transaction mode gives each transaction another connection of the server. There
+settings of a session are lost, and would reach other clients; prepared statements are not found. So behind a
+pooler every call is one transaction that begins with its own settings, and nothing is prepared. A pooler is
+known by the number of its process: the one that it announces is not that of the server.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from typing import Any
 
 import anyio
 import msgspec
-from psycopg import AsyncConnection, Error, ProgrammingError, pq
+from psycopg import AsyncConnection, Error, ProgrammingError, pq, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
@@ -70,6 +75,8 @@ class ConnectionPool:
         self._url = url
         self._settings = _settings(schema, limits)
         self._limits = limits
+        self._begin = _begin_with(self._settings)
+        self._has_pooler = False
         self._idle: list[PostgresConnection] = []
         self._slots = anyio.Semaphore(limits.connections)
 
@@ -83,7 +90,11 @@ class ConnectionPool:
             orderly = False
             try:
                 with _translate_errors(call), anyio.fail_after(limit):
+                    if self._has_pooler:
+                        await connection.execute(self._begin)
                     yield call
+                    if self._has_pooler:
+                        await _commit_if_begun(connection)
                 orderly = True
             except LaminaError:  # an error of our own, after which nothing is under way
                 orderly = True
@@ -119,7 +130,7 @@ class ConnectionPool:
         try:
             with anyio.fail_after(CONNECTING):
                 connection = await AsyncConnection.connect(self._url, autocommit=True)
-                await _apply_settings(connection, self._settings)
+                await self._prepare(connection)
         except BaseException as error:
             if connection is not None:
                 await connection.close()  # which waits for nothing
@@ -127,6 +138,18 @@ class ConnectionPool:
                 raise ConnectionLost(_words_of(error)) from None
             raise
         return connection
+
+    async def _prepare(self, connection: PostgresConnection) -> None:
+        """Set what a call needs, for the whole connection or, behind a pooler, for each transaction."""
+        self._has_pooler = await _is_behind_pooler(connection)
+        if not self._has_pooler:
+            await connection.execute(_SET_CONFIG, [list(self._settings), list(self._settings.values())])
+            await _check_settings(connection)
+            return
+        connection.prepare_threshold = None
+        await connection.execute(self._begin)
+        await _check_settings(connection)
+        await connection.execute("ROLLBACK")
 
     async def _connect_patiently(self) -> PostgresConnection:
         """A new connection to a server that may be restarting."""
@@ -178,9 +201,29 @@ _SET_CONFIG = (
 _READ_SETTINGS = "SELECT current_setting('synchronous_commit'), current_setting('server_encoding')"
 
 
-async def _apply_settings(connection: PostgresConnection, settings: Mapping[str, str]) -> None:
-    """Set everything, and read back what matters most."""
-    await connection.execute(_SET_CONFIG, [list(settings), list(settings.values())])
+def _begin_with(settings: Mapping[str, str]) -> sql.Composed:
+    """The beginning of a transaction that has these settings, in one message to the server."""
+    steps: list[sql.Composable] = [sql.SQL("BEGIN ISOLATION LEVEL READ COMMITTED")]
+    for name, value in settings.items():
+        arguments = sql.SQL(", ").join([sql.Literal(name), sql.Literal(value)])
+        steps.append(sql.SQL("SELECT set_config({}, true)").format(arguments))
+    return sql.SQL("; ").join(steps)
+
+
+async def _is_behind_pooler(connection: PostgresConnection) -> bool:
+    cursor = await connection.execute("SELECT pg_backend_pid()")
+    row = await cursor.fetchone()
+    return row is not None and row[0] != connection.info.backend_pid
+
+
+async def _commit_if_begun(connection: PostgresConnection) -> None:
+    """End the transaction of a call that only read, or made tables; a write has committed already."""
+    if connection.pgconn.transaction_status == pq.TransactionStatus.INTRANS:
+        await connection.execute("COMMIT")
+
+
+async def _check_settings(connection: PostgresConnection) -> None:
+    """Read back what matters most."""
     cursor = await connection.execute(_READ_SETTINGS)
     commits, encoding = await cursor.fetchone() or ("", "")
     if commits != "on":

@@ -11,6 +11,7 @@ import hashlib
 from typing import Any, LiteralString
 
 import msgspec
+from psycopg import pq
 
 from lamina.errors import Damaged
 from lamina.stores.checks import check_key, check_no_plain, is_sealed_name
@@ -67,7 +68,8 @@ async def select_flag(connection: PostgresConnection, query: LiteralString, valu
 
 async def lock_head(connection: PostgresConnection, where: Where, names: Values) -> HeadRow | None:
     """Begin a transaction, and lock the conversation until its end; None if there is no such conversation."""
-    await connection.execute("BEGIN")
+    if connection.pgconn.transaction_status == pq.TransactionStatus.IDLE:  # a pooler's has begun already
+        await connection.execute("BEGIN")
     row = await select_one(connection, _LOCK, names)
     if row is None:
         return None

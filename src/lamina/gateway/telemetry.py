@@ -1,0 +1,94 @@
+"""The gateway's traces and metrics over OTLP, if its settings say `telemetry = "otlp"`.
+
+Where to send them, and how, is said by OpenTelemetry's own variables: OTEL_EXPORTER_OTLP_ENDPOINT,
+OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER and others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from lamina.dialects.usage import Usage
+from lamina.errors import BadInput
+from lamina.gateway.config import GatewaySettings
+from lamina.gateway.fit import IncomingRequest, OutgoingRequest
+from lamina.telemetry import CallTrace, Telemetry
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def open_telemetry(settings: GatewaySettings) -> Telemetry:
+    """The telemetry of the settings. Without it nothing is imported."""
+    if settings.telemetry == "off":
+        return Telemetry()
+    try:
+        return _open_otlp()
+    except ImportError as error:
+        raise BadInput(str(error), place="telemetry", hint="pip install 'lamina[otel]'") from None
+
+
+def _open_otlp() -> Telemetry:
+    from lamina.telemetry.otel import OtelTelemetry  # noqa: PLC0415 - an extra
+
+    resources: Any = importlib.import_module("opentelemetry.sdk.resources")
+    tracing: Any = importlib.import_module("opentelemetry.sdk.trace")
+    batching: Any = importlib.import_module("opentelemetry.sdk.trace.export")
+    measuring: Any = importlib.import_module("opentelemetry.sdk.metrics")
+    reading: Any = importlib.import_module("opentelemetry.sdk.metrics.export")
+    spans: Any = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    metrics: Any = importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+    names = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "lamina-gateway")}
+    resource = resources.Resource.create(names)
+    tracer_provider = tracing.TracerProvider(resource=resource)
+    tracer_provider.add_span_processor(batching.BatchSpanProcessor(spans.OTLPSpanExporter()))
+    reader = reading.PeriodicExportingMetricReader(metrics.OTLPMetricExporter())
+    meter_provider = measuring.MeterProvider(resource=resource, metric_readers=[reader])
+    return OtelTelemetry(tracer_provider=tracer_provider, meter_provider=meter_provider)
+
+
+def watch_status(trace: CallTrace, send: Send) -> Send:
+    """The ASGI function that sends; the trace gets the status."""
+    if not trace.is_on:
+        return send
+
+    async def send_and_note(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            trace.record_status(message["status"])
+        await send(message)
+
+    return send_and_note
+
+
+def record_prepared(trace: CallTrace, incoming: IncomingRequest, outgoing: OutgoingRequest) -> None:
+    """What was done to a request before it is sent."""
+    if not trace.is_on:
+        return
+    conversation = ""
+    if outgoing.conversation is not None:
+        conversation = outgoing.conversation.name
+    trace.describe(
+        dialect=incoming.dialect.name,
+        model=incoming.model,
+        conversation=conversation,
+        upstream=incoming.upstream.name,
+    )
+    cut = None
+    tokens = 0
+    if outgoing.fitted is not None:
+        tokens = outgoing.fitted.envelope.tokens
+        if outgoing.cut:
+            cut = outgoing.fitted.envelope.cut
+    trace.record_fit(tokens=tokens, outcome=outgoing.outcome, cut=cut)
+
+
+def record_answered(trace: CallTrace, outgoing: OutgoingRequest, usage: Usage) -> None:
+    """What the upstream reported. The cache is predicted to give back the whole last request, unless cut."""
+    predicted = 0
+    if outgoing.previous is not None and not outgoing.cut:
+        predicted = outgoing.previous_reported
+    trace.record_usage(
+        sent=usage.input, cached=usage.cached, written=usage.written, output=usage.output, predicted=predicted
+    )

@@ -1,0 +1,225 @@
+"""Traces and metrics by OpenTelemetry: spans and instruments with the names of the GenAI conventions.
+
+`opentelemetry-semantic-conventions` 0.66 has these names as incubating, and says that they go on in a
+repository of their own, so they are written out here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+from lamina.core.values import Cut
+from lamina.errors import BadInput
+from lamina.telemetry.port import CallTrace, RawHeaders, Telemetry
+
+SCOPE = "lamina"
+
+PROVIDERS = {
+    "anthropic": "anthropic",
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+    "gemini": "gcp.gemini",
+    "ollama": "ollama",
+}
+"""The provider's name in the conventions, by dialect: that of the API, whoever serves it."""
+
+TRACE_HEADERS = ("traceparent", "tracestate")
+
+
+class OtelTelemetry(Telemetry):
+    """Starts traces with a tracer, and adds to instruments of a meter."""
+
+    def __init__(self, *, tracer_provider: Any = None, meter_provider: Any = None) -> None:
+        try:
+            self.trace: Any = importlib.import_module("opentelemetry.trace")
+            metrics: Any = importlib.import_module("opentelemetry.metrics")
+            propagation: Any = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
+        except ImportError:
+            hint = "pip install 'lamina[otel]'"
+            raise BadInput("the package opentelemetry-api is missing", place="telemetry", hint=hint) from None
+        self.propagator = propagation.TraceContextTextMapPropagator()
+        self._providers = [each for each in (tracer_provider, meter_provider) if each is not None]
+        self.tracer = self.trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
+        self.instruments = Instruments(metrics.get_meter(SCOPE, meter_provider=meter_provider))
+
+    def start_request(self, method: str, path: str, headers: RawHeaders) -> CallTrace:
+        carrier: dict[str, str] = {}
+        for raw_name, value in headers:
+            name = raw_name.decode("latin-1").lower()
+            if name in TRACE_HEADERS:
+                carrier[name] = value.decode("latin-1")
+        parent = self.propagator.extract(carrier)
+        attributes = {"http.request.method": method, "url.path": path}
+        span = self.tracer.start_span(
+            f"{method} {path}", context=parent, kind=self.trace.SpanKind.SERVER, attributes=attributes
+        )
+        return OtelCallTrace(self, span, is_request=True)
+
+    def start_call(self, dialect: str, model: str) -> CallTrace:
+        span = self.tracer.start_span(f"chat {model}", kind=self.trace.SpanKind.CLIENT)
+        call = OtelCallTrace(self, span, is_request=False)
+        call.describe(dialect=dialect, model=model)
+        return call
+
+    def start_build(self, model: str) -> CallTrace:
+        call = OtelCallTrace(self, self.tracer.start_span("lamina.fit"), is_request=True)
+        call.describe(model=model)
+        return call
+
+    def count_recalls(self, count: int) -> None:
+        self.instruments.recalls.add(count)
+
+    def count_usage(self, dialect: str, model: str, *, sent: int, cached: int, output: int) -> None:
+        labels = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": PROVIDERS.get(dialect, dialect),
+            "gen_ai.request.model": model,
+        }
+        self.instruments.token_usage.record(sent, labels | {"gen_ai.token.type": "input"})
+        self.instruments.token_usage.record(output, labels | {"gen_ai.token.type": "output"})
+        self.instruments.reported.add(cached, labels)
+
+    def close(self) -> None:
+        for provider in self._providers:
+            provider.shutdown()
+
+
+class Instruments:
+    """What is counted and measured."""
+
+    def __init__(self, meter: Any) -> None:
+        self.token_usage = meter.create_histogram(
+            "gen_ai.client.token.usage", unit="{token}", description="Tokens that a call took, by type."
+        )
+        self.duration = meter.create_histogram(
+            "gen_ai.client.operation.duration", unit="s", description="How long a call of a model took."
+        )
+        self.fit_duration = meter.create_histogram(
+            "lamina.fit.duration", unit="s", description="How long a build took."
+        )
+        self.cuts = meter.create_counter("lamina.cuts", unit="{cut}", description="Cuts.")
+        self.recalls = meter.create_counter("lamina.recalls", unit="{recall}", description="Recalls.")
+        self.predicted = meter.create_counter(
+            "lamina.cache.predicted", unit="{token}", description="Input that was predicted to be cached."
+        )
+        self.reported = meter.create_counter(
+            "lamina.cache.reported", unit="{token}", description="Input that the provider read from a cache."
+        )
+
+
+class OtelCallTrace(CallTrace):
+    """State: the spans of one call that have not ended, and the attributes of its metrics."""
+
+    is_on = True
+
+    def __init__(self, telemetry: OtelTelemetry, span: Any, *, is_request: bool) -> None:
+        self.is_unfinished = False
+        self._telemetry = telemetry
+        self._is_request = is_request
+        self._root = span
+        self._call_span: Any = None if is_request else span
+        self._context = telemetry.trace.set_span_in_context(span)
+        self._labels: dict[str, Any] = {"gen_ai.operation.name": "chat"}
+        self._attributes: dict[str, Any] = {}
+        self._began = monotonic()
+        self._has_ended = False
+
+    @contextmanager
+    def fitting(self) -> Iterator[None]:
+        began = monotonic()
+        # The caller may raise: `start_as_current_span` records that in the span.
+        with self._telemetry.tracer.start_as_current_span("lamina.fit", context=self._context):
+            yield
+        self._telemetry.instruments.fit_duration.record(monotonic() - began, self._labels)
+
+    def describe(self, *, dialect: str = "", model: str = "", conversation: str = "", **more: Any) -> None:
+        attributes = {f"lamina.{name}": value for name, value in more.items()}
+        if dialect:
+            self._labels["gen_ai.provider.name"] = PROVIDERS.get(dialect, dialect)
+            attributes["lamina.dialect"] = dialect
+        if model:
+            self._labels["gen_ai.request.model"] = model
+        if conversation:
+            attributes["gen_ai.conversation.id"] = conversation
+        self._attributes |= attributes
+        self._root.set_attributes(self._labels | attributes)
+
+    def record_fit(self, *, tokens: int, outcome: str = "", cut: Cut | None = None) -> None:
+        attributes: dict[str, Any] = {"lamina.tokens": tokens, "lamina.cut": cut is not None}
+        if outcome:
+            attributes["lamina.outcome"] = outcome
+        self._attributes |= attributes
+        self._root.set_attributes(attributes)
+        if cut is None:
+            return
+        event = {
+            "lamina.cut.reason": cut.reason,
+            "lamina.cut.before": cut.before,
+            "lamina.cut.after": cut.after,
+            "lamina.cut.lowered": cut.lowered,
+        }
+        self._root.add_event("lamina.cut", event)
+        self._telemetry.instruments.cuts.add(1, self._labels)
+
+    def record_recalls(self, count: int) -> None:
+        self._root.add_event("lamina.recall", {"lamina.recalls": count})
+        self._telemetry.instruments.recalls.add(count, self._labels)
+
+    def start_sending(self) -> Mapping[str, str]:
+        if self._call_span is None:
+            model = self._labels.get("gen_ai.request.model", "")
+            self._call_span = self._telemetry.tracer.start_span(
+                f"chat {model}".rstrip(" "),
+                context=self._context,
+                kind=self._telemetry.trace.SpanKind.CLIENT,
+                attributes=self._labels | self._attributes,
+            )
+        carrier: dict[str, str] = {}
+        context = self._telemetry.trace.set_span_in_context(self._call_span)
+        self._telemetry.propagator.inject(carrier, context=context)
+        return carrier
+
+    def record_usage(
+        self, *, sent: int = 0, cached: int = 0, written: int = 0, output: int = 0, predicted: int = 0
+    ) -> None:
+        if not sent:
+            return
+        attributes = {
+            "gen_ai.usage.input_tokens": sent,
+            "gen_ai.usage.output_tokens": output,
+            "gen_ai.usage.cache_read.input_tokens": cached,
+            "gen_ai.usage.cache_creation.input_tokens": written,
+            "lamina.cache.predicted_tokens": predicted,
+        }
+        (self._call_span or self._root).set_attributes(attributes)
+        instruments = self._telemetry.instruments
+        instruments.token_usage.record(sent, self._labels | {"gen_ai.token.type": "input"})
+        instruments.token_usage.record(output, self._labels | {"gen_ai.token.type": "output"})
+        instruments.predicted.add(predicted, self._labels)
+        instruments.reported.add(cached, self._labels)
+
+    def record_status(self, status: int) -> None:
+        self._root.set_attribute("http.response.status_code", status)
+        if status >= 500:
+            self._root.set_status(self._telemetry.trace.StatusCode.ERROR)
+            self._root.set_attribute("error.type", str(status))
+
+    def end(self, error: str = "") -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        labels = dict(self._labels)
+        if error:
+            labels["error.type"] = error
+            span = self._call_span or self._root
+            span.set_status(self._telemetry.trace.StatusCode.ERROR)
+            span.set_attribute("error.type", error)
+        if self._call_span is not None:
+            self._telemetry.instruments.duration.record(monotonic() - self._began, labels)
+            self._call_span.end()
+        if self._is_request:
+            self._root.end()

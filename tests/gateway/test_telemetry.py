@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.gateway.metrics import METRICS
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.upstream_stub import run_stub
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+CALLER = "00f067aa0ba902b7"
+HEADERS = {"traceparent": f"00-{TRACE}-{CALLER}-01", "content-type": "application/json"}
+
+
+def conversation(turns: int) -> dict[str, Any]:
+    messages = [{"role": "user", "content": "Mend the parser."}]
+    for turn in range(turns):
+        messages += [
+            {"role": "assistant", "content": f"Step {turn}: " + "a remark about it " * 60},
+            {"role": "user", "content": f"Go on with {turn}."},
+        ]
+    return {"model": "claude-opus-4-6", "max_tokens": 100, "messages": messages}
+
+
+async def ask(url: str, *bodies: dict[str, Any]) -> None:
+    async with open_client() as client:
+        for body in bodies:
+            async with client.post(f"{url}/v1/messages", json=body, headers=HEADERS) as answer:
+                assert answer.status == 200
+                await answer.read()
+
+
+def in_hex(encoded: str) -> str:
+    return base64.b64decode(encoded).hex()
+
+
+def attributes_of(span: dict[str, Any]) -> dict[str, Any]:
+    return {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A collector in another process: its address, and the file with what it got."""
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="lamina[otel] is not installed")
+    output = tmp_path / "collected"
+    with output.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-m", "tests.servers.collector"], stdout=file, cwd=ROOT)
+    while not output.read_bytes().endswith(b"\n"):
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{int(output.read_text())}", output
+    process.terminate()
+    process.wait()
+
+
+def test_a_trace_goes_from_client_through_gateway_to_upstream(
+    collector: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    address, output = collector
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+
+    async def send_two_requests() -> list[str]:
+        async with run_stub() as stub:
+            upstream = {"window": 9_000, "reserve": 500}
+            settings = settings_for(stub, tmp_path / "chats.db", telemetry="otlp", upstream=upstream)
+            async with run_gateway(settings) as gateway:
+                await ask(gateway.url, conversation(2), conversation(60))
+            return [each.header_map["traceparent"] for each in stub.seen]
+
+    sent_headers = asyncio.run(send_two_requests())
+    lines = [json.loads(line) for line in output.read_text().splitlines()[1:]]
+    spans = [line["span"] for line in lines if "span" in line]
+    assert {in_hex(span["traceId"]) for span in spans} == {TRACE}
+    requests = [span for span in spans if span["name"] == "POST /v1/messages"]
+    calls = [span for span in spans if span["name"] == "chat claude-opus-4-6"]
+    fits = [span for span in spans if span["name"] == "lamina.fit"]
+    assert [in_hex(span["parentSpanId"]) for span in requests] == [CALLER, CALLER]
+    assert {span["parentSpanId"] for span in fits + calls} == {span["spanId"] for span in requests}
+    assert sorted(sent_headers) == sorted(f"00-{TRACE}-{in_hex(span['spanId'])}-01" for span in calls)
+    attributes = attributes_of(calls[0])
+    assert attributes["gen_ai.provider.name"] == "anthropic"
+    assert int(attributes["gen_ai.usage.input_tokens"]) > int(
+        attributes["gen_ai.usage.cache_read.input_tokens"]
+    )
+    assert attributes["gen_ai.conversation.id"]
+    (cut,) = [event for span in requests for event in span.get("events", ()) if event["name"] == "lamina.cut"]
+    assert int(attributes_of(cut)["lamina.cut.before"]) > int(attributes_of(cut)["lamina.cut.after"]) > 0
+    metrics = {line["metric"]["name"] for line in lines if "metric" in line}
+    assert metrics >= {
+        "gen_ai.client.token.usage", "gen_ai.client.operation.duration", "lamina.fit.duration", "lamina.cuts",
+        "lamina.cache.predicted", "lamina.cache.reported",
+    }  # fmt: skip
+    assert "parser" not in output.read_text()
+
+
+def test_without_telemetry_the_clients_trace_passes_as_it_is() -> None:
+    async def send_request() -> str:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
+            await ask(gateway.url, conversation(1))
+            return stub.seen[0].header_map["traceparent"]
+
+    assert asyncio.run(send_request()) == HEADERS["traceparent"]
+
+
+def test_nothing_of_opentelemetry_is_imported_unless_it_is_turned_on() -> None:
+    program = (
+        "import sys, lamina.fitting.wrap, lamina.sessions.session, lamina.gateway.app\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+NEED_A_FAULT = {
+    "lamina_failures_total", "lamina_store_failures_total", "lamina_misses_total", "lamina_overflows_total",
+}  # fmt: skip
+"""Counters that appear when something goes wrong."""
+
+
+def test_the_dashboard_asks_only_for_what_the_gateway_measures(tmp_path: Path) -> None:
+    async def read_metrics() -> str:
+        async with run_stub() as stub:
+            upstream = {"window": 9_000, "reserve": 500}
+            async with run_gateway(settings_for(stub, tmp_path / "chats.db", upstream=upstream)) as gateway:
+                await ask(gateway.url, conversation(2), conversation(60))
+                async with open_client() as client:
+                    while True:  # the usage of an answer is counted after the answer
+                        async with client.get(f"{gateway.url}/metrics") as answer:
+                            text = await answer.text()
+                        if 'part="whole"' in text:
+                            return text
+
+    metrics = asyncio.run(read_metrics())
+    dashboard = json.loads((ROOT / "deploy/grafana/lamina-gateway.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    names = {name for query in queries for name in re.findall(r"lamina_[a-z_]+", query)}
+    assert names <= METRICS.keys()
+    assert {name for name in METRICS if f"\n{name}" in f"\n{metrics}"} == METRICS.keys() - NEED_A_FAULT
+    for query in queries:
+        (name,) = set(re.findall(r"lamina_[a-z_]+", query)[:1])
+        if name in NEED_A_FAULT:
+            continue
+        labels = set(re.findall(r'([a-z]+="[a-z]+")', query))
+        grouped = re.search(r"by \(([a-z, ]+)\)", query)
+        labels |= {f'{label}="' for label in (grouped[1].split(", ") if grouped else ())}
+        lines = [line for line in metrics.splitlines() if line.startswith("lamina_")]
+        assert all(any(label in line for line in lines) for label in labels), query

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lamina import telemetry
+from lamina.core.values import Budget
+from lamina.fitting.wrap import wrap
+
+USAGE = {"prompt_tokens": 90, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 40}}
+
+
+class Completions:
+    """An endpoint in the shape of OpenAI's; a message of one word makes it fail."""
+
+    def create(self, **request: Any) -> dict[str, Any]:
+        if request["messages"][-1]["content"] == "fail":
+            raise ConnectionError
+        message = {"role": "assistant", "content": "Done."}
+        return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": USAGE}
+
+
+class Client:
+    def __init__(self) -> None:
+        self.chat = type("Chat", (), {"completions": Completions()})()
+
+
+@pytest.fixture
+def exporter() -> Iterator[Any]:
+    """What collects the spans, in memory, while telemetry is on."""
+    tracing = pytest.importorskip("opentelemetry.sdk.trace", reason="lamina[otel] is not installed")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    processors = pytest.importorskip("opentelemetry.sdk.trace.export")
+    memory = export.InMemorySpanExporter()
+    provider = tracing.TracerProvider()
+    provider.add_span_processor(processors.SimpleSpanProcessor(memory))
+    telemetry.turn_on(tracer_provider=provider)
+    yield memory
+    telemetry.turn_off()
+
+
+def test_a_wrapped_client_has_a_span_for_each_call_with_its_build_and_its_usage(exporter: Any) -> None:
+    client = wrap(Client(), budget=Budget(window=4_000, reserve=500))
+    messages = [{"role": "user", "content": "Begin."}]
+    for step in range(40):
+        messages += [
+            {"role": "assistant", "content": f"{step} " + "remark " * 80},
+            {"role": "user", "content": "Go on."},
+        ]
+    client.chat.completions.create(model="gpt-5.4", messages=messages)
+    fit, call = exporter.get_finished_spans()
+    assert (fit.name, call.name) == ("lamina.fit", "chat gpt-5.4")
+    assert fit.parent.span_id == call.context.span_id
+    assert call.attributes["gen_ai.provider.name"] == "openai"
+    assert call.attributes["gen_ai.usage.input_tokens"] == 90
+    assert call.attributes["gen_ai.usage.cache_read.input_tokens"] == 40
+    assert [event.name for event in call.events] == ["lamina.cut"]
+
+
+def test_a_call_that_fails_ends_its_span_with_the_error(exporter: Any) -> None:
+    client = wrap(Client(), budget=Budget(window=4_000, reserve=500))
+    with pytest.raises(ConnectionError):
+        client.chat.completions.create(model="gpt-5.4", messages=[{"role": "user", "content": "fail"}])
+    call = exporter.get_finished_spans()[-1]
+    assert call.attributes["error.type"] == "ConnectionError"
+    assert not call.status.is_ok
