@@ -30,5 +30,5 @@ cmp "$folder/one" "$folder/two" || { echo "the sdist builds another wheel" >&2; 
 "$bin/python" -c 'import json; print(len(json.load(open("dist/lamina-sbom.cdx.json"))["components"]), "components in the SBOM")'
 "$bin/hadolint" deploy/Dockerfile
 "$bin/python" -m tools.man > dist/lamina.1
-sh tools/base_install.sh "$bin/python"
+"$bin/python" -m tools.newcomer --python "$bin/python"
 echo "dist/ is ready: $(ls dist | tr '\n' ' ')"

@@ -163,7 +163,7 @@ def test_a_violation_says_where() -> None:
 
 
 def test_each_of_several_equal_results_without_a_call_is_reported() -> None:
-    calls = [{"functionCall": {"name": name, "args": {}}} for name in ("now", "today")]
+    calls: list[dict[str, Any]] = [{"functionCall": {"name": name, "args": {}}} for name in ("now", "today")]
     results = [{"functionResponse": {"name": "later", "response": {}}}] * 2
     broken = body(user(), {"role": "model", "parts": calls}, {"role": "user", "parts": results})
     violations = DIALECT.check(broken | {"model": "gemini-2.5-flash"})

@@ -90,7 +90,7 @@ class Sessions:
         self._paths = tuple(paths)
         self._sources = tuple(sources)
         self._lock = threading.RLock()
-        self._by_file: dict[Path, _ReadFile] = {}
+        self._by_file: dict[str, _ReadFile] = {}
         self._sessions: dict[str, RecordedSession] = {}
         self._problems: list[UnreadableLine] = []
         self._state: object = None
@@ -159,11 +159,11 @@ class Sessions:
 
     def _read_files(self) -> None:
         """Reads the files that are new or have changed."""
-        by_file: dict[Path, _ReadFile] = {}
+        by_file: dict[str, _ReadFile] = {}
         for path, state in _look_at_files(self._paths):
             read_file = self._by_file.get(path)
             if read_file is None or read_file.state != state:
-                read_file = _ReadFile(state=state, results=_read_sessions(read_traces([str(path)])))
+                read_file = _ReadFile(state=state, results=_read_sessions(read_traces([path])))
             by_file[path] = read_file
         self._by_file = by_file
 
@@ -175,17 +175,17 @@ class _ReadFile(msgspec.Struct, frozen=True, kw_only=True):
     results: list[RecordedSession | UnreadableLine]
 
 
-def _look_at_files(paths: Sequence[str]) -> tuple[tuple[Path, tuple[int, int]], ...]:
-    """The size and time of each file."""
+def _look_at_files(paths: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], ...]:
+    """The path or URL of each file, with its size and time."""
     if not paths:
         return ()
-    files: list[tuple[Path, tuple[int, int]]] = []
+    files: list[tuple[str, tuple[int, int]]] = []
     for path in find_files(paths):
         try:
             status = path.stat()
         except OSError:
             continue  # it was removed just now
-        files.append((path, (status.st_size, status.st_mtime_ns)))
+        files.append((str(path), (status.st_size, status.st_mtime_ns)))
     return tuple(files)
 
 

@@ -18,7 +18,10 @@ from lamina.errors import BadInput
 
 
 class RemoteStat(NamedTuple):
+    """What is known of a file behind a URL. Not every protocol says when it changed, so the time is 0."""
+
     st_size: int
+    st_mtime_ns: int = 0
 
 
 class RemoteFile:
