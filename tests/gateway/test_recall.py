@@ -109,7 +109,8 @@ class Wire(NamedTuple):
         if self.name == "ollama":
             return [{"role": "tool", "tool_name": "read_file", "content": OWN_RESULT} for _ in calls]
         response = {"name": "read_file", "response": {"output": OWN_RESULT}}
-        return [{"role": "user", "parts": [{"functionResponse": response}]}]
+        parts = [{"functionResponse": {"id": call, **response}} for call in calls]
+        return [{"role": "user", "parts": parts}]
 
     def turns(self, request: dict[str, Any]) -> list[Any]:
         turns: list[Any] = request[self.field]
@@ -184,7 +185,7 @@ class Wire(NamedTuple):
         chunks = read_events(answer) if self.streams else [json.loads(answer)]
         parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
         text = "".join(part.get("text", "") for part in parts)
-        calls = [part["functionCall"]["name"] for part in parts if "functionCall" in part]
+        calls = [part["functionCall"]["id"] for part in parts if "functionCall" in part]
         return Reply([{"role": "model", "parts": parts}], text, calls, find_usage(chunks[-1]))
 
     def _ask_ollama(self, url: str, history: list[Any]) -> Reply:
