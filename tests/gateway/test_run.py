@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lamina.cli.run import find_inspector
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.clients import find_client, point_client, read_direct_urls
 from lamina.gateway.config import GatewaySettings
@@ -51,7 +52,9 @@ class Finished(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        return [line.removeprefix("lamina: ") for line in self.err.rstrip("\n").split("\n")]
+        """What it said, without the line that names the inspector."""
+        lines = [line.removeprefix("lamina: ") for line in self.err.rstrip("\n").split("\n")]
+        return [line for line in lines if not line.startswith("what the model sees: ")]
 
 
 class Running:
@@ -326,3 +329,11 @@ def test_addresses_of_the_environment_become_upstreams() -> None:
     environment = {"ANTHROPIC_BASE_URL": "http://a/", "OPENAI_BASE_URL": "http://o/x/v1/"}
     assert read_direct_urls(environment) == {"anthropic": "http://a", "openai": "http://o/x"}
     assert read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}) == {}
+
+
+def test_it_says_where_to_see_what_the_model_sees() -> None:
+    url = "http://127.0.0.1:1"
+    assert "inspect" in find_inspector(GatewaySettings(), url, "/usr/bin/claude")
+    stored = find_inspector(GatewaySettings(keep="all", store="postgresql://me:secret@host/db"), url, "agent")
+    assert "inspect" in stored
+    assert "secret" not in stored
