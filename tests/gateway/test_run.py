@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lamina.cli.run import find_inspector
 from lamina.errors import BadInput
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.clients import find_client, point_client, read_direct_urls
@@ -52,7 +53,9 @@ class Finished(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        return [line.removeprefix("lamina: ") for line in self.err.rstrip("\n").split("\n")]
+        """What it said, without the line that names the inspector."""
+        lines = [line.removeprefix("lamina: ") for line in self.err.rstrip("\n").split("\n")]
+        return [line for line in lines if not line.startswith("what the model sees: ")]
 
 
 class Running:
@@ -331,3 +334,14 @@ def test_addresses_of_the_environment_become_upstreams() -> None:
         read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}, apis)
     assert "--upstream" in str(refused.value)
     assert read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}, find_client("claude").apis) == {}
+
+
+def test_it_says_where_to_see_what_the_model_sees() -> None:
+    url = "http://127.0.0.1:1"
+    assert find_inspector(GatewaySettings(), url, "agent") == f"{url}/lamina/inspect/"
+    hidden = GatewaySettings(inspect=False)
+    assert "inspect" in find_inspector(hidden, url, "/usr/bin/claude")
+    kept = GatewaySettings(inspect=False, keep="all", store="postgresql://me:secret@host/db")
+    stored = find_inspector(kept, url, "agent")
+    assert "inspect" in stored
+    assert "secret" not in stored

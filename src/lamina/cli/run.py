@@ -113,7 +113,9 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
         if arguments.log:
             log = stack.enter_context(_open_log(arguments.log))
         with GatewaySupervisor(settings, account.read_event, log) as gateway:
-            tell(f"lamina: what the model sees: {_find_inspector(settings, gateway.url, command[0])}")
+            inspector = find_inspector(settings, gateway.url, command[0])
+            if inspector:
+                tell(f"lamina: what the model sees: {inspector}")
             code = _run_pointed(command, gateway.url, arguments.window or 0)
         restarts = gateway.restarts
     if restarts:
@@ -125,8 +127,11 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
     return code
 
 
-def _find_inspector(settings: GatewaySettings, url: str, client: str) -> str:
-    """Where to see what the model sees: a page of the gateway, or a command for when the client has ended."""
+def find_inspector(settings: GatewaySettings, url: str, client: str) -> str:
+    """Where to see what the model sees: a page of the gateway, or a command for when the client has ended.
+
+    "" if nothing keeps it: the gateway has no page, stores only what it lowers, and the client has no logs.
+    """
     if settings.inspect:
         return f"{url}{INSPECTOR_PATH}"
     if settings.keep == "all":
@@ -134,7 +139,7 @@ def _find_inspector(settings: GatewaySettings, url: str, client: str) -> str:
         return f"lamina inspect --store {store} --open"
     if Path(client).stem in CLIENTS_WITH_LOGS:
         return "lamina inspect --open"
-    return "lamina tail; with --keep all, lamina inspect --store STORE shows it afterwards"
+    return ""
 
 
 def _read_settings(client: str, arguments: argparse.Namespace) -> GatewaySettings:
