@@ -95,9 +95,10 @@ bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
 torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (ARGS="sqlite: --long"; ARGS=--help says more)
 	@$(PYTHON_IN_VENV) -m tools.torture $(ARGS)
 
-scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS=--help says more)
+scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS="--megabytes 20": smaller logs)
 	@$(VENV)-scale/bin/python -m pytest -q -n 0 tests/replay/test_engines.py
 	@$(VENV)-scale/bin/python -m tools.scale_replay $(ARGS)
+	@$(VENV)-scale/bin/python -m tools.scale_postgres
 
 # Dask, Ray and pyarrow are large, and only this target needs them.
 $(SCALE_STAMP): requirements/scale.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh

@@ -93,7 +93,7 @@ def test_the_man_page_has_no_errors(tmp_path: Path) -> None:
 
 def test_the_container_runs_as_a_user_of_its_own_with_settings_that_hold() -> None:
     lines = (ROOT / "deploy/Dockerfile").read_text().splitlines()
-    assert [line for line in lines if line.startswith("USER ")] == ["USER lamina"]
+    assert [line for line in lines if line.startswith("USER ")] == ["USER 10001"]
     images = [line.split()[1] for line in lines if line.startswith("FROM ")]
     assert all(":" in image and not image.endswith(":latest") for image in images)
     copied = [line.split() for line in lines if line.startswith("COPY ") and "--from" not in line]

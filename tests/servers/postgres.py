@@ -134,7 +134,7 @@ class Server:
             lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        return len(lines) > 7 and lines[0] == str(self._pid) and lines[7].strip() == "ready"
+        return len(lines) > 7 and lines[0] == str(self._pid) and lines[7].strip() in ("ready", "standby")
 
     def log(self) -> str:
         """What it said since it was made."""
@@ -148,6 +148,14 @@ class Server:
                 f"{command[0]} failed: {(done.stderr or done.stdout).decode(errors='replace')}"
             )
         return str(done.stdout, "utf-8")
+
+    def copy_to(self, folder: Path) -> Server:
+        """A standby of this server in another folder, which has not been started."""
+        copy = Server(folder, self._binaries, self._account)
+        target = f"--pgdata={folder / 'data'}"
+        options = ("--username=lamina", "--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream")
+        copy._ran(["pg_basebackup", f"--host={self.folder}", target, *options])
+        return copy
 
     def lend(self, folder: Path) -> None:
         """Give a folder to whoever runs the server."""

@@ -1,0 +1,388 @@
+"""Two gateways over one PostgreSQL with a standby: one gateway is killed, then the primary.
+
+    python -m tools.scale_postgres [--conversations N] [--steps N] [--sizes] [--json FILE]
+
+Clients send conversations that grow, by turns through both gateways. Each gateway runs in a network namespace
+of its own, or on a loopback address of its own where namespaces are not allowed. One gateway is killed and
+started again, then the primary is killed and its standby promoted. A client that gets no answer tries the
+other gateway. It fails if a request has no answer in the end, if one was sent in two versions, if the bytes
+differ from those of a gateway that nothing happened to, or if a conversation that was cut is stored twice.
+One that was not cut yet may be: a gateway saves it a moment later, and another may not find it before.
+
+With --sizes nothing is killed: it says what one conversation takes in the database, and what one request
+takes of the gateway and of the database. docs/sizing.md has the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import psycopg
+
+from lamina.gateway.conversation_store import decode_state
+from lamina.stores.port import Where
+from lamina.stores.postgres import open_postgres
+from tests.gateway.growing import dump, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.upstream_stub import Stub, run_stub
+from tests.servers.postgres import Server, postgres
+from tests.servers.standby import promote, run_standby, url_of_both
+
+PORT = 4949
+PAUSE = 0.1
+"""Seconds before a client tries again."""
+
+MOST_ATTEMPTS = 1_200
+UPSTREAM = {"window": 8_000, "reserve": 500}
+SETTINGS = """
+host = "{host}"
+hosts = ["{host}"]
+port = {port}
+store = "{store}"
+
+[upstreams.claude]
+url = "{url}"
+profile = "anthropic"
+window = 8000
+reserve = 500
+"""
+
+
+class Place(NamedTuple):
+    """Where a gateway runs: its address, that of the upstream seen from there, and how to start it there."""
+
+    address: str
+    upstream: str
+    prefix: tuple[str, ...]
+
+
+class Run:
+    """State: what the clients saw."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.answered = 0
+        self.lost = 0
+        self.failures: list[float] = []
+        self.waits: list[tuple[float, float]] = []
+        self.faults: dict[str, float] = {}
+
+    async def wait_for(self, share: float) -> None:
+        while self.answered < share * self.total:  # noqa: ASYNC110 - many tasks answer
+            await asyncio.sleep(0.02)
+
+    def describe_fault(self, fault: str) -> dict[str, float]:
+        """From a fault to the next one: attempts that failed, until when, and the longest wait."""
+        begun = self.faults[fault]
+        end = min((at for at in self.faults.values() if at > begun), default=float("inf"))
+        failures = [at - begun for at in self.failures if begun <= at < end]
+        waits = [seconds for at, seconds in self.waits if begun <= at + seconds and at < end]
+        return {
+            "failed_attempts": len(failures),
+            "last_failure_after_s": round(max(failures, default=0.0), 1),
+            "longest_wait_s": round(max(waits, default=0.0), 1),
+        }
+
+
+class GatewayAt:
+    """`lamina serve` at one place."""
+
+    def __init__(self, place: Place, settings: Path, token: str) -> None:
+        self.url = f"http://{place.address}:{PORT}"
+        self._command = [*place.prefix, sys.executable, "-m", "lamina", "serve", "--settings", str(settings)]
+        self._token = token
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        environment = os.environ | {"LAMINA_GATEWAY_TOKEN": self._token}
+        self._process = subprocess.Popen(  # noqa: ASYNC220 - it starts at once
+            self._command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        async with open_client() as client:
+            for _ in range(1_200):
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with client.get(f"{self.url}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                await asyncio.sleep(0.05)
+        raise RuntimeError("the gateway did not start")
+
+    def cpu_seconds(self) -> float:
+        """What the process took so far. `ip netns exec` becomes the gateway, so there is one process."""
+        assert self._process is not None  # noqa: S101 - it was started
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+def main() -> int:
+    options = _read_options()
+    with tempfile.TemporaryDirectory(prefix="lamina-scale-") as name, _open_places() as places:
+        if options.sizes:
+            sizes = asyncio.run(measure_sizes(Path(name), places[0], options.conversations, options.steps))
+            print(json.dumps(sizes, indent=1))
+            return 0
+        figures = asyncio.run(measure(Path(name), places, options.conversations, options.steps))
+    figures["namespaces"] = bool(places[0].prefix)
+    print(json.dumps(figures, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+    wanted = {"lost": 0, "two_versions": 0, "other_bytes": 0, "stored_cut": options.conversations}
+    return int(any(figures[name] != value for name, value in wanted.items()))
+
+
+async def measure(
+    folder: Path, places: tuple[Place, Place], conversations: int, steps: int
+) -> dict[str, Any]:
+    twin = await run_twin(folder, conversations, steps)
+    token = secrets.token_hex(8)
+    with postgres() as primary, run_standby(primary) as standby:
+        store = url_of_both(primary, standby)
+        async with _run_upstream() as stub:
+            gateways = _make_gateways(folder, places, store, stub, token)
+            run = Run(conversations * steps)
+            try:
+                for gateway in gateways:
+                    await gateway.start()
+                trouble = asyncio.ensure_future(make_trouble(run, gateways[1], primary, standby))
+                await asyncio.gather(
+                    *(converse(run, gateways, token, number, steps) for number in range(conversations))
+                )
+                await trouble
+            finally:
+                for gateway in gateways:
+                    gateway.kill()
+        stored, stored_cut = await _count_stored(store)
+    versions = _bodies_by_step(stub)
+    cut = sum(twin[step] != dump(_request(*step)) for step in twin)
+    return {
+        "conversations": conversations,
+        "requests": run.total,
+        "cut_or_after_a_cut": cut,
+        "lost": run.lost,
+        "two_versions": sum(len(set(bodies)) > 1 for bodies in versions.values()),
+        "sent_again": sum(len(bodies) - 1 for bodies in versions.values()),
+        "other_bytes": sum(bodies[-1] != twin[step] for step, bodies in versions.items()),
+        "stored": stored,
+        "stored_cut": stored_cut,
+        "longest_wait_s": round(max(seconds for _, seconds in run.waits), 1),
+        "faults": {name: run.describe_fault(name) for name in run.faults},
+    }
+
+
+async def measure_sizes(folder: Path, place: Place, conversations: int, steps: int) -> dict[str, Any]:
+    """What conversations and requests take, with one gateway."""
+    token = secrets.token_hex(8)
+    with postgres() as server:
+        async with _run_upstream() as stub:
+            (gateway, _) = _make_gateways(folder, (place, place), server.url, stub, token)
+            await gateway.start()
+            try:
+                before = _read_server(server)
+                cpu_before = gateway.cpu_seconds()
+                run = Run(conversations * steps)
+                tasks = [
+                    converse(run, [gateway, gateway], token, each, steps) for each in range(conversations)
+                ]
+                await asyncio.gather(*tasks)
+                await asyncio.sleep(3)  # what waits to be saved is saved
+                cpu_seconds = gateway.cpu_seconds() - cpu_before
+                after = _read_server(server)
+            finally:
+                gateway.kill()
+            bytes_sent = sum(len(request.body) for request in stub.seen)
+    return {
+        "conversations": conversations,
+        "requests": run.total,
+        "failed_attempts": len(run.failures),
+        "gateway_cpu_ms_for_each_request": round(1_000 * cpu_seconds / run.total, 1),
+        "transactions_for_each_request": round((after["commits"] - before["commits"]) / run.total, 2),
+        "database_bytes_for_each_conversation": round((after["bytes"] - before["bytes"]) / conversations),
+        "wal_bytes_for_each_request": round((after["wal"] - before["wal"]) / run.total),
+        "bytes_sent_for_each_request": round(bytes_sent / run.total),
+    }
+
+
+def _read_server(server: Server) -> dict[str, int]:
+    """Commits, bytes of the tables and bytes of the log that the server has written so far."""
+    queries = {
+        "commits": "SELECT sum(xact_commit)::bigint FROM pg_stat_database",
+        "bytes": "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class "
+        "WHERE relkind = 'r' AND relnamespace = to_regnamespace('lamina')",
+        "wal": "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn",
+    }
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        rows = {name: connection.execute(query).fetchone() for name, query in queries.items()}
+    return {name: int(row[0] or 0) for name, row in rows.items() if row is not None}
+
+
+async def run_twin(folder: Path, conversations: int, steps: int) -> dict[tuple[int, int], bytes]:
+    """What one gateway sends for the same conversations if nothing happens to it."""
+    async with run_stub() as stub:
+        settings = settings_for(stub, folder / "twin.db", upstream=UPSTREAM)
+        async with run_gateway(settings) as gateway, open_client() as client:
+            for number in range(conversations):
+                for step in range(steps):
+                    headers = {"x-place": f"{number} {step}"}
+                    body = dump(_request(number, step))
+                    async with client.post(
+                        f"{gateway.url}/v1/messages", data=body, headers=headers
+                    ) as answer:
+                        await answer.read()
+        return {step: bodies[-1] for step, bodies in _bodies_by_step(stub).items()}
+
+
+async def converse(run: Run, gateways: list[GatewayAt], token: str, number: int, steps: int) -> None:
+    async with open_client() as client:
+        for step in range(steps):
+            headers = {"x-place": f"{number} {step}", "authorization": f"Bearer {token}"}
+            body = dump(_request(number, step))
+            begun = time.monotonic()
+            for attempt in range(MOST_ATTEMPTS):
+                url = gateways[(number + step + attempt) % 2].url
+                if await _post(client, f"{url}/v1/messages", body, headers):
+                    run.waits.append((begun, time.monotonic() - begun))
+                    run.answered += 1
+                    break
+                run.failures.append(time.monotonic())
+                await asyncio.sleep(PAUSE)
+            else:
+                run.lost += 1
+                run.answered += 1
+
+
+async def make_trouble(run: Run, gateway: GatewayAt, primary: Server, standby: Server) -> None:
+    await run.wait_for(0.25)
+    run.faults["gateway killed"] = time.monotonic()
+    gateway.kill()
+    await run.wait_for(0.4)
+    await gateway.start()
+    await run.wait_for(0.6)
+    run.faults["primary killed"] = time.monotonic()
+    await asyncio.to_thread(primary.kill)
+    await asyncio.sleep(1)  # somebody has to notice
+    await asyncio.to_thread(promote, standby)
+
+
+async def _count_stored(url: str) -> tuple[int, int]:
+    """The conversations in the store, and those of them that were cut."""
+    async with open_postgres(url) as store:
+        listed = await store.list("gateway/default")
+        pages = [await store.read(Where("gateway/default", each.conversation), last=0) for each in listed]
+    return len(listed), sum(decode_state(page.head.state).was_cut for page in pages)
+
+
+def _request(number: int, step: int) -> dict[str, Any]:
+    return messages_request(step, task=f"Task {number}.")
+
+
+async def _post(client: aiohttp.ClientSession, url: str, body: bytes, headers: dict[str, str]) -> bool:
+    try:
+        async with client.post(url, data=body, headers=headers) as answer:
+            text = await answer.text()
+            if answer.status in (400, 401, 403, 404, 421):
+                raise RuntimeError(f"the gateway refuses the request: {text}")
+            return answer.status == 200
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
+
+
+def _bodies_by_step(stub: Stub) -> dict[tuple[int, int], list[bytes]]:
+    """What the upstream got for each step of each conversation: more than once, if a client tried again."""
+    bodies: defaultdict[tuple[int, int], list[bytes]] = defaultdict(list)
+    for request in stub.seen:
+        place = request.header_map.get("x-place", "")
+        if place:
+            number, step = place.split()
+            bodies[int(number), int(step)].append(request.body)
+    return bodies
+
+
+@asynccontextmanager
+async def _run_upstream() -> AsyncIterator[Stub]:
+    """An upstream that the gateways reach from their namespaces, too."""
+    stub = Stub()
+    server = await asyncio.start_server(stub.serve, "0.0.0.0", 0, limit=1 << 26)  # noqa: S104 - for this run
+    stub.port = server.sockets[0].getsockname()[1]
+    try:
+        yield stub
+    finally:
+        server.close()
+        await asyncio.sleep(0.2)  # connections of gateways that were killed end
+
+
+def _make_gateways(
+    folder: Path, places: tuple[Place, Place], store: str, stub: Stub, token: str
+) -> list[GatewayAt]:
+    gateways = []
+    for place in places:
+        url = f"http://{place.upstream}:{stub.port}"
+        settings = folder / f"{place.address}.toml"
+        settings.write_text(SETTINGS.format(host=place.address, port=PORT, store=store, url=url))
+        gateways.append(GatewayAt(place, settings, token))
+    return gateways
+
+
+@contextmanager
+def _open_places() -> Iterator[tuple[Place, Place]]:
+    """Two namespaces, each joined to this one by a cable of its own; else two loopback addresses."""
+    with contextlib.ExitStack() as stack:
+        try:
+            yield stack.enter_context(_open_namespace(1)), stack.enter_context(_open_namespace(2))
+        except (OSError, subprocess.CalledProcessError):
+            yield Place("127.0.0.2", "127.0.0.1", ()), Place("127.0.0.3", "127.0.0.1", ())
+
+
+@contextmanager
+def _open_namespace(number: int) -> Iterator[Place]:
+    name = f"lamina{os.getpid()}-{number}"
+    here, there = f"10.201.{number}.1", f"10.201.{number}.2"
+    _ip("netns", "add", name)
+    try:
+        _ip("link", "add", f"lam{number}a", "type", "veth", "peer", "name", f"lam{number}b", "netns", name)
+        _ip("addr", "add", f"{here}/24", "dev", f"lam{number}a")
+        _ip("link", "set", f"lam{number}a", "up")
+        _ip("-n", name, "addr", "add", f"{there}/24", "dev", f"lam{number}b")
+        _ip("-n", name, "link", "set", f"lam{number}b", "up")
+        _ip("-n", name, "link", "set", "lo", "up")
+        yield Place(there, here, ("ip", "netns", "exec", name))
+    finally:
+        _ip("netns", "delete", name)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)  # noqa: S607 - where the system has it
+
+
+def _read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--conversations", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--sizes", action="store_true", help="measure sizes, and kill nothing")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
