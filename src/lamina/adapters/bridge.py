@@ -25,7 +25,7 @@ from lamina.core.wording import text_of
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.recalls import RECALL, answer_recall
-from lamina.fitting.request import Fitted, RequestMemo, find_dialect, fit_request, load_ledger
+from lamina.fitting.request import Fitted, RecallMode, RequestMemo, find_dialect, fit_request, load_ledger
 
 __all__ = ["PASS_THROUGH", "RECALL", "ContextFitter", "FittedMessages", "MessageCodec", "Turn"]
 
@@ -113,6 +113,9 @@ class ContextFitter:
         self.model = model
         self.budget = budget
         self.recall = recall
+        self._recall_mode: RecallMode = "handles"
+        if not recall:
+            self._recall_mode = "off"
         self._counter = counter
         self._dialect = find_dialect(codec.dialect)
         self._field = _FIELDS.get(codec.dialect, "messages")
@@ -136,6 +139,8 @@ class ContextFitter:
         words of the dialect. `usage` is what the provider reported for the last call. Raises BudgetExceeded
         if no lowering fits the room, and InvalidRequest if a broken message cannot be mended.
         """
+        if ledger is None:
+            usage = None  # it would be that of a request which lamina has not fitted
         memo = self._memos.pop(conversation, None) or _Memo()
         written = _write_messages(messages, self.codec, memo)
         fitted = fit_request(
@@ -146,7 +151,7 @@ class ContextFitter:
             counter=self._counter,
             usage=usage,
             memo=memo.request,
-            recall=self._recall_mode(),
+            recall=self._recall_mode,
         )
         if conversation:
             self._remember(conversation, memo)
@@ -193,11 +198,6 @@ class ContextFitter:
             turns = [{"role": "system", "content": str(system)}, *turns]
         request[self._field] = list(turns)
         return request
-
-    def _recall_mode(self) -> Any:
-        if self.recall:
-            return "handles"
-        return "off"
 
     def _remember(self, conversation: str, memo: _Memo) -> None:
         """Keep a memo that no other thread uses: `fit` takes it out while it works."""
@@ -264,14 +264,9 @@ def _read_turns(
             sent_messages.append(messages[position])
         else:
             sent_messages.append(codec.read(turns, messages[position]))
-    is_same = len(sent_messages) == len(messages) and all(map(_is_same, sent_messages, messages))
-    if is_same:
+    if list(map(id, sent_messages)) == list(map(id, messages)):
         return messages
     return sent_messages
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def _group_turns(

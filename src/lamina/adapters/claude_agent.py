@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
 from claude_agent_sdk import fold_session_summary
 
-from lamina.adapters.store_thread import StoreThread
+from lamina.adapters.store_thread import StoreAddress, StoreThread, list_names, open_store_thread
 from lamina.errors import Conflict
 from lamina.stores.port import Store, Where
 
@@ -41,13 +40,13 @@ class LaminaSessionStore:
 
     def __init__(
         self,
-        address: str | StoreThread | Callable[[], AbstractAsyncContextManager[Store]],
+        address: StoreAddress | StoreThread,
         *,
         key: Any = None,
         workspace: str = "claude-agent",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.store = address if isinstance(address, StoreThread) else StoreThread(address, key=key)
+        self.store = open_store_thread(address, key=key)
         self._workspace = workspace
         self._clock = clock
 
@@ -73,7 +72,7 @@ class LaminaSessionStore:
 
     async def list_subkeys(self, key: Mapping[str, Any]) -> list[str]:
         prefix = f"{key['session_id']}/"
-        names = await self.store.arun(self._list_names, key["project_key"])
+        names = await self.store.arun(list_names, self._workspace_of(key["project_key"]))
         return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
     async def _append(self, store: Store, key: Mapping[str, Any], entries: Sequence[Any]) -> None:
@@ -99,7 +98,9 @@ class LaminaSessionStore:
 
     def _fold(self, state: bytes, key: Mapping[str, Any], entries: Sequence[Any]) -> _Index:
         """Return the next index. Its time is later than the last one, even if the clock is not."""
-        before = msgspec.json.decode(state, type=_Index) if state else _Index()
+        before = _Index()
+        if state:
+            before = msgspec.json.decode(state, type=_Index)
         mtime = max(int(self._clock() * 1000), before.mtime + 1)
         if key.get("subpath") is not None:
             return _Index(mtime=mtime)
@@ -112,18 +113,9 @@ class LaminaSessionStore:
             return None
         return [msgspec.json.decode(record.body) for record in page.records]
 
-    async def _list_names(self, store: Store, project_key: str) -> list[str]:
-        names: list[str] = []
-        while True:
-            after = names[-1] if names else ""
-            page = await store.list(self._workspace_of(project_key), after=after)
-            if not page:
-                return names
-            names += [each.conversation for each in page]
-
     async def _list(self, store: Store, project_key: str) -> list[tuple[str, _Index]]:
         indexes: list[tuple[str, _Index]] = []
-        for name in await self._list_names(store, project_key):
+        for name in await list_names(store, self._workspace_of(project_key)):
             page = await store.read(Where(self._workspace_of(project_key), name), last=0)
             indexes.append((name, msgspec.json.decode(page.head.state, type=_Index)))
         return indexes
@@ -131,7 +123,7 @@ class LaminaSessionStore:
     async def _delete(self, store: Store, key: Mapping[str, Any]) -> None:
         where = self._place(key)
         if key.get("subpath") is None:
-            for name in await self._list_names(store, key["project_key"]):
+            for name in await list_names(store, where.workspace):
                 if name.startswith(f"{where.conversation}/"):
                     await store.delete(Where(where.workspace, name))
         await store.delete(where)
@@ -147,5 +139,5 @@ class LaminaSessionStore:
 
 
 def _read_uuid(entry: Any) -> str | None:
-    uuid = entry.get("uuid")
-    return uuid if isinstance(uuid, str) else None
+    uuid: str | None = entry.get("uuid")
+    return uuid

@@ -9,7 +9,7 @@ keeps it with the messages, and a fork or a rewind has the ledger of its moment.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware.types import (
@@ -74,7 +74,9 @@ class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
     ) -> None:
         super().__init__()
         self.fitter = ContextFitter(CODEC, model=model, budget=budget, recall=recall, counter=counter)
-        self.tools = [_make_recall_tool(self.fitter)] if recall else []
+        self.tools = []
+        if recall:
+            self.tools = [_make_recall_tool(self.fitter)]
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -92,14 +94,13 @@ class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
 
     def _fit(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], Command[Any]]:
         """Return the request to send, and the command that writes the new ledger into the state."""
-        ledger = request.state.get("lamina_ledger")
         fitted = self.fitter.fit(
             request.messages,
             system=request.system_prompt or "",
-            tools=[_write_tool(tool) for tool in request.tools],
+            tools=[dict(convert_to_openai_tool(tool)) for tool in request.tools],
             head={"model": self.fitter.model or _read_model_name(request.model)},
-            ledger=ledger,
-            usage=_read_usage(request.messages) if ledger else None,
+            ledger=request.state.get("lamina_ledger"),
+            usage=_read_usage(request.messages),
         )
         command: Command[Any] = Command(update={"lamina_ledger": fitted.ledger})
         return request.override(messages=list(fitted.messages)), command
@@ -112,10 +113,6 @@ def _make_recall_tool(fitter: ContextFitter) -> BaseTool:
 
     recall.__annotations__["runtime"] = ToolRuntime
     return StructuredTool.from_function(recall, name=RECALL.name, description=RECALL.description)
-
-
-def _write_tool(tool: BaseTool | Mapping[str, Any]) -> dict[str, Any]:
-    return dict(convert_to_openai_tool(tool))
 
 
 def _read_model_name(model: Any) -> str:
@@ -140,8 +137,9 @@ def _write_message(message: BaseMessage) -> list[dict[str, Any]]:
     if isinstance(message, AIMessage):
         calls = [write_call(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
         return [write_assistant(content, calls, thinking=thinking)]
-    role = "system" if isinstance(message, SystemMessage) else "user"
-    return [{"role": role, "content": content}]
+    if isinstance(message, SystemMessage):
+        return [{"role": "system", "content": content}]
+    return [{"role": "user", "content": content}]
 
 
 def _write_parts(message: BaseMessage) -> tuple[Any, str]:

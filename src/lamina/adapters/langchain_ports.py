@@ -6,8 +6,7 @@ retriever = LaminaRetriever(source=project_files("."), k=4)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import anyio
@@ -15,7 +14,13 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.stores import BaseStore
 
-from lamina.adapters.store_thread import StoreThread
+from lamina.adapters.store_thread import (
+    StoreAddress,
+    StoreThread,
+    list_names,
+    open_store_thread,
+    run_both_ways,
+)
 from lamina.context.port import Source
 from lamina.core.wording import text_of
 from lamina.stores.port import Store, Where
@@ -29,48 +34,26 @@ class LaminaByteStore(BaseStore[str, bytes]):
 
     def __init__(
         self,
-        address: str | Callable[[], AbstractAsyncContextManager[Store]],
+        address: StoreAddress | StoreThread,
         *,
         key: Any = None,
         workspace: str = "langchain",
     ) -> None:
-        self.store = StoreThread(address, key=key)
+        self.store = open_store_thread(address, key=key)
         self._workspace = workspace
-
-    def mget(self, keys: Sequence[str]) -> list[bytes | None]:
-        return self.store.run(self._get, keys)
-
-    async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
-        return await self.store.arun(self._get, keys)
-
-    def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        self.store.run(self._set, key_value_pairs)
-
-    async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
-        await self.store.arun(self._set, key_value_pairs)
-
-    def mdelete(self, keys: Sequence[str]) -> None:
-        self.store.run(self._delete, keys)
-
-    async def amdelete(self, keys: Sequence[str]) -> None:
-        await self.store.arun(self._delete, keys)
-
-    def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
-        yield from self.store.run(self._list, prefix or "")
-
-    async def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
-        for name in await self.store.arun(self._list, prefix or ""):
-            yield name
 
     async def _get(self, store: Store, keys: Sequence[str]) -> list[bytes | None]:
         values: list[bytes | None] = []
         for key in keys:
             state = (await store.read(Where(self._workspace, key), last=0)).head.state
-            values.append(state.removeprefix(_PRESENT) if state else None)
+            value = None
+            if state:
+                value = state.removeprefix(_PRESENT)
+            values.append(value)
         return values
 
-    async def _set(self, store: Store, pairs: Sequence[tuple[str, bytes]]) -> None:
-        for key, value in pairs:
+    async def _set(self, store: Store, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
+        for key, value in key_value_pairs:
             await store.append(Where(self._workspace, key), [], state=_PRESENT + value)
 
     async def _delete(self, store: Store, keys: Sequence[str]) -> None:
@@ -78,12 +61,19 @@ class LaminaByteStore(BaseStore[str, bytes]):
             await store.delete(Where(self._workspace, key))
 
     async def _list(self, store: Store, prefix: str) -> list[str]:
-        names: list[str] = []
-        while True:
-            page = await store.list(self._workspace, after=names[-1] if names else "")
-            if not page:
-                return [name for name in names if name.startswith(prefix)]
-            names += [each.conversation for each in page]
+        names = await list_names(store, self._workspace)
+        return [name for name in names if name.startswith(prefix)]
+
+    mget, amget = run_both_ways(_get)
+    mset, amset = run_both_ways(_set)
+    mdelete, amdelete = run_both_ways(_delete)
+
+    def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
+        yield from self.store.run(self._list, prefix or "")
+
+    async def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
+        for name in await self.store.arun(self._list, prefix or ""):
+            yield name
 
 
 class LaminaRetriever(BaseRetriever):

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -39,7 +37,13 @@ from lamina.adapters.langgraph_threads import (
     StoredWrite,
     ThreadRecord,
 )
-from lamina.adapters.store_thread import StoreThread
+from lamina.adapters.store_thread import (
+    StoreAddress,
+    StoreThread,
+    list_names,
+    open_store_thread,
+    run_both_ways,
+)
 from lamina.errors import BadInput
 from lamina.stores.port import Store, Where
 
@@ -47,31 +51,19 @@ _THREADS = 64
 """How many threads a saver remembers, to read only what is new in them."""
 
 
-def _in_both_ways(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return a method of the saver that waits for this one, and a method to await."""
-
-    def call(self: LaminaSaver, *args: Any, **kwargs: Any) -> Any:
-        return self.store.run(partial(function, self), *args, **kwargs)
-
-    async def acall(self: LaminaSaver, *args: Any, **kwargs: Any) -> Any:
-        return await self.store.arun(partial(function, self), *args, **kwargs)
-
-    return call, acall
-
-
 class LaminaSaver(BaseCheckpointSaver[str]):
     """Keeps checkpoints in the store at `address`, within `workspace`; see `lamina.adapters.store_thread`."""
 
     def __init__(
         self,
-        address: str | Callable[[], AbstractAsyncContextManager[Store]],
+        address: StoreAddress | StoreThread,
         *,
         key: Any = None,
         workspace: str = "langgraph",
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde)
-        self.store = StoreThread(address, key=key)
+        self.store = open_store_thread(address, key=key)
         self.workspace = workspace
         self._threads: OrderedDict[str, StoredThread] = OrderedDict()
 
@@ -107,30 +99,22 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Sequence[CheckpointTuple]:
-        fields: dict[str, Any] = {}
-        if config is not None:
-            fields = config["configurable"]
-        before_id = None
-        if before is not None:
-            before_id = get_checkpoint_id(before)
-        thread_ids = [fields["thread_id"]] if fields else await self._list_threads(store)
+        fields = (config or {}).get("configurable", {})
+        before_id = (before or {}).get("configurable", {}).get("checkpoint_id")
+        thread_ids = [fields.get("thread_id")]
+        if config is None:
+            thread_ids = await list_names(store, self.workspace)
         tuples: list[CheckpointTuple] = []
         for thread_id in thread_ids:
-            thread = self._find_thread(thread_id)
+            thread = self._find_thread(str(thread_id))
             async with thread.lock:
                 await thread.load(store)
-                for place in sorted(thread.checkpoints, key=lambda place: place[1], reverse=True):
-                    if limit is not None and len(tuples) >= limit:
-                        return tuples
-                    if fields.get("checkpoint_ns") not in (None, place[0]):
-                        continue
-                    if fields.get("checkpoint_id") not in (None, "", place[1]):
-                        continue
-                    if before_id and place[1] >= before_id:
-                        continue
+                for place in _select_places(thread, fields, before_id):
                     each = self._read_tuple(thread, place)
-                    if all(each.metadata.get(name) == value for name, value in (filter or {}).items()):
+                    if (filter or {}).items() <= each.metadata.items():
                         tuples.append(each)
+                    if len(tuples) == limit:
+                        return tuples
         return tuples
 
     async def _put(
@@ -199,7 +183,7 @@ class LaminaSaver(BaseCheckpointSaver[str]):
 
     async def _delete_for_runs(self, store: Store, run_ids: Sequence[str]) -> None:
         runs = set(run_ids)
-        for thread_id in await self._list_threads(store):
+        for thread_id in await list_names(store, self.workspace):
             thread = self._find_thread(thread_id)
             async with thread.lock:
                 await thread.load(store)
@@ -239,13 +223,13 @@ class LaminaSaver(BaseCheckpointSaver[str]):
                 if len(rest) < len(thread.checkpoints):
                     await thread.keep(store, rest)
 
-    get_tuple, aget_tuple = _in_both_ways(_get)
-    put, aput = _in_both_ways(_put)
-    put_writes, aput_writes = _in_both_ways(_put_writes)
-    delete_thread, adelete_thread = _in_both_ways(_delete_thread)
-    delete_for_runs, adelete_for_runs = _in_both_ways(_delete_for_runs)
-    copy_thread, acopy_thread = _in_both_ways(_copy_thread)
-    prune, aprune = _in_both_ways(_prune)
+    get_tuple, aget_tuple = run_both_ways(_get)
+    put, aput = run_both_ways(_put)
+    put_writes, aput_writes = run_both_ways(_put_writes)
+    delete_thread, adelete_thread = run_both_ways(_delete_thread)
+    delete_for_runs, adelete_for_runs = run_both_ways(_delete_for_runs)
+    copy_thread, acopy_thread = run_both_ways(_copy_thread)
+    prune, aprune = run_both_ways(_prune)
 
     def list(self, *args: Any, **kwargs: Any) -> Iterator[CheckpointTuple]:
         yield from self.store.run(self._list, *args, **kwargs)
@@ -253,14 +237,6 @@ class LaminaSaver(BaseCheckpointSaver[str]):
     async def alist(self, *args: Any, **kwargs: Any) -> AsyncIterator[CheckpointTuple]:
         for each in await self.store.arun(self._list, *args, **kwargs):
             yield each
-
-    async def _list_threads(self, store: Store) -> Sequence[str]:
-        names: list[str] = []
-        while True:
-            page = await store.list(self.workspace, after=names[-1] if names else "")
-            if not page:
-                return names
-            names += [each.conversation for each in page]
 
     def _find_thread(self, thread_id: str) -> StoredThread:
         thread = self._threads.pop(thread_id, None) or StoredThread(Where(self.workspace, thread_id))
@@ -317,6 +293,18 @@ def _make_config(thread_id: str, place: Place) -> RunnableConfig:
             "checkpoint_id": checkpoint_id,
         }
     }
+
+
+def _select_places(thread: StoredThread, fields: dict[str, Any], before_id: str | None) -> Sequence[Place]:
+    """Return the places of the checkpoints that are asked for, the newest first."""
+    places = sorted(thread.checkpoints, key=lambda place: place[1], reverse=True)
+    if fields.get("checkpoint_ns") is not None:
+        places = [place for place in places if place[0] == fields["checkpoint_ns"]]
+    if fields.get("checkpoint_id"):
+        places = [place for place in places if place[1] == fields["checkpoint_id"]]
+    if before_id:
+        places = [place for place in places if place[1] < before_id]
+    return places
 
 
 def _find_latest(thread: StoredThread, namespace: str) -> str:

@@ -50,8 +50,10 @@ class LaminaLogger(CustomLogger):
         super().__init__()
         if isinstance(budget, int):
             budget = Budget(window=budget)
-        self._answered = Conversations(budget, counter, recall="tool" if recall else "off")
         self._streamed = Conversations(budget, counter, recall="off")
+        self._answered = self._streamed
+        if recall:
+            self._answered = Conversations(budget, counter, recall="tool")
         self._pending: OrderedDict[str, PendingCall] = OrderedDict()
 
     async def async_pre_call_deployment_hook(
@@ -62,7 +64,9 @@ class LaminaLogger(CustomLogger):
         if not is_chat or not isinstance(kwargs.get("messages"), list) or _is_follow_up(kwargs):
             return None
         streams = bool(kwargs.get("stream"))
-        conversations = self._streamed if streams else self._answered
+        conversations = self._answered
+        if streams:
+            conversations = self._streamed
         request = {name: kwargs[name] for name in _HEAD if kwargs.get(name) is not None}
         pending = PendingCall(
             conversations, DIALECT, {**request, "messages": kwargs["messages"]}, streams=streams

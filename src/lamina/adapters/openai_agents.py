@@ -9,8 +9,7 @@ The store has the whole history, item by item, and the ledger beside it. `equip`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +18,7 @@ from agents.memory import SessionSettings
 from agents.run import CallModelData, ModelInputData
 
 from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter
-from lamina.adapters.store_thread import StoreThread
+from lamina.adapters.store_thread import StoreAddress, StoreThread, open_store_thread
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.stores.port import Store, Where
@@ -37,7 +36,7 @@ class LaminaSession:
     def __init__(
         self,
         session_id: str,
-        address: str | StoreThread | Callable[[], AbstractAsyncContextManager[Store]],
+        address: StoreAddress | StoreThread,
         *,
         key: Any = None,
         workspace: str = "openai-agents",
@@ -48,7 +47,7 @@ class LaminaSession:
         self.session_id = session_id
         self.session_settings: SessionSettings | None = None
         self.fitter = ContextFitter(_CODEC, budget=budget, recall=recall, counter=counter)
-        self.store = address if isinstance(address, StoreThread) else StoreThread(address, key=key)
+        self.store = open_store_thread(address, key=key)
         self.recall_tool = FunctionTool(
             name=RECALL.name,
             description=RECALL.description,

@@ -17,35 +17,13 @@ from dataclasses import replace
 from typing import Any
 
 from pydantic_ai import RunContext
+from pydantic_ai import messages as ai
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import (
-    BinaryContent,
-    ImageUrl,
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    RetryPromptPart,
-    SystemPromptPart,
-    TextContent,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.toolsets import FunctionToolset
 
+from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
-from lamina.adapters.chat_turns import (
-    read_calls,
-    read_text,
-    write_assistant,
-    write_call,
-    write_image,
-    write_result,
-    write_tool,
-)
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 
@@ -90,16 +68,16 @@ class LaminaCapability(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         parameters = request_context.model_request_parameters
         definitions = [*parameters.function_tools, *parameters.output_tools]
-        ledger = _read_ledger(ctx.messages)
         fitted = self.fitter.fit(
             request_context.messages,
             system="\n\n".join(part.content for part in parameters.instruction_parts or ()),
             tools=[
-                write_tool(each.name, each.description, each.parameters_json_schema) for each in definitions
+                chat.write_tool(each.name, each.description, each.parameters_json_schema)
+                for each in definitions
             ],
             head={"model": request_context.model.model_name},
-            ledger=ledger,
-            usage=_read_usage(ctx.messages) if ledger else None,
+            ledger=_read_ledger(ctx.messages),
+            usage=_read_usage(ctx.messages),
         )
         self._ledger = fitted.ledger
         return replace(request_context, messages=list(fitted.messages))
@@ -109,59 +87,63 @@ class LaminaCapability(AbstractCapability[Any]):
         ctx: RunContext[Any],
         *,
         request_context: ModelRequestContext,  # noqa: ARG002 - pydantic-ai's
-        response: ModelResponse,
-    ) -> ModelResponse:
+        response: ai.ModelResponse,
+    ) -> ai.ModelResponse:
         _drop_earlier_ledger(ctx.messages)
         return replace(response, metadata={**(response.metadata or {}), LEDGER: self._ledger})
 
 
-def _read_ledger(messages: Sequence[ModelMessage]) -> dict[str, Any] | None:
+def _read_ledger(messages: Sequence[ai.ModelMessage]) -> dict[str, Any] | None:
     for message in reversed(messages):
-        if isinstance(message, ModelResponse) and LEDGER in (message.metadata or {}):
+        if isinstance(message, ai.ModelResponse) and LEDGER in (message.metadata or {}):
             return dict((message.metadata or {})[LEDGER])
     return None
 
 
-def _drop_earlier_ledger(messages: Sequence[ModelMessage]) -> None:
+def _drop_earlier_ledger(messages: Sequence[ai.ModelMessage]) -> None:
     """Drop the ledger of the step before, so that a history has one for each turn and not for each step."""
     for message in reversed(messages):
-        if isinstance(message, ModelResponse):
+        if isinstance(message, ai.ModelResponse):
             (message.metadata or {}).pop(LEDGER, None)
             return
-        if any(isinstance(part, UserPromptPart) for part in message.parts):
+        if any(isinstance(part, ai.UserPromptPart) for part in message.parts):
             return
 
 
-def _read_usage(messages: Sequence[ModelMessage]) -> int | None:
+def _read_usage(messages: Sequence[ai.ModelMessage]) -> int | None:
     """Return the tokens that the last request took, if its response says them."""
     for message in reversed(messages):
-        if isinstance(message, ModelResponse):
+        if isinstance(message, ai.ModelResponse):
             return message.usage.input_tokens or None
     return None
 
 
-def _write_message(message: ModelMessage) -> list[dict[str, Any]]:
-    if isinstance(message, ModelResponse):
-        texts = [part.content for part in message.parts if isinstance(part, TextPart)]
-        thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
-        calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
-        written_calls = [write_call(part.tool_call_id, part.tool_name, part.args or {}) for part in calls]
-        return [write_assistant("\n".join(texts), written_calls, thinking="\n".join(filter(None, thoughts)))]
+def _write_message(message: ai.ModelMessage) -> list[dict[str, Any]]:
+    if isinstance(message, ai.ModelResponse):
+        texts = [part.content for part in message.parts if isinstance(part, ai.TextPart)]
+        thoughts = [part.content for part in message.parts if isinstance(part, ai.ThinkingPart)]
+        calls = [part for part in message.parts if isinstance(part, ai.ToolCallPart)]
+        written_calls = [
+            chat.write_call(part.tool_call_id, part.tool_name, part.args or {}) for part in calls
+        ]
+        return [
+            chat.write_assistant("\n".join(texts), written_calls, thinking="\n".join(filter(None, thoughts)))
+        ]
     return [_write_part(part) for part in message.parts if isinstance(part, _SENT_PARTS)]
 
 
-_SENT_PARTS = (SystemPromptPart, UserPromptPart, ToolReturnPart, RetryPromptPart)
+_SENT_PARTS = (ai.SystemPromptPart, ai.UserPromptPart, ai.ToolReturnPart, ai.RetryPromptPart)
 """Parts of a request that are turns. Other parts carry no content, and stay with their message."""
 
 
 def _write_part(part: Any) -> dict[str, Any]:
-    if isinstance(part, SystemPromptPart):
+    if isinstance(part, ai.SystemPromptPart):
         return {"role": "system", "content": part.content}
-    if isinstance(part, ToolReturnPart):
-        return write_result(part.tool_call_id, part.model_response_str())
-    if isinstance(part, RetryPromptPart):
+    if isinstance(part, ai.ToolReturnPart):
+        return chat.write_result(part.tool_call_id, part.model_response_str())
+    if isinstance(part, ai.RetryPromptPart):
         if part.tool_name:
-            return write_result(part.tool_call_id, part.model_response())
+            return chat.write_result(part.tool_call_id, part.model_response())
         return {"role": "user", "content": part.model_response()}
     if isinstance(part.content, str):
         return {"role": "user", "content": part.content}
@@ -169,38 +151,38 @@ def _write_part(part: Any) -> dict[str, Any]:
 
 
 def _write_content(content: Any) -> dict[str, Any]:
-    if isinstance(content, ImageUrl):
-        return write_image(content.url)
-    if isinstance(content, BinaryContent) and content.is_image:
+    if isinstance(content, ai.ImageUrl):
+        return chat.write_image(content.url)
+    if isinstance(content, ai.BinaryContent) and content.is_image:
         data = base64.b64encode(content.data).decode()
-        return write_image(f"data:{content.media_type};base64,{data}")
-    if isinstance(content, TextContent):
+        return chat.write_image(f"data:{content.media_type};base64,{data}")
+    if isinstance(content, ai.TextContent):
         return {"type": "text", "text": content.content}
     return {"type": "text", "text": str(content)}
 
 
-def _read_message(turns: Sequence[Turn], source: ModelMessage | None) -> ModelMessage:
+def _read_message(turns: Sequence[Turn], source: ai.ModelMessage | None) -> ai.ModelMessage:
     """Return a new message; what was not lowered in it are the parts of its source."""
-    if isinstance(source, ModelResponse):
+    if isinstance(source, ai.ModelResponse):
         return replace(source, parts=_read_response_parts(turns[0].wire, source))
     if source is not None:
         sent_parts = [part for part in source.parts if isinstance(part, _SENT_PARTS)]
         own_parts = [part for part in source.parts if not isinstance(part, _SENT_PARTS)]
         return replace(source, parts=[*own_parts, *(_read_part(turn, sent_parts) for turn in turns)])
     if turns[0].wire["role"] == "assistant":
-        return ModelResponse(parts=[TextPart(read_text(turns[0].wire["content"]))])
-    return ModelRequest(parts=[_read_part(turns[0], [])])
+        return ai.ModelResponse(parts=[ai.TextPart(chat.read_text(turns[0].wire["content"]))])
+    return ai.ModelRequest(parts=[_read_part(turns[0], [])])
 
 
-def _read_response_parts(turn: dict[str, Any], source: ModelResponse) -> list[Any]:
+def _read_response_parts(turn: dict[str, Any], source: ai.ModelResponse) -> list[Any]:
     """Return the parts of a lowered response: its text and its arguments are new, the rest is as it was."""
-    arguments = {call_id: text for call_id, _, text in read_calls(turn)}
-    new_text = read_text(turn.get("content"))
+    arguments = {call_id: text for call_id, _, text in chat.read_calls(turn)}
+    new_text = chat.read_text(turn.get("content"))
     parts: list[Any] = []
     for part in source.parts:
-        if isinstance(part, ToolCallPart):
+        if isinstance(part, ai.ToolCallPart):
             parts.append(replace(part, args=arguments.get(part.tool_call_id, part.args)))
-        elif not isinstance(part, TextPart):
+        elif not isinstance(part, ai.TextPart):
             parts.append(part)
         elif new_text:
             parts.append(replace(part, content=new_text))
@@ -212,15 +194,15 @@ def _read_part(turn: Turn, sent_parts: Sequence[Any]) -> Any:
     wire = turn.wire
     if turn.place is not None:
         return sent_parts[turn.place]
-    text = read_text(wire["content"])
+    text = chat.read_text(wire["content"])
     if wire["role"] == "tool":
         for part in sent_parts:
             if getattr(part, "tool_call_id", "") == wire["tool_call_id"]:
-                return ToolReturnPart(part.tool_name, text, part.tool_call_id)
-        return ToolReturnPart("", text, wire["tool_call_id"])
+                return ai.ToolReturnPart(part.tool_name, text, part.tool_call_id)
+        return ai.ToolReturnPart("", text, wire["tool_call_id"])
     if wire["role"] == "system":
-        return SystemPromptPart(text)
-    return UserPromptPart(text)
+        return ai.SystemPromptPart(text)
+    return ai.UserPromptPart(text)
 
 
 CODEC = MessageCodec(write=_write_message, read=_read_message)

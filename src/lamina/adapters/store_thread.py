@@ -14,17 +14,50 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from threading import Thread
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from lamina.errors import BadInput
 from lamina.stores.address import open_store
+from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 StoreFunction = Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]
+
+
+StoreAddress = str | Callable[[], AbstractAsyncContextManager[Store]]
+"""Where a store is, as `open_store` has it, or a function that opens one."""
+
+
+def open_store_thread(store: StoreAddress | StoreThread, *, key: Any = None) -> StoreThread:
+    """Return a store that is open already as it is, and open any other."""
+    if isinstance(store, StoreThread):
+        return store
+    return StoreThread(store, key=key)
+
+
+async def list_names(store: Store, workspace: str) -> list[str]:
+    """Return the names of all conversations of a workspace."""
+    return [each.conversation async for each in every_conversation(store, workspace)]
+
+
+def run_both_ways(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return two methods of a class with a `store`, one that waits for `function` and one to await.
+
+    `function` is an async method that gets the open store first.
+    """
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.store.run(partial(function, self), *args, **kwargs)
+
+    async def acall(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return await self.store.arun(partial(function, self), *args, **kwargs)
+
+    return call, acall
 
 
 class StoreThread:
@@ -34,20 +67,16 @@ class StoreThread:
     with its arguments bound does.
     """
 
-    def __init__(
-        self, address: str | Callable[[], AbstractAsyncContextManager[Store]], *, key: Any = None
-    ) -> None:
+    def __init__(self, address: StoreAddress, *, key: Any = None) -> None:
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._opened: Future[Store] = Future()
         self._thread = Thread(target=self._run_loop, name="lamina store", daemon=True)
         self._thread.start()
-        opener = address
-        if isinstance(opener, str):
-            path = opener
-            self._submit(self._hold(open_store(path, key=key)))
+        if isinstance(address, str):
+            self._submit(self._hold(open_store(address, key=key)))
         else:
-            self._submit(self._hold(opener()))
+            self._submit(self._hold(address()))
         self._store = self._opened.result()
 
     def run(self, function: StoreFunction[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
