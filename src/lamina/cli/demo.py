@@ -76,8 +76,7 @@ exit status: 0 done, 3 the session cannot be made to fit the window
 
 _NEXT = """\
 Sessions differ: with --seed 5, sliding is cheaper, and 34 of 273 names are gone.
-Next, what did your own sessions cost?  lamina replay ~/.claude/projects
-And what did the model see of this one, request by request?"""
+Next, what did your own sessions cost?  lamina replay ~/.claude/projects"""
 
 
 class CutLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print_session(arguments, account, cuts, live=live)
         _print_costs(account)
         _print_recall(recalled)
-        print(f"\n{_NEXT}\n  {_inspect_command(arguments)}")
+        print(f"\n{_NEXT}\nAnd what did the model see of this one?  {_inspect_command(arguments)}")
     if arguments.html:
         tell(f"wrote {arguments.html}")
     return 0
