@@ -54,7 +54,7 @@ def test_the_page_shows_the_current_help() -> None:
 
 def test_a_page_with_old_help_is_noticed_and_rewritten() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    old = page.replace("  --once ", "  --twice ")
+    old = page.replace("  --seed N ", "  --root N ")
     assert outdated(old) == ["lamina demo"]
     assert rewritten(old) == page
     assert outdated(page.replace("<!-- help: fit -->", "")) == ["lamina fit"]

@@ -31,7 +31,7 @@ examples:
   lamina config
   lamina config --settings gateway.toml --window 64000
   lamina config --changed
-  lamina config --json | jq '.settings[] | select(.origin != "default")'
+  lamina config --json | jq '.settings[] | select(.group == "gateway")'
 
 exit status: 0 done, 2 a setting that cannot be used
 """

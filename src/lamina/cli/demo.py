@@ -74,10 +74,8 @@ exit status: 0 done, 3 the session cannot be made to fit the window
 """
 
 
-_NEXT = """\
-Sessions differ: with --seed 5, sliding is cheaper, and 34 of 273 names are gone.
-Next, what did your own sessions cost?  lamina replay ~/.claude/projects
-And what did the model see of this one, request by request?"""
+_DIFFERENT = "Sessions differ: with --seed 5, sliding is cheaper, and 34 of 273 names are gone."
+_NEXT = "Next, what did your own sessions cost?  lamina replay ~/.claude/projects"
 
 
 class CutLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,18 +147,21 @@ def run(arguments: argparse.Namespace) -> int:
         _print_session(arguments, account, cuts, live=live)
         _print_costs(account)
         _print_recall(recalled)
-        print(f"\n{_NEXT}\n  {_inspect_command(arguments)}")
+        _print_next(arguments)
     if arguments.html:
         tell(f"wrote {arguments.html}")
     return 0
 
 
-def _inspect_command(arguments: argparse.Namespace) -> str:
-    """The command that opens this very session in a browser."""
-    words = ["lamina inspect --demo"]
-    if arguments.seed != SEED:
-        words.append(str(arguments.seed))
-    return " ".join([*words, "--open"])
+def _print_next(arguments: argparse.Namespace) -> None:
+    """What to try next. The last line opens this very session in a browser."""
+    command = "lamina inspect --demo --open"
+    print()
+    if arguments.seed == SEED:
+        print(_DIFFERENT)
+    else:
+        command = f"lamina inspect --demo {arguments.seed} --open"
+    print(f"{_NEXT}\nAnd what did the model see of this one?  {command}")
 
 
 def make_demo_trace(seed: int) -> Trace:

@@ -23,8 +23,8 @@ starts it by itself and speaks to it over standard input and output. With --http
 instead: on this machine, or elsewhere if an access token is set in $LAMINA_MCP_TOKEN.
 
 examples:
-  claude mcp add lamina -- lamina mcp
   lamina mcp --store chats.db --conversation support-42
+  claude mcp add lamina -- lamina mcp
   lamina mcp --http --port 4950
   LAMINA_MCP_TOKEN=... lamina mcp --http --host 0.0.0.0 --allow-host lamina.example.org
 
