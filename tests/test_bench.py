@@ -160,7 +160,7 @@ def check_markers(figures: Any) -> None:
 
 def check_gateway(figures: Any) -> None:
     names = {row["name"] for row in figures["rows"]}
-    assert names == {"direct", "lamina", "lamina, off"}
+    assert names == {"direct", "floor", "lamina"}
     assert positive(*(row["p50"] for row in figures["rows"]), *figures["json"].values())
 
 

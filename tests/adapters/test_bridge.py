@@ -61,15 +61,15 @@ def test_a_list_that_fits_comes_back_as_it_is() -> None:
 
 
 def test_only_what_was_lowered_is_new_and_two_calls_agree() -> None:
-    messages = talk(8, lines=100)
-    fitter = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500))
+    messages = talk(8, lines=400)
+    fitter = ContextFitter(CODEC, budget=Budget(window=5_000, reserve=500))
     fitted = fitter.fit(messages, system="Be brief.")
     assert fitted.has_cut
     own = {id(message) for message in messages}
     lowered = [message for message in fitted.messages if id(message) not in own]
     assert {message.role for message in lowered} == {"results", "written by lamina"}
     assert all(message.texts[1] == "ok" for message in lowered if message.role == "results")
-    assert fitted.messages[-1] is messages[-1]
+    assert fitted.messages[0] is messages[0]
     assert len(fitted.messages) > len(lowered)
     again = fitter.fit(list(messages), system="Be brief.", ledger=fitted.ledger)
     assert again.messages == fitted.messages
@@ -108,8 +108,8 @@ def test_a_message_changed_in_place_is_seen() -> None:
 
 
 def test_what_was_left_out_is_recalled_from_the_history() -> None:
-    messages = talk(8, lines=100)
-    fitter = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500))
+    messages = talk(8, lines=400)
+    fitter = ContextFitter(CODEC, budget=Budget(window=5_000, reserve=500))
     fitted = fitter.fit(messages)
     stub = next(text for each in fitted.messages for text in each.texts if 'recall("' in text)
     key = stub.partition('recall("')[2].partition('"')[0]

@@ -21,7 +21,7 @@ Script = Callable[[dict[str, Any]], Said]
 
 
 class Call(NamedTuple):
-    """A call of a tool, which gets an id of its own."""
+    """A call of a tool. Gemini does not always give ids: there, "" is none."""
 
     name: str
     arguments: dict[str, Any]
@@ -244,7 +244,11 @@ def write_content(said: Said, size: int) -> dict[str, Any]:
     """An answer of Gemini's API."""
     parts: list[dict[str, Any]] = [{"text": text} for text in texts(said)]
     calls = [one for one in said if isinstance(one, Call)]
-    parts += [{"functionCall": {"name": call.name, "args": call.arguments}} for call in calls]
+    for call in calls:
+        function_call = {"name": call.name, "args": call.arguments}
+        if call.id:
+            function_call["id"] = call.id
+        parts.append({"functionCall": function_call})
     candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
     usage = {"promptTokenCount": size, "candidatesTokenCount": 9, "totalTokenCount": size + 9}
     return {"candidates": [candidate], "usageMetadata": usage}

@@ -33,6 +33,10 @@ class Way(NamedTuple):
             client = ollama.AsyncClient(host=url) if self.is_async else ollama.Client(host=url)
         return lamina.wrap(client, budget=BUDGET, counter=BYTES4)
 
+    def name_call(self, call_id: str) -> str:
+        """Gemini gives no ids here, as it sometimes does."""
+        return "" if self.name == "gemini" else call_id
+
     def user(self, text: str) -> Any:
         if self.name == "ollama":
             return {"role": "user", "content": text}
@@ -92,13 +96,16 @@ def remembering(way: Way) -> Callable[[dict[str, Any]], Said]:
         last = flatten(way.turns(request)[-1])
         if "harbour?" in last:
             handles = HANDLE.findall(flatten(request))
-            return ["Let me look. ", Call("recall", {"key": handles[0], "find": "opens at"}, "r1")]
+            return [
+                "Let me look. ",
+                Call("recall", {"key": handles[0], "find": "opens at"}, way.name_call("r1")),
+            ]
         if "content of a.txt" in last:
             return ["Both: " + ("yes" if FACT in flatten(way.turns(request)[-3:]) else "no")]
         if "Both?" in last:
             handles = HANDLE.findall(flatten(request))
-            recall = Call("recall", {"key": handles[0], "find": "opens at"}, "r2")
-            return [recall, Call("read_file", {}, "c1")]
+            recall = Call("recall", {"key": handles[0], "find": "opens at"}, way.name_call("r2"))
+            return [recall, Call("read_file", {}, way.name_call("c1"))]
         if FACT in last:
             return ["It says: ", FACT]
         return [long_answer(last)]
@@ -111,7 +118,7 @@ def test_the_model_gets_the_text_and_the_client_only_the_answer(way: Way) -> Non
     async def talk(served: ScriptedApi) -> None:
         client = way.client(served.url)
         history: list[Any] = []
-        for turn in range(9):
+        for turn in range(8):
             history.append(way.user(f"Part {turn}?"))
             answer, _ = await way.ask(client, history)
             history.append(answer)

@@ -49,7 +49,7 @@ class OtelTelemetry(Telemetry):
     def start_request(self, method: str, path: str, headers: RawHeaders) -> CallTrace:
         carrier: dict[str, str] = {}
         for raw_name, value in headers:
-            name = raw_name.decode("latin-1").lower()
+            name = raw_name.lower().decode("latin-1")
             if name in TRACE_HEADERS:
                 carrier[name] = value.decode("latin-1")
         parent = self.propagator.extract(carrier)
