@@ -52,8 +52,8 @@ class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina config [--settings FILE] [--host HOST] [--port N] [--workers N] [--store STORE]\n"
-        "                [--key-file FILE] [--keep all|lowered|nothing] [--upstream URL]\n"
-        "                [--profile NAME] [--window N] [--changed] [--json]"
+        "                [--key-file FILE] [--keep all|lowered|nothing] [--recall tool|mcp|off]\n"
+        "                [--upstream URL] [--profile NAME] [--window N] [--changed] [--json]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("--host", metavar="HOST", help="the address that a gateway would listen on")
