@@ -13,6 +13,8 @@ import anyio
 import pytest
 
 from lamina import Budget, build, fit_request
+from lamina.adapters.chat_turns import read_arguments
+from lamina.adapters.store_thread import decode_stored
 from lamina.caches import load_rules
 from lamina.cli import main
 from lamina.cli.chat.screen import describe_call
@@ -21,7 +23,7 @@ from lamina.context.tools import answer, memory_tools
 from lamina.core.values import Ledger, Raw, Role, Segment, Text, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
-from lamina.errors import BadInput, LaminaError
+from lamina.errors import BadInput, Damaged, LaminaError
 from lamina.formats.codec import decode, encode
 from lamina.models.counters.tokenizer_files import from_file
 from lamina.models.facts import load_models
@@ -40,7 +42,7 @@ PARSERS = frozenset(
 """Calls that raise RecursionError for nesting that is deep enough."""
 
 NOT_FROM_OUTSIDE = {
-    "gateway/bodies.py:_check_keys": "one string, which has no depth",
+    "gateway/bodies.py:_find_values": "one string, which has no depth",
     "gateway/supervised.py:main": "settings that the supervisor wrote",
     "gateway/server.py:create_worker_app": "settings that the first process wrote for its workers",
     "cli/strict.py:_check_key": "one string, which has no depth",
@@ -196,11 +198,19 @@ def hostile(depth: int) -> Iterator[dict[str, Any]]:
     yield {"model": "x", "prompt": deep}
 
 
+def test_what_an_adapter_finds_in_a_store() -> None:
+    assert decode_stored(b'{"a": 1}') == {"a": 1}
+    for source in (nested_text(60_000).encode(), b"{", b'"\xff"'):
+        assert isinstance(typed(partial(decode_stored, source)), Damaged)
+    assert isinstance(typed(partial(decode_stored, b"[]", dict)), Damaged)
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_arguments_that_a_model_wrote(depth: int) -> None:
     text = nested_text(depth)
     assert describe_call(ToolCall(id="a", name="f", arguments=text)).startswith("f ")
     assert read_move(ToolCall(id="a", name="mv", arguments=text)) is None
+    assert set(read_arguments(text)) <= {"a", "arguments"}
     made = anyio.run(answer, memory_tools(None), ToolCall(id="a", name="forget", arguments=text))  # type: ignore[arg-type]
     assert made.parts[0].error  # type: ignore[union-attr]
     refused = typed(lambda: anyio.run(search, None, text))  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ def read_arguments(arguments: str) -> dict[str, Any]:
     """Return the arguments of a call as an object. What is not an object stands under `arguments`."""
     try:
         value = json.loads(arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         value = arguments
     if isinstance(value, dict):
         return value

@@ -17,7 +17,13 @@ from typing import Any
 import msgspec
 from claude_agent_sdk import fold_session_summary
 
-from lamina.adapters.store_thread import StoreAddress, StoreThread, list_names, open_store_thread
+from lamina.adapters.store_thread import (
+    StoreAddress,
+    StoreThread,
+    decode_stored,
+    list_names,
+    open_store_thread,
+)
 from lamina.errors import Conflict
 from lamina.stores.port import Store, Where
 
@@ -79,7 +85,7 @@ class LaminaSessionStore:
         where = self._place(key)
         for attempt in range(_ATTEMPTS):
             page = await store.read(where)
-            seen = {_read_uuid(msgspec.json.decode(record.body)) for record in page.records}
+            seen = {_read_uuid(decode_stored(record.body)) for record in page.records}
             new_entries: list[Any] = []
             for entry in entries:
                 uuid = _read_uuid(entry)
@@ -100,7 +106,7 @@ class LaminaSessionStore:
         """Return the next index. Its time is later than the last one, even if the clock is not."""
         before = _Index()
         if state:
-            before = msgspec.json.decode(state, type=_Index)
+            before = decode_stored(state, _Index)
         mtime = max(int(self._clock() * 1000), before.mtime + 1)
         if key.get("subpath") is not None:
             return _Index(mtime=mtime)
@@ -111,13 +117,13 @@ class LaminaSessionStore:
         page = await store.read(self._place(key))
         if not page.head.state:
             return None
-        return [msgspec.json.decode(record.body) for record in page.records]
+        return [decode_stored(record.body) for record in page.records]
 
     async def _list(self, store: Store, project_key: str) -> list[tuple[str, _Index]]:
         indexes: list[tuple[str, _Index]] = []
         for name in await list_names(store, self._workspace_of(project_key)):
             page = await store.read(Where(self._workspace_of(project_key), name), last=0)
-            indexes.append((name, msgspec.json.decode(page.head.state, type=_Index)))
+            indexes.append((name, decode_stored(page.head.state, _Index)))
         return indexes
 
     async def _delete(self, store: Store, key: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from agents.memory import SessionSettings
 from agents.run import CallModelData, ModelInputData
 
 from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter
-from lamina.adapters.store_thread import StoreAddress, StoreThread, open_store_thread
+from lamina.adapters.store_thread import StoreAddress, StoreThread, decode_stored, open_store_thread
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.stores.port import Store, Where
@@ -111,10 +111,10 @@ class LaminaSession:
             if record.body == _POP:
                 items.pop()
             else:
-                items.append(msgspec.json.decode(record.body))
+                items.append(decode_stored(record.body))
         ledger = None
         if page.head.state:
-            ledger = msgspec.json.decode(page.head.state)
+            ledger = decode_stored(page.head.state)
         return items, ledger
 
     async def _append(self, store: Store, bodies: Sequence[bytes], ledger: bytes | None) -> None:

@@ -18,7 +18,9 @@ from functools import partial
 from threading import Thread
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from lamina.errors import BadInput
+import msgspec
+
+from lamina.errors import BadInput, Damaged
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
@@ -43,6 +45,14 @@ def open_store_thread(store: StoreAddress | StoreThread, *, key: Any = None) -> 
 async def list_names(store: Store, workspace: str) -> list[str]:
     """Return the names of all conversations of a workspace."""
     return [each.conversation async for each in every_conversation(store, workspace)]
+
+
+def decode_stored(source: bytes, kind: Any = Any) -> Any:
+    """Return the value whose JSON a store has. Raises Damaged if it is not JSON, or not of this kind."""
+    try:
+        return msgspec.json.decode(source, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Damaged(f"what the store has cannot be read: {error}") from error
 
 
 def run_both_ways(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:

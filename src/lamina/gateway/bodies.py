@@ -318,7 +318,10 @@ def _check_repeated_keys(source: bytes, value: Any, place: str) -> None:
         repeated = next(name for name in names if names.count(name) > 1)
         raise Refusal(400, f"{place} has the key {repeated[:40]!r} twice")
 
-    json.loads(source, object_pairs_hook=check_pairs, parse_int=_skip_number, parse_float=_skip_number)
+    try:
+        json.loads(source, object_pairs_hook=check_pairs, parse_int=_skip_number, parse_float=_skip_number)
+    except RecursionError:
+        raise Refusal(400, f"{place} is nested too deeply to be read") from None
 
 
 def _skip_number(_: str) -> None:
