@@ -159,7 +159,7 @@ def test_after_many_cuts(seed: int, model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_on_whole_requests_of_generated_sessions(model: str) -> None:
-    for sort, lines in compare(list(generated(range(1))), model, 16_000, more=1.1).items():
+    for sort, lines in compare(list(generated(range(1))), model, 12_000, more=1.1).items():
         for line in lines:
             assert not line.worse, (sort, line)
             assert line.cuts > 1
