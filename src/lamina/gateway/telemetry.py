@@ -6,8 +6,6 @@ OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER and others.
 
 from __future__ import annotations
 
-import importlib
-import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -24,29 +22,12 @@ def open_telemetry(settings: GatewaySettings) -> Telemetry:
     """The telemetry of the settings. Without it nothing is imported."""
     if settings.telemetry == "off":
         return Telemetry()
+    from lamina.telemetry.otel import open_otlp  # noqa: PLC0415 - an extra
+
     try:
-        return _open_otlp()
+        return open_otlp()
     except ImportError as error:
         raise BadInput(str(error), place="telemetry", hint="pip install 'lamina[otel]'") from None
-
-
-def _open_otlp() -> Telemetry:
-    from lamina.telemetry.otel import OtelTelemetry  # noqa: PLC0415 - an extra
-
-    resources: Any = importlib.import_module("opentelemetry.sdk.resources")
-    tracing: Any = importlib.import_module("opentelemetry.sdk.trace")
-    batching: Any = importlib.import_module("opentelemetry.sdk.trace.export")
-    measuring: Any = importlib.import_module("opentelemetry.sdk.metrics")
-    reading: Any = importlib.import_module("opentelemetry.sdk.metrics.export")
-    spans: Any = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-    metrics: Any = importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
-    names = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "lamina-gateway")}
-    resource = resources.Resource.create(names)
-    tracer_provider = tracing.TracerProvider(resource=resource)
-    tracer_provider.add_span_processor(batching.BatchSpanProcessor(spans.OTLPSpanExporter()))
-    reader = reading.PeriodicExportingMetricReader(metrics.OTLPMetricExporter())
-    meter_provider = measuring.MeterProvider(resource=resource, metric_readers=[reader])
-    return OtelTelemetry(tracer_provider=tracer_provider, meter_provider=meter_provider)
 
 
 def watch_status(trace: CallTrace, send: Send) -> Send:

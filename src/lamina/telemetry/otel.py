@@ -7,6 +7,7 @@ repository of their own, so they are written out here.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
@@ -28,6 +29,24 @@ PROVIDERS = {
 """The provider's name in the conventions, by dialect: that of the API, whoever serves it."""
 
 TRACE_HEADERS = ("traceparent", "tracestate")
+
+
+def open_otlp() -> OtelTelemetry:
+    """Telemetry that is sent over OTLP, as OpenTelemetry's own variables say. Raises ImportError."""
+    resources: Any = importlib.import_module("opentelemetry.sdk.resources")
+    tracing: Any = importlib.import_module("opentelemetry.sdk.trace")
+    batching: Any = importlib.import_module("opentelemetry.sdk.trace.export")
+    measuring: Any = importlib.import_module("opentelemetry.sdk.metrics")
+    reading: Any = importlib.import_module("opentelemetry.sdk.metrics.export")
+    spans: Any = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    metrics: Any = importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+    names = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "lamina-gateway")}
+    resource = resources.Resource.create(names)
+    tracer_provider = tracing.TracerProvider(resource=resource)
+    tracer_provider.add_span_processor(batching.BatchSpanProcessor(spans.OTLPSpanExporter()))
+    reader = reading.PeriodicExportingMetricReader(metrics.OTLPMetricExporter())
+    meter_provider = measuring.MeterProvider(resource=resource, metric_readers=[reader])
+    return OtelTelemetry(tracer_provider=tracer_provider, meter_provider=meter_provider)
 
 
 class OtelTelemetry(Telemetry):
