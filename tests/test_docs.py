@@ -12,7 +12,7 @@ import pytest
 from tools.docs import PAGES, ROOT, PageError, broken_links, check, pages, write
 
 NO_MODULES = {"lamina.sealed", "lamina.upstream"}
-"""Names on pages that look like modules: a workspace in a store, an attribute that the gateway gives to spans."""
+"""Names on pages that look like modules: a workspace in a store, and an attribute that the gateway adds."""
 
 TELEMETRY_NAMES = set(
     re.findall(r'"(lamina\.[a-z_.]+)"', (ROOT / "src/lamina/telemetry/otel.py").read_text())
