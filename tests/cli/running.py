@@ -50,12 +50,12 @@ def shell(command: str, folder: Path) -> Ran:
         text=True,
         check=False,
         timeout=60,
-        preexec_fn=_interruptible,
+        preexec_fn=make_interruptible,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def _interruptible() -> None:
+def make_interruptible() -> None:
     """Whoever runs the tests in the background has told them to ignore Ctrl-C, and a shell passes that on."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

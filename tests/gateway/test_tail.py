@@ -16,7 +16,7 @@ from lamina.cli.tail import JournalReader
 from lamina.gateway import journal as journal_module
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.journal import find_journal, place_journal
-from tests.cli.running import run
+from tests.cli.running import make_interruptible, run
 from tests.gateway.growing import messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, post
@@ -137,7 +137,10 @@ def test_a_live_file_is_followed_until_ctrl_c(tmp_path: Path) -> None:
     path.write_bytes(b"")
     event = {"at": 1.0, "event": "answered", "conversation": "c", "model": "claude-sonnet-5", "input": 1000}
     process = subprocess.Popen(
-        [sys.executable, "-m", "lamina", "tail", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "lamina", "tail", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=make_interruptible,  # noqa: PLW1509 - no threads here
     )
     assert process.stdout is not None
     path.write_bytes(json.dumps(event).encode() + b"\n")
