@@ -20,12 +20,8 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site format lock wheel clean
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers conformance docs screenshots site format lock wheel clean
-.PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel clean
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers clients docs screenshots site format lock wheel clean
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers adapters docs screenshots site format lock wheel clean
-.PHONY: seeds coverage house interpreters matrix bench scale torture mutants peers docs screenshots site format lock wheel man release-check clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site conformance scale clients adapters
+.PHONY: format lock wheel man release-check clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -165,6 +161,6 @@ $(RELEASE_STAMP): requirements/release.txt requirements/uv.txt pyproject.toml to
 	@touch $@
 
 clean:  ## remove everything that was made here
-	rm -rf .venv .venv-* .matrix .peers .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
-	rm -rf .venv .venv-* .matrix .peers .adapters .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-* .matrix .peers .clients .adapters .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from lamina.core.text.characters import WHITE_SPACE
 from lamina.errors import BadInput
 
 Json = dict[str, Any]
+AnyHolder = TypeVar("AnyHolder")
 
 LIST_TYPES = (list, tuple)
 """Types that are accepted where JSON has a list. A tuple: `list | tuple` would be rebuilt on each use."""
@@ -234,3 +235,22 @@ def number_or_none(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     return None
+
+
+def find_repeats(
+    holders: Iterable[AnyHolder],
+    read_id: Callable[[AnyHolder], str | None],
+    earlier_ids: Collection[str | None] = (),
+) -> Iterator[tuple[AnyHolder, str]]:
+    """Each object whose id an earlier one has, with this id. Objects without an id (None) do not count.
+
+    `earlier_ids` are ids of objects that came before all of these.
+    """
+    seen_ids: set[str] = set()
+    for holder in holders:
+        holder_id = read_id(holder)
+        if holder_id is None:
+            continue
+        if holder_id in seen_ids or holder_id in earlier_ids:
+            yield holder, holder_id
+        seen_ids.add(holder_id)

@@ -13,7 +13,7 @@ reports each tool message whose `tool_call_id` is not a string, or an empty one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -65,7 +65,6 @@ class RoleView(Protocol):
 AnyView = TypeVar("AnyView", bound=MessageView)
 AnyStepView = TypeVar("AnyStepView", bound=StepView)
 AnyPast = TypeVar("AnyPast", bound=CheckedPast)
-AnyHolder = TypeVar("AnyHolder")
 
 
 Rule = Callable[[Any], Faults]
@@ -206,25 +205,6 @@ def roles_are_known(reading: RoleReading) -> Faults:
     for view in reading.views:
         if view.wire and not view.role:
             yield f"{view.place}.role", "not a role of this API"
-
-
-def find_repeats(
-    holders: Iterable[AnyHolder],
-    read_id: Callable[[AnyHolder], str | None],
-    earlier_ids: Collection[str | None] = (),
-) -> Iterator[tuple[AnyHolder, str]]:
-    """Each object whose id an earlier one has, with this id. Objects without an id (None) do not count.
-
-    `earlier_ids` are ids of objects that came before all of these.
-    """
-    seen_ids: set[str] = set()
-    for holder in holders:
-        holder_id = read_id(holder)
-        if holder_id is None:
-            continue
-        if holder_id in seen_ids or holder_id in earlier_ids:
-            yield holder, holder_id
-        seen_ids.add(holder_id)
 
 
 def find_steps(views: Sequence[AnyStepView]) -> Iterator[tuple[AnyStepView, list[AnyStepView]]]:

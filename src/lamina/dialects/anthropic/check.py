@@ -38,6 +38,7 @@ from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_re
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
+    find_repeats,
     list_or_empty,
     text_or_empty,
     text_or_none,
@@ -47,7 +48,7 @@ from lamina.dialects.json_values import (
 from lamina.dialects.memos import CheckMemo, recheck
 from lamina.dialects.origins import read_origin
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, apply_rules, find_repeats, name_rules
+from lamina.dialects.rules import Faults, apply_rules, name_rules
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
 

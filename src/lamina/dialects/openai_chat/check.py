@@ -14,6 +14,7 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
 from lamina.dialects.json_values import (
     LIST_TYPES,
+    find_repeats,
     list_or_empty,
     text_or_empty,
     text_or_none,
@@ -31,7 +32,6 @@ from lamina.dialects.rules import (
     FieldRule,
     Rules,
     check_growing,
-    find_repeats,
     find_steps,
     group_by_sort,
     messages_are_objects,

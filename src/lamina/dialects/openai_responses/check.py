@@ -15,6 +15,7 @@ from lamina.core.values import Ledger, Role
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
+    find_repeats,
     list_or_empty,
     text_or_empty,
     text_or_none,
@@ -48,7 +49,6 @@ from lamina.dialects.rules import (
     FieldRule,
     Rules,
     check_growing,
-    find_repeats,
     group_by_sort,
 )
 
