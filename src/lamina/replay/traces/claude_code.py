@@ -6,7 +6,8 @@ Lines with one message id are one answer, whose usage counts once. Its message a
 also where a resumed session begins with a copy of it. Side chains (sub-agents) are traces of their own. What
 the client left out or summarised stays, with the place of each compaction.
 
-Since 2.1.3 there are lines for what was sent besides the messages. Older sessions have no head.
+Newer releases (2.1.325, not 2.1.197) write lines for what was sent besides the messages. Older sessions have
+no head.
 
     {type: "api-request-shape", sessionId, agentId, shape: {system: [...], tools: [...]}}
     {type: "api-request-blob", sessionId, agentId, message: {...}}    a message that was sent with more text
