@@ -161,7 +161,7 @@ def check_markers(figures: Any) -> None:
 def check_gateway(figures: Any) -> None:
     names = {row["name"] for row in figures["rows"]}
     assert names == {"direct", "floor", "lamina"}
-    assert positive(*(row["p50"] for row in figures["rows"]), *figures["json"].values())
+    assert positive(*(row[figure] for row in figures["rows"] for figure in ("p50", "json")))
 
 
 def check_loss(figures: Any) -> None:
