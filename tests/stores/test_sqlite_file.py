@@ -319,3 +319,30 @@ def test_nothing_blocks_the_event_loop(path: Path, monkeypatch: pytest.MonkeyPat
     with_store(path, work)
     assert threads
     assert here not in threads
+
+
+class _Interrupted:
+    """A connection. After each word that it reads of the file, another process has made the tables."""
+
+    def __init__(self, connection: SqliteConnection, other: SqliteConnection) -> None:
+        self.connection = connection
+        self.other = other
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+    def run(self, sql: str) -> list[Any]:
+        rows = self.connection.run(sql)
+        if sql.startswith("PRAGMA"):
+            bring_up(self.other)
+        return rows
+
+
+def test_the_version_is_that_of_one_moment_while_another_process_makes_the_tables(path: Path) -> None:
+    connection = connect(str(path), driver="sqlite3", writes=True)
+    other = connect(str(path), driver="sqlite3", writes=True)
+    with closing(connection), closing(other):
+        interrupted: Any = _Interrupted(connection, other)
+        assert schema.version_of(interrupted) == 0
+        assert schema.version_of(interrupted) == schema.NEWEST
+        assert not connection.inside()

@@ -194,27 +194,13 @@ NEWEST = len(MIGRATIONS)
 
 def bring_up(connection: SqliteConnection, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> None:
     """Bring the tables up to date in one transaction. Raises for a file that is newer, or not lamina's."""
-    if _read_version(connection, len(migrations)) == len(migrations):
+    if version_of(connection, len(migrations)) == len(migrations):
         return
     connection.run("PRAGMA foreign_keys=0")  # else dropping a table deletes the rows that refer to it
     try:
         _migrate(connection, migrations)
     finally:
         connection.run("PRAGMA foreign_keys=1")
-
-
-def _read_version(connection: SqliteConnection, newest: int) -> int:
-    """The version of the tables, read in one transaction.
-
-    Another process may be making the tables at this moment. Without a transaction the version could be the
-    one before that, and the tables those after it.
-    """
-    connection.run("BEGIN")
-    try:
-        return version_of(connection, newest)
-    finally:
-        if connection.inside():
-            connection.run("ROLLBACK")
 
 
 def _migrate(connection: SqliteConnection, migrations: Sequence[Sequence[Step]]) -> None:
@@ -245,7 +231,22 @@ def _take_step(connection: SqliteConnection, step: Step) -> None:
 
 
 def version_of(connection: SqliteConnection, newest: int = NEWEST) -> int:
-    """The version of the tables, 0 for an empty file. Raises for a file that is newer, or not lamina's."""
+    """The version of the tables, 0 for an empty file. Raises for a file that is newer, or not lamina's.
+
+    All is read in one transaction. Another process may be making the tables at this moment, and the version
+    could else be that of before, and the tables those of after.
+    """
+    if connection.inside():
+        return _read_version(connection, newest)
+    connection.run("BEGIN")
+    try:
+        return _read_version(connection, newest)
+    finally:
+        if connection.inside():
+            connection.run("ROLLBACK")
+
+
+def _read_version(connection: SqliteConnection, newest: int) -> int:
     [(owner,)] = connection.run("PRAGMA application_id")
     [(version,)] = connection.run("PRAGMA user_version")
     if owner != APPLICATION and (owner or version or _has_tables(connection)):
