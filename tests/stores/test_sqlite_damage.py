@@ -455,3 +455,27 @@ def test_a_new_file_whose_making_was_cut_short_is_made_again(path: Path) -> None
     path.write_bytes(b"")
     with pytest.raises(StoreError):
         with_store(path, lambda store: store.read(HERE))
+
+
+def test_another_letter_in_the_name_of_a_workspace_hides_no_other_conversation(path: Path) -> None:
+    """A name is in its row and in the index. Each place in turn gets a letter that sorts last."""
+    places = [Where("space-a", name) for name in ("first", "second", "third")]
+    places += [Where("space-b", name) for name in ("first", "second")]
+
+    async def write(store: SqliteStore) -> None:
+        for where in places:
+            await store.append(where, [b"body"])
+
+    async def list_b(store: SqliteStore) -> list[str]:
+        return [item.conversation for item in await store.list("space-b")]
+
+    with_store(path, write)
+    whole = path.read_bytes()
+    damaged_places = [at for at in range(len(whole)) if whole.startswith(b"space-athird", at)]
+    assert len(damaged_places) > 1
+    for at in damaged_places:
+        path.write_bytes(whole[: at + 6] + b"z" + whole[at + 7 :])
+        try:
+            assert with_store(path, list_b) == ["first", "second"]
+        except Damaged:
+            continue

@@ -145,6 +145,8 @@ def check_run(
     before = find_row(connection, after)  # there need not be a conversation of this name
     if before is None:
         before = _row_before(connection, after)
+        if before.following is not None and before.following <= after:
+            raise _gap_after(before)  # a row between the two cannot be found
     else:
         check_row(before)
     for row in rows:
