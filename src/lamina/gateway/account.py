@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from lamina.agent.limits import price
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import Usage, count_noun
 from lamina.models.facts import model_or_none
 
 
@@ -62,11 +62,11 @@ class GatewayAccount:
         if event.get("event") == "answered":
             self.add(msgspec.convert(dict(event), AnsweredRequest))
         elif event.get("event") == "answered without usage":
-            self._count(event)
+            self._count_event(event)
             self._cost.miss("an answer did not report its tokens")
             self._cost_without.miss("an answer did not report its tokens")
 
-    def _count(self, event: Mapping[str, Any]) -> None:
+    def _count_event(self, event: Mapping[str, Any]) -> None:
         """Count an answer that did not report its tokens."""
         if event.get("recalled"):
             self.recalls += 1
@@ -116,10 +116,11 @@ class GatewayAccount:
         usage = self.usage
         recalls = ""
         if self.recalls:
-            recalls = f", {_count(self.recalls, 'recall')}"
+            recalls = f", {count_noun(self.recalls, 'recall')}"
+        conversations = count_noun(len(self.conversations), "conversation")
         requests = (
-            f"{_count(self.requests, 'request')} in {_count(len(self.conversations), 'conversation')}, "
-            f"{_count(self.cuts, 'cut')}{recalls}; {usage.input:,} tokens read, {usage.cached:,} of them "
+            f"{count_noun(self.requests, 'request')} in {conversations}, "
+            f"{count_noun(self.cuts, 'cut')}{recalls}; {usage.input:,} tokens read, {usage.cached:,} of them "
             f"from the cache, {usage.output:,} answered"
         )
         without = str(self._cost_without)
@@ -180,9 +181,3 @@ class _Money:
         if self._reason:
             return f"not known: {self._reason}"
         return f"${self._sum:.4f}"
-
-
-def _count(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun}s"
