@@ -35,16 +35,18 @@ class Thought(NamedTuple):
 
 
 class ScriptedApi(NamedTuple):
-    """Where the server is, and every request that it had."""
+    """Where the server is, every request that it had, and its answers."""
 
     url: str
     requests: list[dict[str, Any]]
+    answers: list[str]
 
 
 @contextmanager
 def scripted_api(script: Script) -> Iterator[ScriptedApi]:
     """A server that answers with what the script says."""
     requests: list[dict[str, Any]] = []
+    answers: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -63,6 +65,7 @@ def scripted_api(script: Script) -> Iterator[ScriptedApi]:
                 self.answer(json.dumps(write(said, size)).encode(), "application/json")
 
         def answer(self, body: bytes, media_type: str) -> None:
+            answers.append(body.decode())
             self.send_response(200)
             self.send_header("Content-Type", media_type)
             self.send_header("Content-Length", str(len(body)))
@@ -74,7 +77,7 @@ def scripted_api(script: Script) -> Iterator[ScriptedApi]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield ScriptedApi(f"http://127.0.0.1:{server.server_port}", requests)
+        yield ScriptedApi(f"http://127.0.0.1:{server.server_port}", requests, answers)
         server.shutdown()
 
 

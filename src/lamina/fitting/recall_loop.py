@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.values import Head, Role, Segment, Text, ToolCall
+from lamina.core.values import Head, Role, Segment, Text, Thinking, ToolCall
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.fitting.recalls import RECALL, answer_recall, render_turns
@@ -50,6 +50,8 @@ class RecallExchange(msgspec.Struct, frozen=True, kw_only=True):
     `turns` are the recalls and their results, which come before the answer. `answer` replaces the client's
     version of it, if the client did not see all of it, and `results` are recalled texts that belong beside
     the results of the client's own tools. `view` tells the client's version of the answer from others.
+    An API that keeps answers gives them ids: `shown_id` is the one that the client saw, and `last_id` that of
+    the model's last answer.
     """
 
     place: RecallPlace
@@ -57,6 +59,8 @@ class RecallExchange(msgspec.Struct, frozen=True, kw_only=True):
     turns: tuple[Any, ...] = ()
     answer: tuple[Any, ...] = ()
     results: tuple[Any, ...] = ()
+    shown_id: str = ""
+    last_id: str = ""
 
 
 class _Answer(msgspec.Struct):
@@ -80,6 +84,7 @@ class RecallLoop:
         self._answer = _Answer()
         self._results: list[Segment] = []
         self._head = Head()
+        self._is_exhausted = False
 
     def take(self, absorbed: Absorbed, fitted: Fitted) -> tuple[Any, ...]:
         """Take an answer to the request `fitted`. Returns the turns to append to the request and send again.
@@ -88,7 +93,10 @@ class RecallLoop:
         """
         self._head = fitted.envelope.head
         self._answer = _read_answer(absorbed.segments)
-        if not self._answer.recalls or self.rounds > ROUNDS:
+        if not self._answer.recalls:
+            return ()
+        if self.rounds > ROUNDS:
+            self._drop_recalls()
             return ()
         recalls = [call for call in self._answer.calls if call.name == RECALL.name]
         results = [self._answer_call(call, fitted) for call in recalls]
@@ -125,6 +133,20 @@ class RecallLoop:
             answer=answer,
             results=recalled,
         )
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether the model recalled to the end, and said nothing that the client could see."""
+        segments = self._answer.visible
+        if self._streams:
+            segments = [*self._spoken, *segments]
+        has_content = any(not isinstance(part, Thinking) for segment in segments for part in segment.parts)
+        return self._is_exhausted and not has_content
+
+    def _drop_recalls(self) -> None:
+        """Leave recalls unanswered, as if the model had not called them: the client gets what is left."""
+        self._is_exhausted = True
+        self._answer = _read_answer(tuple(self._answer.visible))
 
     def _answer_call(self, call: ToolCall, fitted: Fitted) -> Segment:
         if self.rounds >= ROUNDS:

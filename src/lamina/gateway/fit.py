@@ -41,6 +41,7 @@ from lamina.fitting.request import Fitted, RecallMode, fit_request
 from lamina.formats.codec import encode
 from lamina.gateway.bodies import RequestBody, encode_body
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.continued_answers import continue_last, remember_answer
 from lamina.gateway.conversation_store import ConversationSnapshot, GatewayStore, StoreGone
 from lamina.gateway.conversations import (
     ConversationIndex,
@@ -157,6 +158,8 @@ class Fitter:
         call = _Call(incoming=incoming, request=request, left_out=profiled.left_out)
         server_field = find_server_conversation(incoming)
         if server_field:
+            request = await continue_last(self._store, incoming.workspace, request)
+            call = msgspec.structs.replace(call, request=request)
             self._journal.write("passed", upstream=incoming.upstream.name, reason=server_field)
             return call.unchanged()
         try:
@@ -237,6 +240,7 @@ class Fitter:
             for _ in range(TRIES):
                 state = _add_exchange(conversation.state, sent, usage, exchange)
                 try:
+                    await remember_answer(self._store, conversation.workspace, conversation.name, exchange)
                     await self._save(conversation, state, records)
                 except Conflict:
                     await self.index.reload(conversation)
