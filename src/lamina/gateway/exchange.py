@@ -203,6 +203,7 @@ class ProxiedExchange:
         self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
         self._route = match_route(scope["method"], path)
         self._recalls: RecallRelay | None = None
+        self._sent_id = ""
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""
@@ -303,7 +304,14 @@ class ProxiedExchange:
         )
         headers.update(self._trace.start_sending())
         keeps_alive = self._wants_events(incoming)
-        return UpstreamAnswer(self, incoming.upstream, body, headers, keeps_alive=keeps_alive)
+        if self._route.action != "count":
+            conversation = outgoing.conversation.name if outgoing.conversation is not None else ""
+            self._sent_id = self._gateway.journal.write_sent(
+                conversation=conversation, upstream=incoming.upstream.name, model=incoming.model
+            )
+        return UpstreamAnswer(
+            self, incoming.upstream, body, headers, keeps_alive=keeps_alive, sent_id=self._sent_id
+        )
 
     def _wants_events(self, incoming: IncomingRequest) -> bool:
         """Whether the client expects an event stream, in which comments are allowed."""
@@ -340,7 +348,7 @@ class ProxiedExchange:
             await self._write(await recorder.finish(), unpacker)
         finally:
             self._trace.is_unfinished = self._trace.is_on
-            self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader))
+            self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader, sent_id=self._sent_id))
         await self._writer.finish()
         return None
 
@@ -363,7 +371,10 @@ class ProxiedExchange:
             following = await self._recalls.relay(outgoing, answer, headers, reader)
         finally:
             recalled = following is not None
-            gateway.finish_later(self._learn(incoming, outgoing, answer, reader, recalled=recalled))
+            learning = self._learn(
+                incoming, outgoing, answer, reader, sent_id=self._sent_id, recalled=recalled
+            )
+            gateway.finish_later(learning)
         return following
 
     async def _write(self, piece: bytes, unpacker: Unpacker | None) -> None:
@@ -383,6 +394,7 @@ class ProxiedExchange:
         answer: aiohttp.ClientResponse,
         reader: UsageReader,
         *,
+        sent_id: str,
         recalled: bool = False,
     ) -> None:
         """Record what the answer reported, also if the client has gone meanwhile.
@@ -393,6 +405,7 @@ class ProxiedExchange:
             self._trace.end(error=str(answer.status) if answer.status >= 400 else "")
             return
         usage = reader.finish()
+        self._gateway.misses.report(incoming, outgoing, usage, sent_id=sent_id, recalled=recalled)
         record_answered(self._trace, outgoing, usage)
         self._trace.end()
         for kind in ("input", "cached", "written", "output"):
@@ -404,7 +417,6 @@ class ProxiedExchange:
         else:
             self._gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
             await self._gateway.fitter.record_answer(outgoing, usage)
-        self._gateway.misses.report(incoming, outgoing, usage, recalled=recalled)
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes
@@ -554,7 +566,9 @@ class UpstreamAnswer:
         headers: Any,
         *,
         keeps_alive: bool = False,
+        sent_id: str = "",
     ) -> None:
+        self._sent_id = sent_id
         self._exchange = exchange
         self._upstream = upstream
         self._body = body
@@ -563,6 +577,13 @@ class UpstreamAnswer:
         self._answer: aiohttp.ClientResponse | None = None
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
+        try:
+            return await self._ask_until_answered()
+        except BaseException:
+            self._log_unanswered(0)
+            raise
+
+    async def _ask_until_answered(self) -> aiohttp.ClientResponse:
         answer = await self._ask()
         retries = 0
         while self._may_retry(answer, retries):
@@ -577,10 +598,17 @@ class UpstreamAnswer:
     async def __aexit__(self, *error: object) -> None:
         if self._answer is None:
             return
+        if self._answer.status >= 300:
+            self._log_unanswered(self._answer.status)
         if self._answer.content.at_eof():
             self._answer.release()
         else:
             self._answer.close()
+
+    def _log_unanswered(self, status: int) -> None:
+        """Log that a request has no answer to account for."""
+        if self._sent_id:
+            self._exchange.gateway.journal.write("unanswered", id=self._sent_id, status=status)
 
     def _may_retry(self, answer: aiohttp.ClientResponse, retries: int) -> bool:
         """Whether the upstream itself asks to try again soon, and nothing was sent to the client."""

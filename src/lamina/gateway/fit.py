@@ -105,7 +105,8 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     `number` counts the requests of the conversation, so that a late report is not taken for a newer request.
     `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
-    request before it was fitted, and `place` where the recalls of the model belong in it.
+    request before it was fitted, and `place` where the recalls of the model belong in it. `new_tokens` are
+    those of what the last request of the conversation did not have.
     """
 
     body: bytes | None = None
@@ -122,6 +123,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     gap: float = 0.0
     call: _Call | None = None
     place: RecallPlace | None = None
+    new_tokens: int = 0
 
     @property
     def has_recall(self) -> bool:
@@ -535,7 +537,7 @@ class Fitter:
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state, outgoing.request)
         place = place_after(call.incoming.request, match.digests)
-        return msgspec.structs.replace(outgoing, place=place)
+        return msgspec.structs.replace(outgoing, place=place, new_tokens=_count_new(match, fitted))
 
     async def _save_and_send(
         self, call: _Call, conversation: LiveConversation, fitted: Fitted
@@ -655,12 +657,9 @@ class Fitter:
         if state.has_ledger or state.usage is None or not state.usage.input or counter.exact:
             return None
         fitted = await self._fit(call, conversation, budget=UNCOUNTED)
-        own_entries = [entry for entry in fitted.envelope.entries if entry.segment.origin != "lamina"]
-        new_count = max(len(match.digests.chain) - match.shared, 0)
-        new_tokens = sum(entry.tokens for entry in own_entries[len(own_entries) - new_count :])
         return calibrate(
             None,
-            counted=max(fitted.envelope.tokens - new_tokens, 1),
+            counted=max(fitted.envelope.tokens - _count_new(match, fitted), 1),
             reported=state.usage.input + state.usage.cleared.tokens,
             counter=counter.identity,
         )
@@ -923,6 +922,13 @@ def _takes_recall_tool(incoming: IncomingRequest) -> bool:
         return True
     names = ("functionDeclarations", "function_declarations")
     return any(isinstance(tool, Mapping) and tool.get(name) for tool in tools for name in names)
+
+
+def _count_new(match: ConversationMatch, fitted: Fitted) -> int:
+    """The tokens of what the last request of the conversation did not have, as it is sent now."""
+    own_entries = [entry for entry in fitted.envelope.entries if entry.segment.origin != "lamina"]
+    new_count = max(len(match.digests.chain) - match.shared, 0)
+    return sum(entry.tokens for entry in own_entries[len(own_entries) - new_count :])
 
 
 def _must_save(call: _Call, fitted: Fitted, state: ConversationSnapshot) -> bool:
