@@ -15,6 +15,8 @@ answer. Events are dicts or objects of an SDK; those that need no change stay th
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Protocol
 
@@ -72,6 +74,37 @@ def strip_recalls(answer: Any, dialect: Dialect) -> Any:
     if not choices:
         return stripped_answer
     return _change_items(stripped_answer, "choices", choices)
+
+
+def mend_recalls(events: Sequence[Any], dialect: Dialect) -> list[Any]:
+    """Return the events of a stream without arguments of recalls that are not a JSON object.
+
+    A call of Anthropic's API has an object as its input: one with anything else cannot be sent back, so the
+    whole call would be lost when the answer is read. Without arguments it is answered like other mistakes.
+    """
+    if dialect.name != "anthropic":
+        return list(events)
+    inputs: dict[Any, str] = {}
+    for event in events:
+        index = read_field(event, "index")
+        if _is_recall(read_field(event, "content_block")):
+            inputs[index] = ""
+        elif index in inputs:
+            inputs[index] += str(read_field(read_field(event, "delta"), "partial_json") or "")
+    broken = [index for index, text in inputs.items() if not _is_object(text or "{}")]
+    mended_events: list[Any] = []
+    for event in events:
+        is_delta = read_field(event, "type") == "content_block_delta"
+        if not is_delta or read_field(event, "index") not in broken:
+            mended_events.append(event)
+    return mended_events
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 _CALL_LISTS: dict[str, tuple[str, ...]] = {

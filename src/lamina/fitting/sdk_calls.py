@@ -26,7 +26,7 @@ from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_streams import filter_for, strip_recalls
+from lamina.fitting.recall_streams import filter_for, mend_recalls, strip_recalls
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()
@@ -232,7 +232,8 @@ class SdkCall:
 
     def _absorb_events(self, events: list[Any]) -> Absorbed:
         with suppress(LaminaError):
-            return self.pending.dialect.absorb_stream(events)
+            dialect = self.pending.dialect
+            return dialect.absorb_stream(mend_recalls(events, dialect))
         return Absorbed(segments=(), usage=_read_usage(events[-1]))
 
     def _start(self, steps: Steps) -> Any:

@@ -416,7 +416,8 @@ class ProxiedExchange:
             self._gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
         else:
             self._gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
-            await self._gateway.fitter.record_answer(outgoing, usage)
+            if self._recalls is None:  # the relay of recalls has recorded it, unless the answer broke off
+                await self._gateway.fitter.record_answer(outgoing, usage)
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes

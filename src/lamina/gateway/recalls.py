@@ -26,7 +26,7 @@ from lamina.core.text.characters import lower_ascii
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
 from lamina.fitting.recall_loop import RecallExchange, RecallLoop
-from lamina.fitting.recall_streams import StreamFilter, filter_for, strip_recalls
+from lamina.fitting.recall_streams import StreamFilter, filter_for, mend_recalls, strip_recalls
 from lamina.gateway.answer_events import AnswerEvent, EventSplitter
 from lamina.gateway.bodies import Unpacker, make_unpacker
 from lamina.gateway.config import Deadlines
@@ -266,7 +266,7 @@ def _absorb(answer: Any, dialect: Dialect) -> Absorbed:
 
 def _absorb_events(events: list[Any], dialect: Dialect) -> Absorbed:
     with suppress(LaminaError):
-        return dialect.absorb_stream(events)
+        return dialect.absorb_stream(mend_recalls(events, dialect))
     return Absorbed(segments=())
 
 
