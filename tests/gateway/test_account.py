@@ -112,6 +112,23 @@ def test_a_recall_costs_and_would_not_have_been_there_without() -> None:
     )
 
 
+def test_a_fork_goes_on_where_its_conversation_was() -> None:
+    """A client that changes its last message each time has one conversation, and reads its cache."""
+    account = account_of(
+        answer(input=4_000),
+        answer(input=5_000, cached=3_900, conversation="d", parent="c"),
+        answer(input=3_000, full=6_000, new=1_000, cut=True, conversation="e", parent="d"),
+    )
+    assert account.write_lines()[0].startswith("3 requests in 1 conversation, 1 cut; ")
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=4_000, output=10),
+            Usage(input=5_000, cached=3_900, output=10),
+            Usage(input=6_000, cached=round(5_000 * 0.975), output=10),
+        )
+    )
+
+
 def test_lines_of_the_log_are_counted() -> None:
     account = GatewayAccount()
     line = {"event": "answered", "at": 1.5, "conversation": "c", "model": MODEL, "outcome": "unchanged"}

@@ -32,10 +32,12 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `new` are the tokens of the request that the one before it did not have, as the gateway counts.
     `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
-    there would be nothing to recall.
+    there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
+    change the last message of each request.
     """
 
     conversation: str
+    parent: str = ""
     model: str
     input: int
     full: int = 0
@@ -65,8 +67,8 @@ class GatewayAccount:
         self.requests = 0
         self.cuts = 0
         self.recalls = 0
-        self.conversations: set[str] = set()
         self.usage = Usage()
+        self._forks: dict[str, str] = {}
         self._unanswered: set[str] = set()
         self._cost = _Money()
         self._cost_without = _Money()
@@ -94,13 +96,17 @@ class GatewayAccount:
         else:
             self.requests += 1
         self.cuts += bool(event.get("cut"))
-        if event.get("conversation"):
-            self.conversations.add(event["conversation"])
+        self._count_conversation(event.get("conversation", ""), event.get("parent", ""))
+
+    def _count_conversation(self, name: str, parent: str) -> None:
+        """Count a conversation. A fork belongs to the one that it was forked from."""
+        if name:
+            self._forks.setdefault(name, self._forks.get(parent, name))
 
     def add(self, answer: AnsweredRequest) -> None:
         """Add one answer, in the order of its conversation."""
         self.cuts += answer.cut
-        self.conversations.add(answer.conversation)
+        self._count_conversation(answer.conversation, answer.parent)
         usage = answer.usage
         self.usage = Usage(
             input=self.usage.input + usage.input,
@@ -110,7 +116,7 @@ class GatewayAccount:
             output=self.usage.output + usage.output,
         )
         self._cost.add(usage, answer.model)
-        last = self._last.get(answer.conversation, _LastRequest())
+        last = self._last.get(answer.conversation) or self._last.get(answer.parent) or _LastRequest()
         full = _measure_full(answer, last)
         if answer.recalled:
             self.recalls += 1
@@ -146,7 +152,7 @@ class GatewayAccount:
         recalls = ""
         if self.recalls:
             recalls = f", {count_noun(self.recalls, 'recall')}"
-        conversations = count_noun(len(self.conversations), "conversation")
+        conversations = count_noun(len(set(self._forks.values())), "conversation")
         requests = (
             f"{count_noun(self.requests, 'request')} in {conversations}, "
             f"{count_noun(self.cuts, 'cut')}{recalls}; {usage.input:,} tokens read, {usage.cached:,} of them "

@@ -52,11 +52,17 @@ class MissReporter:
         recalled something, and the same request of the client goes on.
         """
         conversation = sent.conversation
+        name = ""
+        parent = ""
+        if conversation is not None:
+            name = conversation.name
+            parent = conversation.state.parent
         if not usage.input:
             self._journal.write(
                 "answered without usage",
                 id=sent_id,
-                conversation=conversation.name if conversation is not None else "",
+                conversation=name,
+                parent=parent,
                 upstream=incoming.upstream.name,
                 model=incoming.model,
                 cut=sent.cut,
@@ -69,7 +75,8 @@ class MissReporter:
         self._journal.write(
             "answered",
             id=sent_id,
-            conversation=conversation.name if conversation is not None else "",
+            conversation=name,
+            parent=parent,
             upstream=incoming.upstream.name,
             model=incoming.model,
             outcome=sent.outcome,
