@@ -129,6 +129,17 @@ def test_a_fork_goes_on_where_its_conversation_was() -> None:
     )
 
 
+def test_a_request_that_a_killed_gateway_never_logged_is_named() -> None:
+    account = GatewayAccount()
+    for number in (1, 2, 3):
+        account.read_event({"event": "sent", "id": f"i{number}", "conversation": "c"})
+    line = {"event": "answered", "id": "i1", "conversation": "c", "model": MODEL}
+    account.read_event(line | {"input": 1_000, "full": 1_000})
+    account.read_event({"event": "unanswered", "id": "i2", "status": 500})
+    assert (account.requests, account.broken_off) == (1, 1)
+    assert account.write_lines()[1].endswith("; not in it: 1 request whose answer was not logged")
+
+
 def test_lines_of_the_log_are_counted() -> None:
     account = GatewayAccount()
     line = {"event": "answered", "at": 1.5, "conversation": "c", "model": MODEL, "outcome": "unchanged"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.gateway.growing import messages_request
-from tests.gateway.test_run import Finished, grow, read_log
+from tests.gateway.test_run import Finished, grow
 from tests.gateway.upstream_stub import SeenRequest, Stub, response, serve_stub
 
 STEPS = 24
@@ -92,14 +91,12 @@ def amount_of(line: str) -> float:
     return float(found[1])
 
 
-async def grow_with_cache(folder: Path, **environment: str) -> tuple[CachingStub, Finished]:
-    async with serve_stub(CachingStub()) as stub:
-        done = await grow(folder, stub, steps=STEPS, **environment)
-    return stub, done
-
-
 def test_the_closing_lines_are_the_account_of_replay(tmp_path: Path) -> None:
-    stub, done = asyncio.run(grow_with_cache(tmp_path / "session"))
+    async def converse() -> tuple[CachingStub, Finished]:
+        async with serve_stub(CachingStub()) as stub:
+            return stub, await grow(tmp_path / "session", stub, steps=STEPS)
+
+    stub, done = asyncio.run(converse())
     replayed = replay_calls(stub.calls, tmp_path / "upstream.jsonl")
     requests, cost, without = done.lines
     assert requests.startswith(f"{STEPS} requests in 1 conversation, ")
@@ -113,14 +110,3 @@ def test_the_closing_lines_are_the_account_of_replay(tmp_path: Path) -> None:
     replayed = replay_calls(direct.calls, tmp_path / "direct.jsonl")
     assert replayed["calls"] == STEPS
     assert amount_of(without) == pytest.approx(replayed["before"], rel=0.02)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the client finds the gateway in /proc")
-def test_a_request_that_a_killed_gateway_never_logged_is_counted(tmp_path: Path) -> None:
-    """The lines name what is missing in them: with it they have every call that the upstream saw."""
-    stub, done = asyncio.run(grow_with_cache(tmp_path / "killed", KILLED_AT="6"))
-    account = read_log(tmp_path / "killed" / "gateway.log")
-    assert done.lines[1:] == account.write_lines()
-    assert account.requests + account.recalls + account.broken_off == len(stub.calls)
-    if account.broken_off:
-        assert f"not in it: {account.broken_off} request" in done.lines[2]
