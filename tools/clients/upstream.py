@@ -27,6 +27,9 @@ AGENTS = ("Agent", "Task", "task")
 STEP = re.compile(r"call_([0-9]+)_shell")
 """Finds the number of a step in the id of its call. A recalled text has no ids."""
 
+COMMAND = re.compile(r"line-([0-9]+)-%06g")
+"""Finds the number of a step in its shell command."""
+
 PROMPT = re.compile(r"TASK-STEP ([0-9]+)")
 """Finds the number of a step in the user's prompts."""
 
@@ -128,6 +131,8 @@ class ScriptedUpstream:
         if label in FIRST_STEPS:
             first = FIRST_STEPS[label]
             return self._go_on(shell, max(steps, default=first), first + 2)
+        if not steps:  # a cut has folded them all, but a digest names their commands
+            steps = [int(number) for number in COMMAND.findall(json.dumps(request))]
         done = max((step for step in steps if step < SUB_STEPS), default=0)
         recall = self._recall(request, tools, done)
         if recall and f"call_recall_{done}" not in recent:
