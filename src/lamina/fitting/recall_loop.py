@@ -33,6 +33,9 @@ ROUNDS = 8
 
 ENOUGH = f"recall was called {ROUNDS} times in a row; answer with what you have"
 
+PREVIOUS_ANSWER = "previous_response_id"
+"""The field in which a request of the Responses API names the answer that it continues."""
+
 _TURN_FIELDS = ("messages", "input", "contents")
 
 
@@ -198,6 +201,14 @@ def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
 def append_turns(request: Mapping[str, Any], turns: Iterable[Any]) -> dict[str, Any]:
     """Return the request with more turns at its end."""
     return _with_turns(request, [*read_turns(request), *turns])
+
+
+def continue_answer(request: Mapping[str, Any], last_id: str, results: Sequence[Any]) -> dict[str, Any]:
+    """Return a request that continues an answer which its API keeps, with the recalled texts it waits for."""
+    changed = {**request, PREVIOUS_ANSWER: last_id}
+    if results:
+        changed["input"] = [*results, *read_turns(request)]
+    return changed
 
 
 def place_after(request: Mapping[str, Any], digests: RequestDigests) -> RecallPlace | None:

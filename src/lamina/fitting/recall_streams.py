@@ -16,7 +16,7 @@ answer. Events are dicts or objects of an SDK; those that need no change stay th
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, Protocol
 
@@ -51,6 +51,17 @@ class StreamFilter(Protocol):
 def filter_for(dialect: Dialect) -> StreamFilter:
     """Return a new filter for the streams of a dialect."""
     return _FILTERS.get(dialect.name, _ChunkFilter)()
+
+
+def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
+    """Return the id of an answer that its API may keep, from its events or from the whole answer."""
+    if dialect.name != "openai_responses":
+        return ""
+    for event in events:
+        answer_id = read_field(read_field(event, "response") or event, "id")
+        if isinstance(answer_id, str):
+            return answer_id
+    return ""
 
 
 def strip_recalls(answer: Any, dialect: Dialect) -> Any:

@@ -10,14 +10,10 @@ the conversation (`RecallExchange`), and is gone when that is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lamina.dialects.port import Dialect
-from lamina.fitting.recall_loop import RecallExchange, read_turns
+from lamina.fitting.recall_loop import PREVIOUS_ANSWER, RecallExchange, continue_answer
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
-
-PREVIOUS = "previous_response_id"
 
 
 async def remember_answer(
@@ -33,7 +29,7 @@ async def remember_answer(
 
 async def continue_last(store: GatewayStore, workspace: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return a request that continues the model's last answer, if the client names an earlier one."""
-    shown_id = request.get(PREVIOUS)
+    shown_id = request.get(PREVIOUS_ANSWER)
     if not isinstance(shown_id, str) or not shown_id:
         return request
     try:
@@ -47,22 +43,5 @@ async def continue_last(store: GatewayStore, workspace: str, request: dict[str, 
         return request
     for exchange in stored.state.exchanges:
         if exchange.shown_id == shown_id:
-            changed = {**request, PREVIOUS: exchange.last_id}
-            if exchange.results:
-                changed["input"] = [*exchange.results, *read_turns(request)]
-            return changed
+            return continue_answer(request, exchange.last_id, exchange.results)
     return request
-
-
-def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
-    """Return the id of an answer that its API may keep, from its events or from the whole answer."""
-    if dialect.name != "openai_responses":
-        return ""
-    for event in events:
-        if not isinstance(event, Mapping):
-            continue
-        response = event.get("response", event)
-        if isinstance(response, Mapping) and isinstance(response.get("id"), str):
-            answer_id: str = response["id"]
-            return answer_id
-    return ""

@@ -26,11 +26,16 @@ from lamina.core.text.characters import lower_ascii
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
 from lamina.fitting.recall_loop import RecallExchange, RecallLoop
-from lamina.fitting.recall_streams import StreamFilter, filter_for, mend_recalls, strip_recalls
+from lamina.fitting.recall_streams import (
+    StreamFilter,
+    filter_for,
+    find_answer_id,
+    mend_recalls,
+    strip_recalls,
+)
 from lamina.gateway.answer_events import AnswerEvent, EventSplitter
 from lamina.gateway.bodies import Unpacker, make_unpacker
 from lamina.gateway.config import Deadlines
-from lamina.gateway.continued_answers import find_answer_id
 from lamina.gateway.fit import Fitter, OutgoingRequest
 from lamina.gateway.recall_notice import fill_answer, fill_stream
 from lamina.gateway.recall_usage import UsageSum
@@ -191,9 +196,7 @@ class RecallRelay:
     def _note_ids(self, exchange: RecallExchange, events: list[Any]) -> RecallExchange:
         """Return an exchange with the ids by which a later request may continue the answer."""
         last_id = find_answer_id(events, self._dialect)
-        shown_id = last_id
-        for first_id in self._filter.continued_ids:
-            shown_id = first_id
+        shown_id = next(iter(self._filter.continued_ids), last_id)
         return msgspec.structs.replace(exchange, shown_id=shown_id, last_id=last_id)
 
     async def _write(self, data: bytes) -> None:
