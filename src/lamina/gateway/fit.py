@@ -54,6 +54,7 @@ from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.profiles import add_salt, apply_profile
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.sent_marks import mark_last_request
 from lamina.gateway.upstreams import Upstream
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model_or_none
@@ -425,6 +426,10 @@ class Fitter:
             call = _splice(client_call, match)
             calibration = await self._calibrate(call, match)
             fitted = await self._fit(call, conversation, calibration=calibration)
+            if fitted.ledger.lines and match.shared and not conversation.state.has_ledger:
+                whole = await self._fit(call, conversation, budget=UNCOUNTED)
+                ledger = Ledger(calibration=calibration, mark=mark_last_request(match, whole))
+                fitted = await self._fit(call, conversation, ledger=ledger)
             if not _must_save(call, fitted, conversation.state):
                 self._note_count(call, conversation, fitted)
                 return self._pass_counted(call, match, fitted)
