@@ -168,9 +168,9 @@ def _read_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
         raise BadInput("the arguments are not JSON", hint="send the call again") from None
     if not isinstance(arguments, dict):
         raise BadInput("the arguments are not an object", hint="name each argument")
-    missing = [name for name in tool.schema.get("required", ()) if name not in arguments]
-    if missing:
-        raise BadInput(f"the argument {missing[0]!r} is missing", hint="send the call again with it")
+    for name in tool.schema.get("required", ()):
+        if name not in arguments:
+            raise BadInput(f"the argument {name!r} is missing", hint="send the call again with it")
     return arguments
 
 

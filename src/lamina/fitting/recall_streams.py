@@ -105,6 +105,7 @@ class _BlockFilter(_Round):
         self._numbers: dict[Any, int | None] = {}
         self._held_numbers: list[Any] = []
         self._held_events: list[Any] = []
+        self._has_recall = False
         self._reasoned = False
         self._hides_reasoning = False
 
@@ -112,6 +113,7 @@ class _BlockFilter(_Round):
         self._numbers = {}
         self._held_numbers = []
         self._held_events = []
+        self._has_recall = False
         self._hides_reasoning = self._reasoned
         return super().next_round()
 
@@ -139,6 +141,7 @@ class _BlockFilter(_Round):
     def _open(self, number: Any, opened: Any) -> list[Any]:
         """Choose the client's number of a block. Returns the reasoning before it, if it may be seen now."""
         if _is_recall(opened):
+            self._has_recall = True
             self._numbers[number] = None
             return []
         if read_field(opened, "type") in _REASONING:
@@ -163,18 +166,17 @@ class _BlockFilter(_Round):
         return released_events
 
     def _end(self, event: Any) -> list[Any]:
-        """Return an event that ends the answer, after reasoning that nothing followed."""
+        """Return an event that ends the answer, after reasoning that nothing followed.
+
+        In a round with a recall, that reasoning led to the recall, and stays hidden with it.
+        """
         released_events: list[Any] = []
-        if not self._has_recall():
+        if not self._has_recall:
             released_events = self._release()
         return [*released_events, self._show(self._finish(event))]
 
-    def _has_recall(self) -> bool:
-        """Whether this round has a recall: a block that is neither shown nor held back."""
-        hidden = [number for number, shown_number in self._numbers.items() if shown_number is None]
-        return not self._hides_reasoning and len(hidden) > len(self._held_numbers)
-
     def _renumber(self, event: Any) -> Any:
+        """Return an event with the client's number of its block."""
         number = read_field(event, self.number_field)
         return _change(event, self.number_field, self._numbers.get(number, number))
 
@@ -183,6 +185,7 @@ class _BlockFilter(_Round):
         return event
 
     def _finish(self, event: Any) -> Any:
+        """Return an event that ends the answer as it should be after all rounds."""
         return event
 
 
@@ -233,8 +236,11 @@ class _ResponseFilter(_BlockFilter):
         """Return the event that ends the answer, with what was shown of earlier streams."""
         response = read_field(event, "response")
         output = list_or_empty(read_field(response, "output"))
-        shown_items = [item for index, item in enumerate(output) if self._is_shown(index, item)]
-        items = [*self._earlier_items, *shown_items]
+        items = list(self._earlier_items)
+        for index, item in enumerate(output):
+            is_hidden = self._numbers.get(index, index) is None
+            if not is_hidden and not _is_recall(item):
+                items.append(item)
         if len(items) != len(output) or self._earlier_items:
             response = _change(response, "output", items)
         last_id = read_field(response, "id")
@@ -243,10 +249,8 @@ class _ResponseFilter(_BlockFilter):
         response = _change(response, "id", self._id)
         return _change(event, "response", response)
 
-    def _is_shown(self, index: int, item: Any) -> bool:
-        return not _is_recall(item) and self._numbers.get(index, index) is not None
-
     def _show(self, event: Any) -> Any:
+        """Return an event with the next number of the client's own sequence."""
         if read_field(event, "sequence_number") is None:
             return event
         number = self._sequence
@@ -304,9 +308,11 @@ class _CompletionFilter(_Round):
             index = read_field(call, "index")
             if _is_recall(call):
                 self._hidden.add(index)
-            if index not in self._hidden:
-                before = sum(1 for hidden in self._hidden if hidden < index)
-                shown_calls.append(_change(call, "index", index - before))
+            if index in self._hidden:
+                continue
+            # the client counts only the calls that it sees
+            hidden_before = sum(hidden < index for hidden in self._hidden)
+            shown_calls.append(_change(call, "index", index - hidden_before))
         return _change(delta, "tool_calls", shown_calls or None)
 
 
@@ -328,6 +334,7 @@ class _ChunkFilter(_Round):
 
 
 def _is_last_chunk(chunk: Any) -> bool:
+    """Whether a chunk ends the answer. Ollama says `done`, Gemini names a reason in the candidate."""
     if read_field(chunk, "done"):
         return True
     for candidate in list_or_empty(read_field(chunk, "candidates")):
@@ -337,6 +344,7 @@ def _is_last_chunk(chunk: Any) -> bool:
 
 
 def _has_text(chunk: Any) -> bool:
+    """Whether a chunk has something for the client, besides the end of the answer."""
     if read_field(read_field(chunk, "message"), "content"):
         return True
     for candidate in list_or_empty(read_field(chunk, "candidates")):

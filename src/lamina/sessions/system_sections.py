@@ -84,11 +84,12 @@ async def read_sections(
 def changed_sections(sections: Iterable[Segment], log: Sequence[Segment]) -> list[Segment]:
     """Return the sections whose newest version in the log has other words or attributes."""
     newest = {(old.kind, old.key): (old.parts, old.attrs) for old in log}
-    return [
-        section
-        for section in sections
-        if newest.get((section.kind, section.key)) != (section.parts, section.attrs)
-    ]
+    changed: list[Segment] = []
+    for section in sections:
+        logged = newest.get((section.kind, section.key))
+        if logged != (section.parts, section.attrs):
+            changed.append(section)
+    return changed
 
 
 def changes_by_turn(contract: Words, persona: Persona) -> bool:
