@@ -78,21 +78,19 @@ async def resolve_key(key: Any, settings: Settings, environment: Mapping[str, st
         key = Path(settings.key_file)
     if isinstance(key, PathLike):
         return await to_thread.run_sync(_import_sealed().from_file, fspath(key))
-    if isinstance(key, str | bytes) or not (_is_key(key) or _is_key_ring(key)):
-        hint = "give a Key (generate(), raw(...), from_file(...)), a Passphrase, or the Path of a key file"
-        raise BadInput(f"{type(key).__name__} is not a key", place="key", hint=hint)
+    _check_key(key)
     return key
 
 
-def _is_key(value: Any) -> bool:
+def _check_key(key: Any) -> None:
+    """Raise BadInput unless this is a key, a passphrase, or a sequence of these."""
     sealed = _import_sealed()
-    return isinstance(value, sealed.Key | sealed.Passphrase)
-
-
-def _is_key_ring(value: Any) -> bool:
-    if not isinstance(value, Sequence) or not value:
-        return False
-    return all(_is_key(key) for key in value)
+    ring = [key]
+    if isinstance(key, Sequence):
+        ring = list(key)
+    if not ring or not all(isinstance(item, sealed.Key | sealed.Passphrase) for item in ring):
+        hint = "give a Key (generate(), raw(...), from_file(...)), a Passphrase, or the Path of a key file"
+        raise BadInput(f"{type(key).__name__} is not a key", place="key", hint=hint)
 
 
 def _import_sealed() -> Any:
