@@ -63,6 +63,15 @@ async def open_default_store(
         yield store
 
 
+def open_chosen_store(
+    address: str | None, settings: Settings, *, key: Any = None, create: bool = True
+) -> AbstractAsyncContextManager[Store]:
+    """Open the store at an address; without an address, the user's own."""
+    if address:
+        return open_store(address, key=key, create=create)
+    return open_default_store(settings, key=key, create=create)
+
+
 async def resolve_key(key: Any, settings: Settings, environment: Mapping[str, str]) -> Any:
     """The key that a store is opened with; None for a plain one.
 
