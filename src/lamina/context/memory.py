@@ -170,9 +170,9 @@ def _make_data_segment(facts: Sequence[Fact]) -> Segment:
 
 def _drop_needless_sections(sections: Sequence[Segment], log: Log | None) -> list[Segment]:
     """The sections that have facts, and those that had some: a model must learn that they are gone."""
-    earlier = set()
+    earlier: set[tuple[str, str]] = set()
     if log is not None:
-        earlier = {(old.kind, old.key) for old in log()}
+        earlier.update((old.kind, old.key) for old in log())
     needed = []
     for section in sections:
         has_facts = text_of(section.parts) != NOTHING

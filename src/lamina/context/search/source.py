@@ -150,9 +150,14 @@ def drop_sent_hits(hits: Iterable[Hit], sent: Iterable[Segment | Entry]) -> tupl
     """The hits whose text is not in the request word for word, spaces aside."""
     sent_texts: list[str] = []
     for segment in sent:
-        sent_texts += [_flatten(text) for text in texts_of(segment)]
+        sent_texts += map(_flatten, texts_of(segment))
     all_sent = "\n".join(sent_texts)
-    return tuple(hit for hit in hits if _flatten(hit.chunk.text) not in all_sent)
+    new_hits: list[Hit] = []
+    for hit in hits:
+        text = _flatten(hit.chunk.text)
+        if text not in all_sent:
+            new_hits.append(hit)
+    return tuple(new_hits)
 
 
 def excerpts(
@@ -236,10 +241,10 @@ def _text_with_speaker(hit: Hit) -> str:
     chunk = hit.chunk
     if chunk.sort != "turn":
         return chunk.text
-    speaker_and_day = [word for word in (chunk.speaker, chunk.at[:10]) if word]
+    speaker_and_day = ", ".join(filter(None, (chunk.speaker, chunk.at[:10])))
     if not speaker_and_day:
         return chunk.text
-    return f"{', '.join(speaker_and_day)}: {chunk.text}"
+    return f"{speaker_and_day}: {chunk.text}"
 
 
 def _flatten(text: str) -> str:
