@@ -10,11 +10,12 @@ index.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from lamina.context.port import Source
 from lamina.context.search.chunks import texts_of
 from lamina.context.search.index import Hit, Index
 from lamina.core.text.characters import split_words
@@ -41,7 +42,6 @@ FRAME = 8
 SentSegments = Callable[[], Iterable[Segment | Entry]]
 """Returns what is already in the request."""
 
-Source = Callable[[str, int | None], Awaitable[Sequence[Segment]]]
 Count = Callable[[str], int]
 
 
