@@ -24,8 +24,8 @@ from lamina.adapters.store_thread import (
     list_names,
     open_store_thread,
 )
-from lamina.errors import Conflict
 from lamina.stores.port import Store, Where
+from lamina.stores.retries import retry_conflicts
 
 _ATTEMPTS = 20
 """How often an append begins anew because another process was first."""
@@ -82,19 +82,16 @@ class LaminaSessionStore:
 
     async def _append(self, store: Store, key: Mapping[str, Any], entries: Sequence[Any]) -> None:
         where = self._place(key)
-        for attempt in range(_ATTEMPTS):
+
+        async def write() -> None:
             page = await store.read(where)
             stored_entries = [decode_stored(record.body) for record in page.records]
             new_entries = _drop_repeated(entries, stored_entries)
             index = self._fold(page.head.state, key, new_entries)
             bodies = [msgspec.json.encode(entry) for entry in new_entries]
-            try:
-                await store.append(where, bodies, expect=page.head.count, state=msgspec.json.encode(index))
-            except Conflict:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            else:
-                return
+            await store.append(where, bodies, expect=page.head.count, state=msgspec.json.encode(index))
+
+        await retry_conflicts(write, tries=_ATTEMPTS)
 
     def _fold(self, state: bytes, key: Mapping[str, Any], entries: Sequence[Any]) -> _Index:
         """Return the next index. Its time is later than the last one, even if the clock is not."""

@@ -41,11 +41,12 @@ async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
         return dialect.absorb_stream([event async for event in answer])
     if isinstance(answer, list | tuple | Iterator):
         return dialect.absorb_stream(list(answer))
-    if isinstance(answer, str) and dialect.name != "text":
-        if is_blank(answer):
-            return Absorbed(segments=())
-        return Absorbed(segments=(assistant(answer),))
-    return dialect.absorb(answer)
+    if not isinstance(answer, str) or dialect.name == "text":
+        return dialect.absorb(answer)
+    segments: list[Segment] = []
+    if not is_blank(answer):
+        segments.append(assistant(answer))
+    return Absorbed(segments=tuple(segments))
 
 
 def make_results(

@@ -86,17 +86,23 @@ def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
             if first_section is None and begun:
                 first_section = index
             continue
-        if segment.role is Role.USER:
-            if not users_side or (has_prompt and not segment.joins):
-                turn_starts.append(index if first_section is None else first_section)
-                has_prompt = False
-            users_side = True
-            has_prompt = has_prompt or bool(segment.meta.get(IS_PROMPT))
-        else:
+        if segment.role is not Role.USER:
             users_side = False
             has_prompt = False
+        else:
+            is_new_prompt = has_prompt and not segment.joins
+            if not users_side or is_new_prompt:
+                turn_start = index
+                if first_section is not None:
+                    turn_start = first_section
+                turn_starts.append(turn_start)
+                has_prompt = False
+            users_side = True
+            if segment.meta.get(IS_PROMPT):
+                has_prompt = True
         first_section = None
-        begun = begun or segment.role is not Role.SYSTEM
+        if segment.role is not Role.SYSTEM:
+            begun = True
     return turn_starts
 
 

@@ -135,18 +135,18 @@ def _path_exists(path: str) -> bool:
 
 def _parse_address(address: str) -> tuple[str, StoreOpener, str]:
     """The kind of a store, the function that opens it, and the argument of that function."""
-    kind, colon, rest = address.partition(":")
-    if kind in ("postgres", "postgresql") and rest.startswith("//"):
-        return "postgresql", _open_postgres, address
-    if colon and kind in _KINDS:
-        return kind.partition("+")[0], _KINDS[kind], rest
-    is_path = "/" in kind or "\\" in kind or len(kind) <= 1  # `C:` is a drive
-    if colon and not is_path:
-        kinds = ", ".join([*_KINDS, "postgresql"])
-        raise BadInput(f"no kind of store is called {kind!r}", place=address, hint=f"use {kinds}, or a path")
     if not address:
         raise BadInput("the address is empty", place="store", hint="give a path, or sqlite:PATH")
-    return "sqlite", _KINDS["sqlite"], address
+    kind, colon, rest = address.partition(":")
+    is_drive = len(kind) <= 1  # `C:\chats.db`
+    if not colon or is_drive or not {"/", "\\"}.isdisjoint(kind):
+        return "sqlite", _KINDS["sqlite"], address
+    if kind in ("postgres", "postgresql") and rest.startswith("//"):
+        return "postgresql", _open_postgres, address
+    if kind in _KINDS:
+        return kind.partition("+")[0], _KINDS[kind], rest
+    kinds = ", ".join([*_KINDS, "postgresql"])
+    raise BadInput(f"no kind of store is called {kind!r}", place=address, hint=f"use {kinds}, or a path")
 
 
 def _open_sqlite(path: str, *, driver: Driver | None = None) -> AbstractAsyncContextManager[Store]:
