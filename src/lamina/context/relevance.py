@@ -240,11 +240,10 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         if usual >= HIGH:
             moved = usual + round(self.reach * (1 - 2 * match.score))
             priority = max(min(moved, LOW), HIGH)
-        change = ""
+        why = f"priority {usual}"
         if priority != usual:
-            change = f", {priority - usual:+d}"
-        why = f"priority {usual}{change}: {match.describe()}"
-        return Judged(priority, why, unrelated=match.score <= 0)
+            why += f", {priority - usual:+d}"
+        return Judged(priority, f"{why}: {match.describe()}", unrelated=match.score <= 0)
 
 
 _ATTACHED_AGAIN = WordMatch(1.0, reason="attached again with the prompt")
@@ -333,8 +332,9 @@ def _identities(segments: Sequence[Segment]) -> list[tuple[object, ...]]:
 def _find_last_prompt(entries: Sequence[Entry]) -> Segment | None:
     """The last prompt of the user that has words."""
     for entry in reversed(entries):
-        is_prompt = entry.layer is Layer.PROMPT and entry.role is Role.USER
-        if is_prompt and _prompt_text(entry.segment):
+        if entry.layer is not Layer.PROMPT or entry.role is not Role.USER:
+            continue
+        if _prompt_text(entry.segment):
             return entry.segment
     return None
 

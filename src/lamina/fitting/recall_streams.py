@@ -70,7 +70,7 @@ _CALL_LISTS: dict[str, tuple[str, ...]] = {
 
 
 class _Round:
-    """What all filters share."""
+    """What all filters share: the events of this round, and those of them that are held back."""
 
     def __init__(self) -> None:
         self.is_first = True
@@ -270,10 +270,12 @@ class _CompletionFilter(_Round):
         self._hidden = set()
         shown_chunks: list[Any] = []
         for chunk in self.closing:
-            for choice in list_or_empty(read_field(chunk, "choices"))[:1]:
-                if read_field(read_field(choice, "delta"), "content"):
-                    shown_choice = _change(choice, "finish_reason", None)
-                    shown_chunks.append(_change(chunk, "choices", [shown_choice]))
+            choices = list_or_empty(read_field(chunk, "choices"))
+            if not choices:  # the chunk that reports the usage
+                continue
+            if read_field(read_field(choices[0], "delta"), "content"):
+                shown_choice = _change(choices[0], "finish_reason", None)
+                shown_chunks.append(_change(chunk, "choices", [shown_choice]))
         super().next_round()
         return shown_chunks
 
@@ -409,10 +411,8 @@ def _is_recall(item: Any) -> bool:
 
 def _is_empty(delta: Any) -> bool:
     """Whether a delta has nothing for the client."""
-    for name in ("content", "tool_calls", "refusal", "role", "reasoning_content"):
-        if read_field(delta, name):
-            return False
-    return True
+    names = ("content", "tool_calls", "refusal", "role", "reasoning_content")
+    return not any(read_field(delta, name) for name in names)
 
 
 def _change(holder: Any, name: str, value: Any) -> Any:

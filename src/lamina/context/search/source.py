@@ -54,7 +54,8 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     least: float = LEAST
 
     def __post_init__(self) -> None:
-        if not (0 < self.share <= 1 and self.tokens > 0 and self.most > 0 and 0 <= self.least <= 1):
+        parts_are_right = 0 < self.share <= 1 and 0 <= self.least <= 1
+        if not parts_are_right or min(self.tokens, self.most) <= 0:
             hint = "share and least are parts of 1, tokens and most above 0"
             raise BadInput(f"{self!r}", place="limits", hint=hint)
 
@@ -228,7 +229,7 @@ def _make_excerpt(run: Sequence[Hit]) -> Segment:
 
 def _place_of(run: Sequence[Hit]) -> str:
     """The place of a run: `lines 10-24`, or `k1 to k3`."""
-    places = [hit.chunk.place for hit in run if hit.chunk.place]
+    places = list(filter(None, (hit.chunk.place for hit in run)))
     if not places:
         return ""
     if len(set(places)) == 1:
