@@ -18,7 +18,7 @@ from lamina.dialects.port import Dialect
 from lamina.dialects.text import layout
 from lamina.errors import NotFound
 from lamina.segments import assistant, call, file, result, user
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 from lamina.testing.model_server import MODEL, run_model_server
 from tests.fixtures.attacks import ATTACKS, FORGED
 from tests.fixtures.injections import (

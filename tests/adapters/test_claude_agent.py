@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk is not installed: make adapters")
+pytest.importorskip(
+    "claude_agent_sdk", reason="claude-agent-sdk is not installed: run `make adapters` to test it"
+)
 
 from claude_agent_sdk import InMemorySessionStore
 from claude_agent_sdk.testing import run_session_store_conformance

@@ -30,7 +30,7 @@ def test_every_example_is_here() -> None:
 def test_the_example_runs(name: str, tmp_path: Path) -> None:
     package, last_line = EXAMPLES[name]
     if not _is_installed(package):
-        pytest.skip(f"{package} is not installed: make adapters")
+        pytest.skip(f"{package} is not installed: run `make adapters` to test it")
     command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / "adapters" / f"{name}.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.adk.plugins", reason="google-adk is not installed: make adapters")
+pytest.importorskip(
+    "google.adk.plugins", reason="google-adk is not installed: run `make adapters` to test it"
+)
 
 from google.adk.agents import LlmAgent
 from google.adk.apps import App

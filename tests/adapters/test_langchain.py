@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("langchain.agents", reason="langchain is not installed: make adapters")
+pytest.importorskip("langchain.agents", reason="langchain is not installed: run `make adapters` to test it")
 
 from langchain.agents import create_agent
 from langchain_core.language_models.chat_models import BaseChatModel

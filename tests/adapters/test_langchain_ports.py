@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("langchain_tests", reason="langchain-tests is not installed: make adapters")
+pytest.importorskip(
+    "langchain_tests", reason="langchain-tests is not installed: run `make adapters` to test it"
+)
 
 from langchain.tools import ToolRuntime
 from langchain_core.stores import InMemoryByteStore

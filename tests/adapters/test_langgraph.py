@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("langgraph.checkpoint.conformance", reason="langgraph is not installed: make adapters")
+pytest.importorskip(
+    "langgraph.checkpoint.conformance", reason="langgraph is not installed: run `make adapters` to test it"
+)
 
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate

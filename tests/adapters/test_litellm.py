@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it would ask the network
-pytest.importorskip("litellm.integrations.custom_logger", reason="litellm is not installed: make adapters")
+pytest.importorskip(
+    "litellm.integrations.custom_logger", reason="litellm is not installed: run `make adapters` to test it"
+)
 
 import litellm
 from litellm import CustomLLM

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("agents.memory", reason="openai-agents is not installed: make adapters")
+pytest.importorskip("agents.memory", reason="openai-agents is not installed: run `make adapters` to test it")
 
 from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, function_tool
 from agents.memory import Session

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pydantic_ai.capabilities", reason="pydantic-ai is not installed: make adapters")
+pytest.importorskip(
+    "pydantic_ai.capabilities", reason="pydantic-ai is not installed: run `make adapters` to test it"
+)
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart

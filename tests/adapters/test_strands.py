@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("strands.agent", reason="strands-agents is not installed: make adapters")
+pytest.importorskip("strands.agent", reason="strands-agents is not installed: run `make adapters` to test it")
 
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager

@@ -15,7 +15,7 @@ from lamina.core.values import Head
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, PlainHead
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 
 CASES: list[Conformance] = [case for subject in DIALECTS.values() for case in testing.dialect(subject)]
 SOUND = DIALECTS["anthropic"]

@@ -8,7 +8,7 @@ import pytest
 
 from lamina.stores.files import open_files
 from lamina.stores.port import Store
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 from lamina.testing.stores import store
 from tests.stores.files_disk import in_memory
 

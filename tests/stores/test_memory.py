@@ -7,7 +7,7 @@ import pytest
 
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Store
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 from lamina.testing.stores import store
 
 

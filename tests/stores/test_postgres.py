@@ -8,7 +8,7 @@ import pytest
 
 from lamina.stores.port import Store
 from lamina.stores.postgres import open_postgres
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 from lamina.testing.stores import store
 from tests.servers.postgres import shared
 

@@ -18,7 +18,7 @@ from lamina.stores.sealed.cipher import NotSealedHere
 from lamina.stores.sealed.documents import new_data_key, unwrap
 from lamina.stores.sealed.records import SealedPlace
 from lamina.stores.sqlite import open_sqlite
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 from lamina.testing.stores import store
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")

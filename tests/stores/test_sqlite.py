@@ -11,7 +11,7 @@ import pytest
 from lamina.stores.port import Store
 from lamina.stores.sqlite import open_sqlite
 from lamina.stores.sqlite.links import Driver
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 from lamina.testing.stores import store
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")

@@ -12,7 +12,7 @@ import pytest
 from lamina.errors import BadInput
 from lamina.stores.files import open_files
 from lamina.stores.port import Store
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 from tests.torture import Effort, Place, Trial, place_at, suite, trials
 
 SHORT = Effort(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance
 from lamina.testing.context import ContextSizes, ManagedContext, Message, context_manager
 from tools.context_managers import LaminaContext
 

@@ -24,8 +24,8 @@ from lamina.adapters.store_thread import (
     list_names,
     open_store_thread,
 )
-from lamina.errors import Conflict
 from lamina.stores.port import Store, Where
+from lamina.stores.retries import retry_conflicts
 
 _ATTEMPTS = 20
 """How often an append begins anew because another process was first."""
@@ -65,42 +65,33 @@ class LaminaSessionStore:
         return await self.store.arun(self._load, key)
 
     async def list_sessions(self, project_key: str) -> list[Any]:
-        indexes = await self.store.arun(self._list, project_key)
-        return [{"session_id": name, "mtime": index.mtime} for name, index in indexes if "/" not in name]
+        indexes = await self.store.arun(self._list_sessions, project_key)
+        return [{"session_id": name, "mtime": index.mtime} for name, index in indexes.items()]
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
-        indexes = await self.store.arun(self._list, project_key)
-        return [index.summary for name, index in indexes if "/" not in name and index.summary]
+        indexes = await self.store.arun(self._list_sessions, project_key)
+        return [index.summary for index in indexes.values() if index.summary]
 
     async def delete(self, key: Mapping[str, Any]) -> None:
         """Delete a transcript. That of a session takes those of its sub-agents with it."""
         await self.store.arun(self._delete, key)
 
     async def list_subkeys(self, key: Mapping[str, Any]) -> list[str]:
-        prefix = f"{key['session_id']}/"
-        names = await self.store.arun(list_names, self._workspace_of(key["project_key"]))
-        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        """Return the names of the transcripts of a session's sub-agents."""
+        return await self.store.arun(self._list_subkeys, key)
 
     async def _append(self, store: Store, key: Mapping[str, Any], entries: Sequence[Any]) -> None:
         where = self._place(key)
-        for attempt in range(_ATTEMPTS):
+
+        async def write() -> None:
             page = await store.read(where)
-            seen = {_read_uuid(decode_stored(record.body)) for record in page.records}
-            new_entries: list[Any] = []
-            for entry in entries:
-                uuid = _read_uuid(entry)
-                if uuid is None or uuid not in seen:
-                    new_entries.append(entry)
-                seen.add(uuid)
+            stored_entries = [decode_stored(record.body) for record in page.records]
+            new_entries = _drop_repeated(entries, stored_entries)
             index = self._fold(page.head.state, key, new_entries)
             bodies = [msgspec.json.encode(entry) for entry in new_entries]
-            try:
-                await store.append(where, bodies, expect=page.head.count, state=msgspec.json.encode(index))
-            except Conflict:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            else:
-                return
+            await store.append(where, bodies, expect=page.head.count, state=msgspec.json.encode(index))
+
+        await retry_conflicts(write, tries=_ATTEMPTS)
 
     def _fold(self, state: bytes, key: Mapping[str, Any], entries: Sequence[Any]) -> _Index:
         """Return the next index. Its time is later than the last one, even if the clock is not."""
@@ -119,31 +110,47 @@ class LaminaSessionStore:
             return None
         return [decode_stored(record.body) for record in page.records]
 
-    async def _list(self, store: Store, project_key: str) -> list[tuple[str, _Index]]:
-        indexes: list[tuple[str, _Index]] = []
-        for name in await list_names(store, self._workspace_of(project_key)):
-            page = await store.read(Where(self._workspace_of(project_key), name), last=0)
-            indexes.append((name, decode_stored(page.head.state, _Index)))
+    async def _list_sessions(self, store: Store, project_key: str) -> dict[str, _Index]:
+        """Return the index of each session of a project. A name with a slash is that of a sub-agent."""
+        workspace = self._workspace_of(project_key)
+        indexes: dict[str, _Index] = {}
+        for name in await list_names(store, workspace):
+            if "/" in name:
+                continue
+            page = await store.read(Where(workspace, name), last=0)
+            indexes[name] = decode_stored(page.head.state, _Index)
         return indexes
+
+    async def _list_subkeys(self, store: Store, key: Mapping[str, Any]) -> list[str]:
+        prefix = f"{key['session_id']}/"
+        names = await list_names(store, self._workspace_of(key["project_key"]), prefix=prefix)
+        return [name.removeprefix(prefix) for name in names]
 
     async def _delete(self, store: Store, key: Mapping[str, Any]) -> None:
         where = self._place(key)
         if key.get("subpath") is None:
-            for name in await list_names(store, where.workspace):
-                if name.startswith(f"{where.conversation}/"):
-                    await store.delete(Where(where.workspace, name))
+            for name in await list_names(store, where.workspace, prefix=f"{where.conversation}/"):
+                await store.delete(Where(where.workspace, name))
         await store.delete(where)
 
     def _workspace_of(self, project_key: str) -> str:
         return f"{self._workspace}/{project_key}"
 
     def _place(self, key: Mapping[str, Any]) -> Where:
+        """Return the conversation of a transcript. Those of sub-agents stand below their session."""
         name = key["session_id"]
         if key.get("subpath") is not None:
             name = f"{name}/{key['subpath']}"
         return Where(self._workspace_of(key["project_key"]), name)
 
 
-def _read_uuid(entry: Any) -> str | None:
-    uuid: str | None = entry.get("uuid")
-    return uuid
+def _drop_repeated(entries: Sequence[Any], stored_entries: Sequence[Any]) -> list[Any]:
+    """Return the entries that are not in the transcript yet. An entry without a `uuid` is always new."""
+    seen = {entry.get("uuid") for entry in stored_entries}
+    new_entries: list[Any] = []
+    for entry in entries:
+        uuid = entry.get("uuid")
+        if uuid is None or uuid not in seen:
+            new_entries.append(entry)
+        seen.add(uuid)
+    return new_entries

@@ -116,6 +116,7 @@ def _make_recall_tool(fitter: ContextFitter) -> BaseTool:
 
 
 def _read_model_name(model: Any) -> str:
+    """Return the name of a chat model. Integrations of LangChain have it under one of two names."""
     return str(getattr(model, "model_name", None) or getattr(model, "model", None) or "")
 
 
@@ -128,6 +129,7 @@ def _read_usage(messages: Sequence[BaseMessage]) -> int | None:
 
 
 def _write_message(message: BaseMessage) -> list[dict[str, Any]]:
+    """Write a message as a turn."""
     content = message.content
     thinking = ""
     if not isinstance(content, str):
@@ -147,9 +149,15 @@ def _write_parts(message: BaseMessage) -> tuple[Any, str]:
     parts = convert_to_openai_messages(message).get("content") or ""
     if isinstance(parts, str):
         return parts, ""
-    sent = [part for part in parts if part.get("type") in _SENT_PARTS]
-    thoughts = [str(part.get("thinking") or part.get("reasoning") or "") for part in parts]
-    return sent, "\n".join(filter(None, thoughts))
+    sent: list[Any] = []
+    thoughts: list[str] = []
+    for part in parts:
+        thought = part.get("thinking") or part.get("reasoning")
+        if thought:
+            thoughts.append(str(thought))
+        if part.get("type") in _SENT_PARTS:
+            sent.append(part)
+    return sent, "\n".join(thoughts)
 
 
 def _read_message(turns: Sequence[Turn], source: BaseMessage | None) -> BaseMessage:
@@ -166,11 +174,11 @@ def _read_message(turns: Sequence[Turn], source: BaseMessage | None) -> BaseMess
         return source.model_copy(update={"content": content})
     if turn["role"] == "tool":
         return ToolMessage(content, tool_call_id=turn["tool_call_id"])
-    if turn["role"] == "assistant":
-        return AIMessage(content)
-    if turn["role"] == "system":
-        return SystemMessage(content)
-    return HumanMessage(content)
+    return _MESSAGE_TYPES.get(turn["role"], HumanMessage)(content)
+
+
+_MESSAGE_TYPES: dict[str, type[BaseMessage]] = {"assistant": AIMessage, "system": SystemMessage}
+"""What LangChain calls the messages that lamina writes itself, such as digests. Others are the user's."""
 
 
 CODEC = MessageCodec(write=_write_message, read=_read_message)

@@ -60,19 +60,18 @@ class LaminaByteStore(BaseStore[str, bytes]):
         for key in keys:
             await store.delete(Where(self._workspace, key))
 
-    async def _list(self, store: Store, prefix: str) -> list[str]:
-        names = await list_names(store, self._workspace)
-        return [name for name in names if name.startswith(prefix)]
+    async def _list(self, store: Store, prefix: str | None) -> list[str]:
+        return await list_names(store, self._workspace, prefix=prefix or "")
 
     mget, amget = run_both_ways(_get)
     mset, amset = run_both_ways(_set)
     mdelete, amdelete = run_both_ways(_delete)
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
-        yield from self.store.run(self._list, prefix or "")
+        yield from self.store.run(self._list, prefix)
 
     async def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
-        for name in await self.store.arun(self._list, prefix or ""):
+        for name in await self.store.arun(self._list, prefix):
             yield name
 
 

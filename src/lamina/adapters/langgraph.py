@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -214,7 +215,9 @@ class LaminaSaver(BaseCheckpointSaver[str]):
             thread = self._find_thread(thread_id)
             async with thread.lock:
                 await thread.load(store)
-                latest = {namespace: _find_latest(thread, namespace) for namespace, _ in thread.checkpoints}
+                latest: dict[str, str] = {}
+                for namespace, checkpoint_id in thread.checkpoints:
+                    latest[namespace] = max(latest.get(namespace, ""), checkpoint_id)  # ids sort by time
                 rest: list[Place] = []
                 for place, each in thread.checkpoints.items():
                     is_needed = latest[place[0]] == place[1] or each.has_deltas
@@ -297,14 +300,18 @@ def _make_config(thread_id: str, place: Place) -> RunnableConfig:
 
 def _select_places(thread: StoredThread, fields: dict[str, Any], before_id: str | None) -> Sequence[Place]:
     """Return the places of the checkpoints that are asked for, the newest first."""
-    places = sorted(thread.checkpoints, key=lambda place: place[1], reverse=True)
-    if fields.get("checkpoint_ns") is not None:
-        places = [place for place in places if place[0] == fields["checkpoint_ns"]]
-    if fields.get("checkpoint_id"):
-        places = [place for place in places if place[1] == fields["checkpoint_id"]]
-    if before_id:
-        places = [place for place in places if place[1] < before_id]
-    return places
+    asked_namespace = fields.get("checkpoint_ns")
+    asked_id = fields.get("checkpoint_id")
+    places: list[Place] = []
+    for namespace, checkpoint_id in thread.checkpoints:
+        if asked_namespace is not None and namespace != asked_namespace:
+            continue
+        if asked_id and checkpoint_id != asked_id:
+            continue
+        if before_id and checkpoint_id >= before_id:
+            continue
+        places.append((namespace, checkpoint_id))
+    return sorted(places, key=itemgetter(1), reverse=True)
 
 
 def _find_latest(thread: StoredThread, namespace: str) -> str:

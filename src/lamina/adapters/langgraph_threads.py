@@ -117,18 +117,24 @@ class StoredThread:
     def copy_record(self, places: set[Place], *, resets: bool = False) -> ThreadRecord:
         """Return one record with all that these checkpoints need."""
         checkpoints = [each for place, each in self.checkpoints.items() if place in places]
-        names: dict[tuple[str, str, str], None] = {}
+        values: dict[tuple[str, str, str], StoredValue] = {}
+        items: dict[bytes, Typed] = {}
         for each in checkpoints:
             for channel, version in each.versions.items():
-                names[each.place[0], channel, version] = None
-        values = [(name, self.values[name]) for name in names if name in self.values]
-        digests = dict.fromkeys(digest for _, value in values for digest in value.items)
-        writes = [write for place in places for write in self.writes.get(place, {}).values()]
+                name = (each.place[0], channel, version)
+                if name in values or name not in self.values:
+                    continue
+                values[name] = self.values[name]
+                for digest in values[name].items:
+                    items[digest] = self.items[digest]
+        writes: list[StoredWrite] = []
+        for place in places:
+            writes += self.writes.get(place, {}).values()
         return ThreadRecord(
             checkpoints=tuple(checkpoints),
             writes=tuple(writes),
-            values=tuple(values),
-            items=tuple((digest, self.items[digest]) for digest in digests),
+            values=tuple(values.items()),
+            items=tuple(items.items()),
             resets=resets,
         )
 

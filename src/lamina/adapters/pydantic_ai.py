@@ -67,14 +67,14 @@ class LaminaCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         parameters = request_context.model_request_parameters
-        definitions = [*parameters.function_tools, *parameters.output_tools]
+        tools: list[dict[str, Any]] = []
+        for definition in (*parameters.function_tools, *parameters.output_tools):
+            schema = definition.parameters_json_schema
+            tools.append(chat.write_tool(definition.name, definition.description, schema))
         fitted = self.fitter.fit(
             request_context.messages,
             system="\n\n".join(part.content for part in parameters.instruction_parts or ()),
-            tools=[
-                chat.write_tool(each.name, each.description, each.parameters_json_schema)
-                for each in definitions
-            ],
+            tools=tools,
             head={"model": request_context.model.model_name},
             ledger=_read_ledger(ctx.messages),
             usage=_read_usage(ctx.messages),
@@ -94,9 +94,11 @@ class LaminaCapability(AbstractCapability[Any]):
 
 
 def _read_ledger(messages: Sequence[ai.ModelMessage]) -> dict[str, Any] | None:
+    """Return the newest ledger of a history; None if lamina has not fitted it yet."""
     for message in reversed(messages):
-        if isinstance(message, ai.ModelResponse) and LEDGER in (message.metadata or {}):
-            return dict((message.metadata or {})[LEDGER])
+        ledger = (message.metadata or {}).get(LEDGER)
+        if ledger is not None and isinstance(message, ai.ModelResponse):
+            return dict(ledger)
     return None
 
 
@@ -119,17 +121,21 @@ def _read_usage(messages: Sequence[ai.ModelMessage]) -> int | None:
 
 
 def _write_message(message: ai.ModelMessage) -> list[dict[str, Any]]:
-    if isinstance(message, ai.ModelResponse):
-        texts = [part.content for part in message.parts if isinstance(part, ai.TextPart)]
-        thoughts = [part.content for part in message.parts if isinstance(part, ai.ThinkingPart)]
-        calls = [part for part in message.parts if isinstance(part, ai.ToolCallPart)]
-        written_calls = [
-            chat.write_call(part.tool_call_id, part.tool_name, part.args or {}) for part in calls
-        ]
-        return [
-            chat.write_assistant("\n".join(texts), written_calls, thinking="\n".join(filter(None, thoughts)))
-        ]
-    return [_write_part(part) for part in message.parts if isinstance(part, _SENT_PARTS)]
+    """Write a message as turns. A response is one turn, and so is each part of a request that is sent."""
+    if not isinstance(message, ai.ModelResponse):
+        return [_write_part(part) for part in message.parts if isinstance(part, _SENT_PARTS)]
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, ai.TextPart):
+            texts.append(part.content)
+        elif isinstance(part, ai.ThinkingPart):
+            thoughts.append(part.content)
+        elif isinstance(part, ai.ToolCallPart):
+            calls.append(chat.write_call(part.tool_call_id, part.tool_name, part.args or {}))
+    thinking = "\n".join(filter(None, thoughts))
+    return [chat.write_assistant("\n".join(texts), calls, thinking=thinking)]
 
 
 _SENT_PARTS = (ai.SystemPromptPart, ai.UserPromptPart, ai.ToolReturnPart, ai.RetryPromptPart)
@@ -137,6 +143,7 @@ _SENT_PARTS = (ai.SystemPromptPart, ai.UserPromptPart, ai.ToolReturnPart, ai.Ret
 
 
 def _write_part(part: Any) -> dict[str, Any]:
+    """Write a part of a request as a turn. A retry answers the call that failed, if there was one."""
     if isinstance(part, ai.SystemPromptPart):
         return {"role": "system", "content": part.content}
     if isinstance(part, ai.ToolReturnPart):
@@ -151,27 +158,34 @@ def _write_part(part: Any) -> dict[str, Any]:
 
 
 def _write_content(content: Any) -> dict[str, Any]:
+    """Write what a user sent beside text. Other files than pictures are only named."""
     if isinstance(content, ai.ImageUrl):
         return chat.write_image(content.url)
     if isinstance(content, ai.BinaryContent) and content.is_image:
         data = base64.b64encode(content.data).decode()
         return chat.write_image(f"data:{content.media_type};base64,{data}")
+    text = str(content)
     if isinstance(content, ai.TextContent):
-        return {"type": "text", "text": content.content}
-    return {"type": "text", "text": str(content)}
+        text = content.content
+    return {"type": "text", "text": text}
 
 
 def _read_message(turns: Sequence[Turn], source: ai.ModelMessage | None) -> ai.ModelMessage:
     """Return a new message; what was not lowered in it are the parts of its source."""
     if isinstance(source, ai.ModelResponse):
         return replace(source, parts=_read_response_parts(turns[0].wire, source))
-    if source is not None:
-        sent_parts = [part for part in source.parts if isinstance(part, _SENT_PARTS)]
-        own_parts = [part for part in source.parts if not isinstance(part, _SENT_PARTS)]
-        return replace(source, parts=[*own_parts, *(_read_part(turn, sent_parts) for turn in turns)])
-    if turns[0].wire["role"] == "assistant":
+    if source is None and turns[0].wire["role"] == "assistant":
         return ai.ModelResponse(parts=[ai.TextPart(chat.read_text(turns[0].wire["content"]))])
-    return ai.ModelRequest(parts=[_read_part(turns[0], [])])
+    if source is None:
+        return ai.ModelRequest(parts=[_read_part(turns[0], [])])
+    sent_parts: list[Any] = []
+    other_parts: list[Any] = []
+    for part in source.parts:
+        if isinstance(part, _SENT_PARTS):
+            sent_parts.append(part)
+        else:
+            other_parts.append(part)
+    return replace(source, parts=[*other_parts, *(_read_part(turn, sent_parts) for turn in turns)])
 
 
 def _read_response_parts(turn: dict[str, Any], source: ai.ModelResponse) -> list[Any]:
@@ -191,6 +205,7 @@ def _read_response_parts(turn: dict[str, Any], source: ai.ModelResponse) -> list
 
 
 def _read_part(turn: Turn, sent_parts: Sequence[Any]) -> Any:
+    """Return the part for a turn: the part that it came from, or a new one with its text."""
     wire = turn.wire
     if turn.place is not None:
         return sent_parts[turn.place]

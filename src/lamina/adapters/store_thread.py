@@ -42,9 +42,10 @@ def open_store_thread(store: StoreAddress | StoreThread, *, key: Any = None) -> 
     return StoreThread(store, key=key)
 
 
-async def list_names(store: Store, workspace: str) -> list[str]:
-    """Return the names of all conversations of a workspace."""
-    return [each.conversation async for each in every_conversation(store, workspace)]
+async def list_names(store: Store, workspace: str, *, prefix: str = "") -> list[str]:
+    """Return the names of all conversations of a workspace that begin with the prefix."""
+    names = [each.conversation async for each in every_conversation(store, workspace)]
+    return [name for name in names if name.startswith(prefix)]
 
 
 def decode_stored(source: bytes, kind: Any = Any) -> Any:

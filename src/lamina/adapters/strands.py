@@ -71,12 +71,11 @@ class LaminaConversationManager(ConversationManager):
         agent = event.agent
         self._history = list(agent.messages)
         specs = agent.tool_registry.get_all_tool_specs()
+        tools = [write_tool(spec["name"], spec["description"], spec["inputSchema"]["json"]) for spec in specs]
         fitted = self.fitter.fit(
             self._history,
             system=agent.system_prompt or "",
-            tools=[
-                write_tool(spec["name"], spec["description"], spec["inputSchema"]["json"]) for spec in specs
-            ],
+            tools=tools,
             head={"model": _read_model_name(agent)},
             ledger=self.ledger,
         )
@@ -111,20 +110,28 @@ def _read_model_name(agent: Agent) -> str:
 
 def _write_message(message: Any) -> list[dict[str, Any]]:
     """Write a message: each result is a turn, and so is everything else together."""
-    blocks = message["content"]
-    texts = [block["text"] for block in blocks if "text" in block]
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
+    for block in message["content"]:
+        if "text" in block:
+            texts.append(block["text"])
+        if "toolUse" in block:
+            use = block["toolUse"]
+            calls.append(write_call(use["toolUseId"], use["name"], use["input"]))
+        if "toolResult" in block:
+            result = block["toolResult"]
+            results.append(write_result(result["toolUseId"], _read_result(result)))
+    text = "\n".join(texts)
     if message["role"] == "assistant":
-        uses = [block["toolUse"] for block in blocks if "toolUse" in block]
-        calls = [write_call(use["toolUseId"], use["name"], use["input"]) for use in uses]
-        return [write_assistant("\n".join(texts), calls)]
-    results = [block["toolResult"] for block in blocks if "toolResult" in block]
-    turns = [write_result(each["toolUseId"], _read_result(each)) for each in results]
-    if texts or not results:
-        turns.append({"role": "user", "content": "\n".join(texts)})
-    return turns
+        return [write_assistant(text, calls)]
+    if results and not texts:
+        return results
+    return [*results, {"role": "user", "content": text}]
 
 
 def _read_result(result: Mapping[str, Any]) -> str:
+    """Return the text of a result. JSON is written out, and pictures are left out."""
     parts = [block.get("text") or str(block.get("json", "")) for block in result["content"]]
     return "\n".join(parts)
 
@@ -132,27 +139,32 @@ def _read_result(result: Mapping[str, Any]) -> str:
 def _read_message(turns: Sequence[Turn], source: Any) -> Any:
     """Return a new message. Its metadata, and blocks that no turn has, are those of its source."""
     blocks: list[Any] = []
-    role = "user"
     for turn in turns:
-        wire = turn.wire
-        text = read_text(wire.get("content"))
-        if wire["role"] == "assistant":
-            role = "assistant"
-        if wire["role"] == "tool":
-            status = _read_status(source, wire["tool_call_id"])
-            result = {"toolUseId": wire["tool_call_id"], "status": status, "content": [{"text": text}]}
-            blocks.append({"toolResult": result})
-        elif text:
-            blocks.append({"text": text})
-        for call_id, name, arguments in read_calls(wire):
-            blocks.append(
-                {"toolUse": {"toolUseId": call_id, "name": name, "input": read_arguments(arguments)}}
-            )
+        blocks += _read_blocks(turn.wire, source)
     if source is None:
+        role = turns[0].wire["role"]
+        if role != "assistant":
+            role = "user"  # Strands has no other roles
         return {"role": role, "content": blocks}
     rewritten = {"text", "toolUse", "toolResult"}
     others = [block for block in source["content"] if rewritten.isdisjoint(block)]
     return {**source, "content": [*others, *blocks]}
+
+
+def _read_blocks(wire: Mapping[str, Any], source: Any) -> list[dict[str, Any]]:
+    """Return the blocks of a turn: a result, or a text and calls."""
+    text = read_text(wire.get("content"))
+    if wire["role"] == "tool":
+        status = _read_status(source, wire["tool_call_id"])
+        result = {"toolUseId": wire["tool_call_id"], "status": status, "content": [{"text": text}]}
+        return [{"toolResult": result}]
+    blocks: list[dict[str, Any]] = []
+    if text:
+        blocks.append({"text": text})
+    for call_id, name, arguments in read_calls(wire):
+        use = {"toolUseId": call_id, "name": name, "input": read_arguments(arguments)}
+        blocks.append({"toolUse": use})
+    return blocks
 
 
 def _read_status(source: Any, call_id: str) -> str:

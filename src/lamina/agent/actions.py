@@ -168,9 +168,9 @@ def _read_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
         raise BadInput("the arguments are not JSON", hint="send the call again") from None
     if not isinstance(arguments, dict):
         raise BadInput("the arguments are not an object", hint="name each argument")
-    missing = [name for name in tool.schema.get("required", ()) if name not in arguments]
-    if missing:
-        raise BadInput(f"the argument {missing[0]!r} is missing", hint="send the call again with it")
+    for name in tool.schema.get("required", ()):
+        if name not in arguments:
+            raise BadInput(f"the argument {name!r} is missing", hint="send the call again with it")
     return arguments
 
 
@@ -180,9 +180,9 @@ def _make_result(value: Any, call: ToolCall) -> Segment:
         return result(value.content, id=call.id, name=call.name, error=value.error)
     if isinstance(value, Segment):
         return _result_of_segment(value, call)
-    if isinstance(value, list | tuple) and value and all(isinstance(item, Segment) for item in value):
+    if _holds_only(value, Segment):
         return result("\n\n".join(map(_describe_segment, value)), id=call.id, name=call.name)
-    if isinstance(value, str) or _is_parts(value):
+    if isinstance(value, str | msgspec.Struct) or _holds_only(value, msgspec.Struct):
         return result(value, id=call.id, name=call.name)
     return result(json.dumps(value, ensure_ascii=False, default=str), id=call.id, name=call.name)
 
@@ -207,11 +207,11 @@ def _describe_segment(segment: Segment) -> str:
     return f"[{origin or segment.key or segment.kind}]\n{text_of(segment.parts)}"
 
 
-def _is_parts(value: Any) -> bool:
-    """Whether a value is a part, or a list of parts."""
-    if isinstance(value, list | tuple):
-        return bool(value) and all(isinstance(item, msgspec.Struct) for item in value)
-    return isinstance(value, msgspec.Struct)
+def _holds_only(value: Any, kind: type) -> bool:
+    """Whether a value is a list of such items, and not an empty one."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(isinstance(item, kind) for item in value)
 
 
 def _repeat_question(segment: Segment, question: str) -> Segment:

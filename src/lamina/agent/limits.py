@@ -47,14 +47,12 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self, name: str) -> str:
         """Describe a limit that was reached, for people and models."""
-        match name:
-            case "steps":
-                amount = f"{self.steps:,} steps"
-            case "tokens":
-                amount = f"{self.tokens or 0:,} tokens"
-            case _:
-                amount = f"{self.money or 0:g} USD"
-        return f"the limit of {amount} for this turn was reached"
+        amounts = {
+            "steps": f"{self.steps:,} steps",
+            "tokens": f"{self.tokens or 0:,} tokens",
+            "money": f"{self.money or 0:g} USD",
+        }
+        return f"the limit of {amounts[name]} for this turn was reached"
 
 
 class TurnCost(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lamina.cli.gateway_options import add_gateway_options
+from lamina.cli.gateway_options import add_gateway_options, add_listening_options
 from lamina.cli.output import emit
-from lamina.cli.parser import add_json, whole_number
-from lamina.cli.serve import apply_arguments
+from lamina.cli.parser import add_json
+from lamina.cli.serve import read_settings, settings_path
 from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
 from lamina.settings import Settings, find_line, find_settings_file, load_settings, variable_of
@@ -56,9 +56,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                [--upstream URL] [--profile NAME] [--window N] [--changed] [--json]"
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("--host", metavar="HOST", help="the address that a gateway would listen on")
-    parser.add_argument("--port", metavar="N", type=whole_number, help="its port")
-    parser.add_argument("--workers", metavar="N", type=whole_number, help="its processes")
+    add_listening_options(parser)
     add_gateway_options(parser)
     parser.add_argument("--changed", action="store_true", help="leave out what is as by default")
     add_json(parser, "the settings")
@@ -70,7 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [row for row in rows if row.origin != "default"]
     if arguments.json:
         emit({"settings": msgspec.to_builtins(rows)})
-        return 0
+    else:
+        _print_rows(rows)
+    return 0
+
+
+def _print_rows(rows: Sequence[EffectiveSetting]) -> None:
+    """Print the settings as a table, with a line above each group."""
     name_width = max((len(row.name) for row in rows), default=0)
     value_width = min(max((len(row.value) for row in rows), default=0), 48)
     group = ""
@@ -79,7 +83,6 @@ def run(arguments: argparse.Namespace) -> int:
             group = row.group
             print(f"{group}:")
         print(f"  {row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}")
-    return 0
 
 
 def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSetting]:
@@ -110,16 +113,14 @@ def _trace_gateway_settings(
 ) -> Iterator[EffectiveSetting]:
     """The settings of the gateway. None without the extra that it needs."""
     try:
-        from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+        from lamina.gateway.config import load_gateway_settings  # noqa: PLC0415 - an extra
     except ImportError:
         return
-    path = Path(arguments.settings).expanduser() if arguments.settings else None
-    before = load_gateway_settings(path, environment)
-    settings = apply_arguments(before, arguments, place="config")
-    check_settings(settings, environment, path)
+    path = settings_path(arguments)
+    values_before = _flatten(load_gateway_settings(path, environment))
+    values = _flatten(read_settings(arguments, environment, place="config"))
     text = _read_if_there(path)
-    values_before = _flatten(before)
-    for name, value in _flatten(settings).items():
+    for name, value in values.items():
         line = find_line(text, name)
         origin = "default"
         if _is_option(name, arguments, values_before.get(name) != value):
@@ -147,13 +148,17 @@ def _flatten(settings: GatewaySettings) -> dict[str, str]:
             values[name] = _describe_tokens(value)
         elif name == "upstreams":
             for upstream_name, upstream in value.items():
-                fields = upstream.__struct_fields__
-                values |= {f"upstreams.{upstream_name}.{each}": getattr(upstream, each) for each in fields}
+                values |= _prefix_fields(f"upstreams.{upstream_name}", upstream)
         elif isinstance(value, msgspec.Struct):
-            values |= {f"{name}.{each}": getattr(value, each) for each in value.__struct_fields__}
+            values |= _prefix_fields(name, value)
         else:
             values[name] = value
     return {name: _write_value(value) for name, value in values.items()}
+
+
+def _prefix_fields(prefix: str, struct: msgspec.Struct) -> dict[str, Any]:
+    """The fields of a part of the settings, each by its name in the file."""
+    return {f"{prefix}.{name}": value for name, value in msgspec.structs.asdict(struct).items()}
 
 
 def _describe_tokens(tokens: Any) -> str:

@@ -19,12 +19,12 @@ import msgspec
 from lamina.cli.gateway_options import INSTALL, find_missing_package
 from lamina.cli.output import emit
 from lamina.cli.parser import add_json, whole_number
-from lamina.cli.serve import apply_arguments
+from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key, hide_password
 from lamina.errors import LaminaError
 from lamina.settings import load_settings
-from lamina.stores.address import open_default_store, open_store
-from lamina.stores.port import Store, Where
+from lamina.stores.address import open_chosen_store
+from lamina.stores.port import Where
 
 if TYPE_CHECKING:
     from lamina.gateway.clients import ClientRow
@@ -97,35 +97,47 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     yield _check_store(arguments)
     missing_package = find_missing_package()
     if missing_package:
-        text = f"it needs {missing_package}, which is not installed"
-        verdict: Literal["remark", "wrong"] = "remark"
-        if arguments.client or arguments.settings or arguments.upstream or arguments.reach:
-            verdict = "wrong"
-        yield CheckLine(subject="gateway", verdict=verdict, text=text, next_step=INSTALL)
+        yield _describe_missing(missing_package, arguments)
         return
-    from lamina.gateway.clients import find_client  # noqa: PLC0415 - an extra
-
     settings = None
     try:
-        settings = _read_gateway_settings(arguments, environment)
+        settings = read_settings(arguments, environment, place="doctor")
     except LaminaError as error:
         yield CheckLine(subject="gateway", verdict="wrong", text=str(error), next_step="mend the settings")
-    if settings is not None:
+    else:
         names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
         yield CheckLine(subject="gateway", verdict="ok", text=f"upstreams: {names}")
         yield from _check_journal(settings, environment)
     if arguments.client:
-        yield _check_program(arguments.client)
-        row = find_client(arguments.client)
-        yield _check_key(row, settings, environment)
-        yield from _check_variables(row, environment)
-        yield from _check_window(row, arguments.window or 0, environment)
-        if settings is not None:
-            yield from _check_markers(row, settings)
-            yield from _check_attribution(row, settings, environment)
-    if (arguments.reach or arguments.upstream) and settings is not None:
+        yield from _check_client(arguments, settings, environment)
+    if settings is not None and (arguments.reach or arguments.upstream):
         for name, upstream in settings.upstreams.items():
             yield _check_upstream(name, upstream.url)
+
+
+def _describe_missing(package: str, arguments: argparse.Namespace) -> CheckLine:
+    """The gateway cannot run. That is wrong only if the arguments ask for something of the gateway."""
+    verdict: Literal["remark", "wrong"] = "remark"
+    if any((arguments.client, arguments.settings, arguments.upstream, arguments.reach)):
+        verdict = "wrong"
+    text = f"it needs {package}, which is not installed"
+    return CheckLine(subject="gateway", verdict=verdict, text=text, next_step=INSTALL)
+
+
+def _check_client(
+    arguments: argparse.Namespace, settings: GatewaySettings | None, environment: Mapping[str, str]
+) -> Iterator[CheckLine]:
+    """Whether a client is here, and would reach the gateway with a window that leaves room."""
+    from lamina.gateway.clients import find_client  # noqa: PLC0415 - an extra
+
+    yield _check_program(arguments.client)
+    row = find_client(arguments.client)
+    yield _check_key(row, settings, environment)
+    yield from _check_variables(row, environment)
+    yield from _check_window(row, arguments.window or 0, environment)
+    if settings is not None:
+        yield from _check_markers(row, settings)
+        yield from _check_attribution(row, settings, environment)
 
 
 def _check_user_settings() -> CheckLine:
@@ -154,22 +166,16 @@ def _check_store(arguments: argparse.Namespace) -> CheckLine:
             return CheckLine(subject="store", verdict="ok", text=text)
         step = "check its path and its key, or name another with --store"
         return CheckLine(subject="store", verdict="wrong", text=str(error), next_step=step)
-    shown = address.partition("://")[0] if "://" in address else address  # an address may have a password
-    return CheckLine(subject="store", verdict="ok", text=f"{shown} opens and can be read")
+    scheme, separator, _ = address.partition("://")
+    if separator:
+        address = scheme  # the rest may have a password
+    return CheckLine(subject="store", verdict="ok", text=f"{address} opens and can be read")
 
 
 async def _read_from_store(arguments: argparse.Namespace) -> None:
     key = find_key(arguments.key_file)
-    if arguments.store:
-        opening = open_store(arguments.store, key=key, create=False)
-    else:
-        opening = open_default_store(load_settings(), key=key, create=False)
-    async with opening as store:
-        await _read_once(store)
-
-
-async def _read_once(store: Store) -> None:
-    await store.read(Where("gateway/default", "ready"), last=0)
+    async with open_chosen_store(arguments.store, load_settings(), key=key, create=False) as store:
+        await store.read(Where("gateway/default", "ready"), last=0)
 
 
 def _is_missing_file(arguments: argparse.Namespace) -> bool:
@@ -190,15 +196,6 @@ def _is_missing_file(arguments: argparse.Namespace) -> bool:
     return parent.is_dir() and os.access(parent, os.W_OK)
 
 
-def _read_gateway_settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> GatewaySettings:
-    from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
-
-    path = Path(arguments.settings).expanduser() if arguments.settings else None
-    settings = apply_arguments(load_gateway_settings(path, environment), arguments, place="doctor")
-    check_settings(settings, environment, path)
-    return settings
-
-
 def _check_program(client: str) -> CheckLine:
     path = shutil.which(client)
     if path is None:
@@ -209,9 +206,9 @@ def _check_program(client: str) -> CheckLine:
 
 def _check_key(row: ClientRow, settings: GatewaySettings | None, environment: Mapping[str, str]) -> CheckLine:
     """Whether a key is in sight. A client may have one of its own, so that none is only a remark."""
-    names = [name for name in row.keys if environment.get(name)]
-    if names:
-        return CheckLine(subject="key", verdict="ok", text=f"{names[0]} is set")
+    for name in row.keys:
+        if environment.get(name):
+            return CheckLine(subject="key", verdict="ok", text=f"{name} is set")
     if settings is not None and any(upstream.key_env for upstream in settings.upstreams.values()):
         return CheckLine(subject="key", verdict="ok", text="the settings name one for an upstream")
     return CheckLine(

@@ -27,6 +27,14 @@ def require_gateway(command: str) -> None:
         raise BadInput(f"the gateway needs {name}, which is not installed", place=command, hint=INSTALL)
 
 
+def add_listening_options(parser: argparse.ArgumentParser) -> None:
+    """Where the gateway listens, and with how many processes."""
+    add = parser.add_argument
+    add("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")
+    add("--port", metavar="N", type=whole_number, help="the port (default: 4949); 0 is a free one")
+    add("--workers", metavar="N", type=whole_number, help="processes that share the port and the store")
+
+
 def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     """Where the gateway sends requests, in which window they must fit, and what it keeps of them."""
     add = parser.add_argument

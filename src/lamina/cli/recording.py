@@ -66,34 +66,24 @@ def _group_by_message(log: Sequence[Segment]) -> list[list[Segment]]:
 
 
 def _make_message(group: Sequence[Segment]) -> dict[str, Any]:
-    first = group[0].parts[0]
-    if isinstance(first, ToolResult):
-        return {"role": "tool", "tool_call_id": first.id, "content": text_of(first.content)}
-    texts = [_segment_text(segment) for segment in group if isinstance(segment.parts[0], Text)]
-    message = {"role": group[0].role.value, "content": _content_of_texts(texts)}
-    calls = []
+    """A message of the API. One text stands in it as it is, several stand in blocks, and none is null."""
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
     for segment in group:
-        calls += [_tool_call(part) for part in segment.parts if isinstance(part, ToolCall)]
+        part = segment.parts[0]
+        if isinstance(part, ToolResult):
+            return {"role": "tool", "tool_call_id": part.id, "content": text_of(part.content)}
+        if isinstance(part, ToolCall):
+            function = {"name": part.name, "arguments": part.arguments}
+            calls.append({"id": part.id, "type": "function", "function": function})
+        elif segment.kind == "file":
+            texts.append(f"{segment.key}:\n\n{text_of(segment.parts)}")
+        elif isinstance(part, Text):
+            texts.append(text_of(segment.parts))
+    content: Any = [{"type": "text", "text": text} for text in texts] or None
+    if len(texts) == 1:
+        content = texts[0]
+    message = {"role": group[0].role.value, "content": content}
     if calls:
         message["tool_calls"] = calls
     return message
-
-
-def _content_of_texts(texts: Sequence[str]) -> Any:
-    """One text as it is, several as blocks, and null for none."""
-    if not texts:
-        return None
-    if len(texts) == 1:
-        return texts[0]
-    return [{"type": "text", "text": text} for text in texts]
-
-
-def _segment_text(segment: Segment) -> str:
-    text = text_of(segment.parts)
-    if segment.kind == "file":
-        return f"{segment.key}:\n\n{text}"
-    return text
-
-
-def _tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

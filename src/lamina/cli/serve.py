@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lamina.cli.gateway_options import add_gateway_options, require_gateway
+from lamina.cli.gateway_options import add_gateway_options, add_listening_options, require_gateway
 from lamina.cli.output import emit, tell
-from lamina.cli.parser import whole_number
 from lamina.errors import BadInput
 
 if TYPE_CHECKING:
@@ -39,26 +39,17 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                [--upstream URL] [--profile NAME] [--window N] [--check]"
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")
-    parser.add_argument(
-        "--port", metavar="N", type=whole_number, help="the port (default: 4949); 0 is a free one"
-    )
-    parser.add_argument(
-        "--workers", metavar="N", type=whole_number, help="processes that share the port and the store"
-    )
+    add_listening_options(parser)
     add_gateway_options(parser)
     parser.add_argument("--check", action="store_true", help="print the settings as JSON and do not start")
 
 
 def run(arguments: argparse.Namespace) -> int:
     require_gateway("serve")
-    from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
     from lamina.gateway.routes import INSPECTOR  # noqa: PLC0415 - an extra
     from lamina.gateway.server import run_server  # noqa: PLC0415 - an extra
 
-    path = Path(arguments.settings).expanduser() if arguments.settings else None
-    settings = apply_arguments(load_gateway_settings(path, os.environ), arguments, place="serve")
-    check_settings(settings, os.environ, path)
+    settings = read_settings(arguments, os.environ, place="serve")
     if arguments.check:
         emit(msgspec.to_builtins(settings))
         return 0
@@ -71,16 +62,34 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def read_settings(
+    arguments: argparse.Namespace, environment: Mapping[str, str], *, place: str
+) -> GatewaySettings:
+    """The settings that a gateway would run with. `place` is the command, for the errors."""
+    from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
+
+    path = settings_path(arguments)
+    settings = apply_arguments(load_gateway_settings(path, environment), arguments, place=place)
+    check_settings(settings, environment, path)
+    return settings
+
+
+def settings_path(arguments: argparse.Namespace) -> Path | None:
+    """The file that `--settings` names."""
+    if not arguments.settings:
+        return None
+    return Path(arguments.settings).expanduser()
+
+
 def apply_arguments(
     settings: GatewaySettings, arguments: argparse.Namespace, *, place: str
 ) -> GatewaySettings:
     """The settings of the file, with those of the command line over them. `place` is the command."""
-    changes = {
-        name: getattr(arguments, name)
-        for name in ("host", "port", "workers", "store", "key_file", "keep", "recall")
-        if getattr(arguments, name, None) is not None
-    }
-    values = msgspec.to_builtins(settings) | changes
+    values = msgspec.to_builtins(settings)
+    for name in ("host", "port", "workers", "store", "key_file", "keep", "recall"):
+        value = getattr(arguments, name, None)
+        if value is not None:
+            values[name] = value
     if arguments.upstream:
         upstream = {"url": arguments.upstream, "profile": arguments.profile or "openai"}
         values["upstreams"] = {"upstream": upstream}

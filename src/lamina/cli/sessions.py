@@ -214,24 +214,23 @@ async def _rescue(store: Store, workspace: str, arguments: argparse.Namespace) -
     records = await store.rescue(where)
     if not records:
         raise no_such_conversation(where.conversation)
-    lines = [_segment_line(record.body) for record in records]
-    lines = [line for line in lines if line]
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    places = {record.seq for record in records}
-    lost = [str(place) for place in range(max(places)) if place not in places]
+    lines = list(filter(None, (_segment_line(record.body) for record in records)))
+    sys.stdout.writelines(lines)
     tell(f"{len(records)} records are whole, {len(lines)} of them segments")
+    places = {record.seq for record in records}
+    lost = sorted(set(range(max(places))) - places)
     if lost:
-        tell(f"not whole, or gone: {', '.join(lost)}")
+        tell(f"not whole, or gone: {', '.join(map(str, lost))}")
     return 0
 
 
 def _segment_line(body: bytes) -> str:
-    """A record as `import` reads it; empty for the records between segments, which mark a place."""
+    """A record as a line that `import` reads; empty for records between segments, which mark a place."""
     try:
         [segment] = decode([body])
     except BadInput:
         return ""
-    return encode(segment).decode()
+    return f"{encode(segment).decode()}\n"
 
 
 _NAME_COUNTS = {"list": (0, 0), "verify": (0, 1), "import": (2, 2)}

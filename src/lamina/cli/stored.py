@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from lamina.errors import BadInput, StoreError
 from lamina.sessions import Session
 from lamina.settings import load_settings
-from lamina.stores.address import open_default_store, open_store
+from lamina.stores.address import open_chosen_store
 from lamina.stores.port import Store, Where
 
 KEY = "LAMINA_KEY"
@@ -38,11 +38,7 @@ async def open_named_store(
     settings = load_settings()
     workspace = settings.workspace if arguments.workspace is None else arguments.workspace
     key = find_key(arguments.key_file)
-    if arguments.store:
-        opening = open_store(arguments.store, key=key, create=create)
-    else:
-        opening = open_default_store(settings, key=key, create=create)
-    async with opening as store:
+    async with open_chosen_store(arguments.store, settings, key=key, create=create) as store:
         yield store, workspace
 
 

@@ -73,6 +73,7 @@ def _parse_bounded_int(text: str) -> int:
 
 
 def _is_too_deep(value: Any) -> bool:
+    """Whether a value has more levels than allowed. It is read level by level, without recursion."""
     level = [value]
     for _ in range(DEPTH):
         inner: list[Any] = []
@@ -112,7 +113,22 @@ class _Level:
     def __init__(self, *, is_object: bool) -> None:
         self.is_object = is_object
         self.keys: set[str] = set()
-        self.at: str | int | None = None if is_object else 0
+        self.at: str | int | None = None
+        if not is_object:
+            self.at = 0
+
+    def go_on(self) -> None:
+        """Go to the next item of a list. An object goes on when its next key is read."""
+        if isinstance(self.at, int):
+            self.at += 1
+
+    def describe_step(self) -> str:
+        """The step into this level, as a path has it: `.content` or `[3]`."""
+        if self.at is None:
+            return ""
+        if self.is_object:
+            return f".{self.at}"
+        return f"[{self.at}]"
 
 
 # One token with the space before it: `{`, `"a \" b"`, `-1.5e3`, `true`, `NaN`.
@@ -155,10 +171,13 @@ def _follow_mark(levels: list[_Level], mark: str) -> _Problem | None:
         levels.append(_Level(is_object=mark == "{"))
         if len(levels) > DEPTH:
             return _Problem(f"more than {DEPTH} levels", "use less nesting")
-    elif mark in "}]" and levels:
+        return None
+    if not levels:
+        return None
+    if mark in "}]":
         levels.pop()
-    elif mark == "," and levels and isinstance(levels[-1].at, int):
-        levels[-1].at += 1
+    elif mark == ",":
+        levels[-1].go_on()
     return None
 
 
@@ -191,11 +210,7 @@ def _describe_place(text: str, position: int, name: str, levels: list[_Level]) -
 
 def _describe_path(levels: list[_Level]) -> str:
     """Where in the value: `messages[3].content`, from its first steps where there are many."""
-    path = ""
-    for level in levels[:8]:
-        if level.at is None:
-            continue
-        path += f".{level.at}" if level.is_object else f"[{level.at}]"
+    path = "".join(level.describe_step() for level in levels[:8])
     path = path.lstrip(".") or "at the top"
     if len(levels) > 8 or len(path) > 120:
         return f"{path}…"

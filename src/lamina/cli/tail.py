@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -16,6 +17,7 @@ import msgspec
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
+from lamina.cli.serve import settings_path
 from lamina.errors import BadInput
 from lamina.replay.account_table import printable
 
@@ -66,10 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     print_event: Callable[[Mapping[str, Any]], None] = _Printer(sys.stdout).print_event
     if arguments.json:
         print_event = _print_json
-    try:
+    with suppress(KeyboardInterrupt):
         _follow(arguments, account, print_event)
-    except KeyboardInterrupt:
-        return _end(account, arguments)
     return _end(account, arguments)
 
 
@@ -131,8 +131,7 @@ def _find_file(arguments: argparse.Namespace) -> Path:
         if not path.is_file():
             raise BadInput("there is no such file", place=arguments.file, hint="check the path")
         return path
-    settings_path = Path(arguments.settings).expanduser() if arguments.settings else None
-    settings = load_gateway_settings(settings_path, os.environ)
+    settings = load_gateway_settings(settings_path(arguments), os.environ)
     if arguments.store:
         settings = msgspec.structs.replace(settings, store=arguments.store)
     journal_path = find_journal(settings, os.environ)

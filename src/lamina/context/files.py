@@ -147,11 +147,9 @@ def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
     items = list(space.walk())
     for glob in choice.globs:
         yield from _match_items(items, glob)
-    if choice.tags:
-        readable_items = [item for item in items if not item.why]
-        for item in readable_items:
-            if _has_tag(space, item, choice.tags):
-                yield item
+    for item in items:
+        if not item.why and _has_tag(space, item, choice.tags):
+            yield item
 
 
 def _match_items(items: Iterable[FolderItem], glob: tuple[str, ...]) -> Iterator[FolderItem]:
@@ -164,7 +162,7 @@ def _match_items(items: Iterable[FolderItem], glob: tuple[str, ...]) -> Iterator
 
 def _has_tag(space: Workspace, item: FolderItem, tags: frozenset[str]) -> bool:
     """Whether a file has one of these tags, or a tag below one: `release/1.0` is below `release`."""
-    if _suffix_of(item.path) not in TAGGED:
+    if not tags or _suffix_of(item.path) not in TAGGED:
         return False
     try:
         tags_of_file = tags_in(text_in(item.path, space.read(item.path)))

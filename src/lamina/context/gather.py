@@ -51,7 +51,7 @@ async def _ask_source(source: Source, prompt: str, room: int | None, seconds: fl
 
 def _check_answer(answer: Iterable[object], name: str) -> GatheredSegments:
     """The segments of an answer. Anything else in it is noted."""
-    notes = [str(note) for note in getattr(answer, "notes", ())]
+    notes = list(map(str, getattr(answer, "notes", ())))
     things = tuple(answer)
     segments = tuple(thing for thing in things if isinstance(thing, Segment))
     strange = len(things) - len(segments)

@@ -20,11 +20,12 @@ from lamina.context.port import GatheredSegments, Log, Source, drop_unchanged, f
 from lamina.core.text.characters import WHITE_SPACE, split_words
 from lamina.core.values import Role, Segment
 from lamina.core.wording import text_of
-from lamina.errors import BadInput, Conflict
+from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.segments import memory as make_memory_segment
 from lamina.segments import segment as make_segment
 from lamina.stores.port import Store, Where
+from lamina.stores.retries import retry_conflicts
 from lamina.workspace.paths import is_plain
 
 MEMORY = "lamina:memory"
@@ -124,21 +125,18 @@ class Memory:
 
     async def _write(self, fact: Fact) -> Fact | None:
         """Writes after what is there, so that nobody's fact is lost. Returns the fact that it replaced."""
-        for attempt in range(ATTEMPTS):
+
+        async def write() -> Fact | None:
             facts, count = await self._read()
             old = facts.get(fact.name)
             if old is None and not fact.text:
                 return None
             if old is None and len(facts) >= FACTS:
                 raise BadInput(f"there are {FACTS} facts", place=fact.name, hint="forget some first")
-            try:
-                await self._store.append(self._where, [encode(_write_fact(fact))], expect=count)
-            except Conflict:
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                return old
-        raise AssertionError("not reached")
+            await self._store.append(self._where, [encode(_write_fact(fact))], expect=count)
+            return old
+
+        return await retry_conflicts(write, tries=ATTEMPTS)
 
 
 def _write_fact(fact: Fact) -> Segment:
@@ -170,9 +168,9 @@ def _make_data_segment(facts: Sequence[Fact]) -> Segment:
 
 def _drop_needless_sections(sections: Sequence[Segment], log: Log | None) -> list[Segment]:
     """The sections that have facts, and those that had some: a model must learn that they are gone."""
-    earlier = set()
+    earlier: set[tuple[str, str]] = set()
     if log is not None:
-        earlier = {(old.kind, old.key) for old in log()}
+        earlier.update((old.kind, old.key) for old in log())
     needed = []
     for section in sections:
         has_facts = text_of(section.parts) != NOTHING

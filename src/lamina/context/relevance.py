@@ -118,9 +118,11 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
             entry = view.entries[index]
             if not judged.unrelated or index not in free:
                 continue
-            is_old = entry.layer is Layer.HISTORY and entry.form is Form.FULL
-            if is_old and not goes_last(entry, view.kinds):
-                yield (Move(index, Form.COMPACT, f"attachment: {judged.why}"),)
+            if entry.layer is not Layer.HISTORY or entry.form is not Form.FULL:
+                continue
+            if goes_last(entry, view.kinds):
+                continue
+            yield (Move(index, Form.COMPACT, f"attachment: {judged.why}"),)
 
     def judge_entries(self, entries: Sequence[Entry], kinds: Kinds = KINDS) -> dict[int, Judged]:
         """What becomes of each attachment's priority for the last prompt, by position.
@@ -151,25 +153,31 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     async def ranked(
         self, turn: Sequence[Segment], log: Sequence[Segment], kinds: Kinds = KINDS
     ) -> RankedTurn:
-        """A turn with the priorities with which it is stored. The prompt stores the scores of a judge."""
+        """A turn with the priorities with which it is stored. The prompt stores the scores of a judge.
+
+        First a model may suggest priorities, then a judge may score what is attached. If neither is there,
+        the words of the prompt decide.
+        """
         prompt = next((segment for segment in reversed(turn) if segment.meta.get(PROMPT_KEY)), None)
-        if prompt is None or not any(_is_adjustable(segment, kinds) for segment in (*log, *turn)):
+        if prompt is None or not _find_adjustable((*log, *turn), kinds):
             return RankedTurn(list(turn))
         segments, notes = await self._apply_suggestions(turn, prompt)
-        attached = [segment for segment in (*log, *segments) if _is_adjustable(segment, kinds)]
+        whole_log = (*log, *segments)
+        attached = [whole_log[index] for index in _find_adjustable(whole_log, kinds)]
         scores, score_notes = await self._ask_judge(prompt, attached)
         if scores:
             scored_prompt = msgspec.structs.replace(prompt, meta=prompt.meta | {SCORES_KEY: scores})
             segments = [scored_prompt if segment is prompt else segment for segment in segments]
             prompt = scored_prompt
-        return RankedTurn(self._set_priorities(segments, prompt, kinds), notes + score_notes)
+        self._set_priorities(segments, prompt, kinds)
+        return RankedTurn(segments, notes + score_notes)
 
-    def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
+    def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> None:
         """Sets the priorities of a turn, and records why. If nothing matches, all stay as they are."""
-        adjustable = [index for index, segment in enumerate(segments) if _is_adjustable(segment, kinds)]
+        adjustable = _find_adjustable(segments, kinds)
         matches = self._match(prompt, [segments[index] for index in adjustable])
-        if all(match.score <= 0 for match in matches):
-            return segments
+        if not any(match.score > 0 for match in matches):
+            return
         for index, match in zip(adjustable, matches, strict=True):
             segment = segments[index]
             judged = self._judge_match(segment, match, kinds)
@@ -177,7 +185,6 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             meta: dict[str, Any] = segment.meta | {PRIORITY_KEY: {"by": "relevance", "why": judged.why}}
             segments[index] = msgspec.structs.replace(segment, priority=judged.priority, meta=meta)
-        return segments
 
     async def _apply_suggestions(
         self, turn: Sequence[Segment], prompt: Segment
@@ -202,9 +209,12 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         if self.judge is None or not attached:
             return {}, ()
         with anyio.move_on_after(SECONDS):
+            scores: dict[str, float] = {}
             try:
                 answer = await self.judge(_prompt_text(prompt), attached)
-                scores = {key: round(min(score, 1.0), 3) for key, score in answer.items() if score > 0}
+                for key, score in answer.items():
+                    if score > 0:
+                        scores[key] = round(min(score, 1.0), 3)
             except Exception as error:  # noqa: BLE001 - the words of the prompt decide then
                 return {}, (f"relevance by words only: {error!s:.200}",)
             return scores, ()
@@ -213,9 +223,15 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     def _match(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[WordMatch]:
         """How well attachments match: by the scores that are stored with the prompt, else by its words."""
         scores = prompt.meta.get(SCORES_KEY)
-        if isinstance(scores, dict) and scores:
-            return [WordMatch(_read_score(scores.get(segment.key))) for segment in attached]
-        return self.score(_prompt_text(prompt), attached)
+        if not isinstance(scores, dict) or not scores:
+            return self.score(_prompt_text(prompt), attached)
+        matches = []
+        for segment in attached:
+            score = scores.get(segment.key)
+            if not isinstance(score, int | float):
+                score = 0.0
+            matches.append(WordMatch(min(max(float(score), 0.0), 1.0)))
+        return matches
 
     def _judge_match(self, segment: Segment, match: WordMatch, kinds: Kinds) -> Judged:
         """The priority for a match. A match of 1 is `reach` more important, a match of 0 `reach` less."""
@@ -224,11 +240,10 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         if usual >= HIGH:
             moved = usual + round(self.reach * (1 - 2 * match.score))
             priority = max(min(moved, LOW), HIGH)
-        change = ""
+        why = f"priority {usual}"
         if priority != usual:
-            change = f", {priority - usual:+d}"
-        why = f"priority {usual}{change}: {match.describe()}"
-        return Judged(priority, why, unrelated=match.score <= 0)
+            why += f", {priority - usual:+d}"
+        return Judged(priority, f"{why}: {match.describe()}", unrelated=match.score <= 0)
 
 
 _ATTACHED_AGAIN = WordMatch(1.0, reason="attached again with the prompt")
@@ -278,9 +293,6 @@ class _AdjustedEntries(Sequence[Entry]):
         segment = msgspec.structs.replace(entry.segment, priority=judged.priority)
         return msgspec.structs.replace(entry, segment=segment)
 
-    def __iter__(self) -> Iterator[Entry]:
-        return (self[index] for index in range(len(self)))
-
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -291,6 +303,15 @@ def _explain_move(move: Move, judged: Mapping[int, Judged]) -> Move:
     if one is None or move.why != "attachment":
         return move
     return move._replace(why=f"attachment: {one.why}")
+
+
+def _find_adjustable(segments: Sequence[Segment], kinds: Kinds) -> list[int]:
+    """The positions of the attachments whose priority may change."""
+    positions = []
+    for position, segment in enumerate(segments):
+        if _is_adjustable(segment, kinds):
+            positions.append(position)
+    return positions
 
 
 def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:
@@ -308,18 +329,12 @@ def _identities(segments: Sequence[Segment]) -> list[tuple[object, ...]]:
     return [(segment.kind, segment.key, segment.parts) for segment in segments]
 
 
-def _read_score(score: object) -> float:
-    """A stored score, from 0 to 1. Anything but a number is 0."""
-    if isinstance(score, int | float):
-        return min(max(float(score), 0.0), 1.0)
-    return 0.0
-
-
 def _find_last_prompt(entries: Sequence[Entry]) -> Segment | None:
     """The last prompt of the user that has words."""
     for entry in reversed(entries):
-        is_prompt = entry.layer is Layer.PROMPT and entry.role is Role.USER
-        if is_prompt and _prompt_text(entry.segment):
+        if entry.layer is not Layer.PROMPT or entry.role is not Role.USER:
+            continue
+        if _prompt_text(entry.segment):
             return entry.segment
     return None
 

@@ -225,12 +225,11 @@ def _read(space: Workspace, path: str, start: int = 1, end: int | None = None) -
     """Lines of a file. Too much at once is refused: a model would take a part for the whole."""
     text = text_in(path, space.read(path))
     lines = text.removesuffix("\n").split("\n")
-    if start > len(lines) or (end is not None and end < start):
+    chosen_lines = lines[start - 1 : end]
+    if not chosen_lines:
         problem = f"no lines {start} to {end or 'the end'}"
         raise BadInput(problem, place=path, hint=f"it has {len(lines):,} lines")
-    chosen_lines = lines[start - 1 : end]
     if len(chosen_lines) > LINES or sum(map(len, chosen_lines)) > CHARACTERS:
-        # refused, not shortened: a model would take a part for the whole
         problem = f"too much at once: {len(lines):,} lines, {len(text):,} characters"
         raise BadInput(problem, place=path, hint="read it in parts with start and end, or grep it")
     return "\n".join(chosen_lines) or "(empty)"

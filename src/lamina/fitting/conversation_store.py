@@ -21,11 +21,12 @@ import anyio
 import msgspec
 from anyio.from_thread import BlockingPortal
 
-from lamina.errors import BadInput, Conflict, LaminaError
+from lamina.errors import BadInput, LaminaError
 from lamina.fitting.conversation import Conversation, ConversationRecord, from_record, to_record
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
 from lamina.stores.port import Store, Where
+from lamina.stores.retries import retry_conflicts
 
 WORKSPACE = "lamina.wrap"
 """The workspace of wrapped clients, so that they do not appear among the sessions in the same store."""
@@ -141,17 +142,14 @@ async def _read_state(store: Store, *, where: Where) -> bytes:
 
 async def _write_record(store: Store, *, where: Where, record: ConversationRecord) -> None:
     """Write a conversation over its last record, before those that begin alike."""
-    for tries_left in reversed(range(TRIES)):
+
+    async def write() -> None:
         state = await _read_state(store, where=where)
         others = [other for other in _decode(state) if other.uid != record.uid]
         records = [record, *others[: ALIKE - 1]]
-        try:
-            await store.append(where, [], was=state, state=msgspec.json.encode(records))
-        except Conflict:
-            if not tries_left:
-                raise
-        else:
-            return
+        await store.append(where, [], was=state, state=msgspec.json.encode(records))
+
+    await retry_conflicts(write, tries=TRIES)
 
 
 def _decode(state: bytes) -> list[ConversationRecord]:

@@ -26,7 +26,8 @@ from lamina.errors import BadInput
 from lamina.fitting.conversation import Conversation, named_id, thread_ids
 from lamina.fitting.events import Listeners
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer, read_turns
+from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer
+from lamina.fitting.recalls import read_turns
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, count_shared_links, digest_log
 from lamina.fitting.server_reports import ServerHelp

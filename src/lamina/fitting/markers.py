@@ -14,9 +14,10 @@ import msgspec
 from lamina.caches import CacheRules
 from lamina.caches.marker_plan import MarkerPlan, plan_markers
 from lamina.caches.stream import Stream, StreamBlock
+from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Cut, Entry, Form, Ledger, SentMark
+from lamina.core.values import Cut, Entry, Ledger, SentMark
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
 
@@ -161,12 +162,14 @@ def _last_block_before_cut(envelope: Envelope) -> int | None:
     unchanged_entries: list[Entry] = []
     for entry in envelope.entries:
         if entry.ref == cut.first or entry.segment.key in digest_keys:
-            if not unchanged_entries:
-                return None
-            return _last_block(envelope, unchanged_entries)
-        if entry.form is not Form.OMITTED:
-            unchanged_entries.append(entry)
-    return None
+            break
+        unchanged_entries.append(entry)
+    else:
+        return None  # what the cut changed is not in this request
+    sent_entries = find_sent(unchanged_entries)
+    if not sent_entries:
+        return None
+    return _last_block(envelope, sent_entries)
 
 
 def _last_lowering_cut(ledger: Ledger) -> Cut | None:

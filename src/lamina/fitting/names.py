@@ -54,14 +54,15 @@ def check_budget(budget: Any, place: str) -> None:
 
 
 def _describe(segment: Segment, place: str) -> str:
+    """Return the name of a segment in an error: its place or its key, what it is, and how it begins."""
     text = make_inert(text_of(segment.parts), QUOTE)
-    details = [_describe_kind(segment)]
+    details = _describe_kind(segment)
     if text:
-        details.append(f'"{text}"')
+        details += f', "{text}"'
     place = place or segment.key
     if not place:
-        return ", ".join(details)
-    return f"{place} ({', '.join(details)})"
+        return details
+    return f"{place} ({details})"
 
 
 def _describe_kind(segment: Segment) -> str:
@@ -99,17 +100,19 @@ def _find_places(log: Sequence[Segment], request: Mapping[str, Any]) -> list[str
 
 
 def _find_place(message: Any, request: Mapping[str, Any], next_index: dict[str, int]) -> str:
+    """Return the place of a message in a request; "" if it is not there.
+
+    A list of messages is searched from the index after the one that was seen last.
+    """
     for field, value in request.items():
         if not isinstance(value, list | tuple):
-            if _is_same(value, message):
+            if value == message:
                 return str(field)
             continue
-        for index in range(next_index.get(field, 0), len(value)):
-            if _is_same(value[index], message):
-                next_index[field] = index + 1
-                return f"{field}[{index}]"
+        try:
+            index = value.index(message, next_index.get(field, 0))
+        except ValueError:
+            continue
+        next_index[field] = index + 1
+        return f"{field}[{index}]"
     return ""
-
-
-def _is_same(value: Any, message: Any) -> bool:
-    return value is message or bool(value == message)

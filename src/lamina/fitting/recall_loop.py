@@ -23,7 +23,7 @@ import msgspec
 from lamina.core.values import Head, Role, Segment, Text, Thinking, ToolCall
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.fitting.recalls import RECALL, answer_recall, render_turns
+from lamina.fitting.recalls import RECALL, TURN_FIELDS, answer_recall, read_turns, render_turns
 from lamina.fitting.request import Fitted
 from lamina.fitting.request_digests import RequestDigests
 from lamina.segments import result
@@ -35,8 +35,6 @@ ENOUGH = f"recall was called {ROUNDS} times in a row; answer with what you have"
 
 PREVIOUS_ANSWER = "previous_response_id"
 """The field in which a request of the Responses API names the answer that it continues."""
-
-_TURN_FIELDS = ("messages", "input", "contents")
 
 
 class RecallPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,9 +124,9 @@ class RecallLoop:
             # Each call gets a result while it is rendered, since a call without one would be repaired.
             results = [result("", id=call.id, name=call.name) for call in self._answer.calls]
             answer, _ = _split_results(self._render([*self._answer.segments, *results]))
-        _, recalled = _split_results(self._render([*self._answer.recalls, *self._results]))
-        if not self._results:
-            recalled = ()
+        recalled: tuple[Any, ...] = ()
+        if self._results:
+            _, recalled = _split_results(self._render([*self._answer.recalls, *self._results]))
         return RecallExchange(
             place=place,
             view=_digest_view(visible),
@@ -187,17 +185,6 @@ def _split_results(turns: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ..
     return tuple(answers), tuple(results)
 
 
-def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the messages, items or contents of a request, as they came. A text is one turn of the user."""
-    for name in _TURN_FIELDS:
-        value = request.get(name)
-        if isinstance(value, list | tuple):
-            return tuple(value)
-        if isinstance(value, str):
-            return ({"role": "user", "content": value},)
-    return ()
-
-
 def append_turns(request: Mapping[str, Any], turns: Iterable[Any]) -> dict[str, Any]:
     """Return the request with more turns at its end."""
     return _with_turns(request, [*read_turns(request), *turns])
@@ -251,7 +238,9 @@ def _choose_exchanges(exchanges: Sequence[RecallExchange], digests: RequestDiges
     by_place: dict[int, RecallExchange] = {}
     for exchange in exchanges:
         place = exchange.place
-        if len(digests.chain) <= place.segments or digests.chain[place.segments - 1] != place.link:
+        if len(digests.chain) <= place.segments:
+            continue
+        if digests.chain[place.segments - 1] != place.link:
             continue
         earlier = by_place.get(place.segments)
         if earlier is not None and earlier.view == _digest_answer(digests, place.segments):
@@ -306,22 +295,27 @@ def _join_results(results: Sequence[Any], turns: Sequence[Any], position: int) -
 
     Where a message holds several results, all results of one answer must be in the same message.
     """
-    following = turns[position] if position < len(turns) else None
-    own_content = read_field(following, "content")
-    if read_field(results[0], "role") != "user" or not isinstance(own_content, list | tuple):
+    if position == len(turns) or read_field(results[0], "role") != "user":
         return list(results), position
-    content = [block for turn in results for block in turn["content"]]
+    own_content = read_field(turns[position], "content")
+    if not isinstance(own_content, list | tuple):
+        return list(results), position
+    content: list[Any] = []
+    for turn in results:
+        content += turn["content"]
     return [{"role": "user", "content": [*content, *own_content]}], position + 1
 
 
 def _index_after_answer(turns: Sequence[Any], start: int) -> int:
-    index = start
-    while index < len(turns) and _is_by_model(turns[index]):
-        index += 1
-    return index
+    """Return the index of the first turn from `start` on that is not the model's."""
+    for index in range(start, len(turns)):
+        if not _is_by_model(turns[index]):
+            return index
+    return len(turns)
 
 
 def _is_by_model(turn: Any) -> bool:
+    """Whether the model said a turn. Items without a role are calls and reasoning, or results of tools."""
     role = read_field(turn, "role")
     if role:
         return role in ("assistant", "model")
@@ -334,15 +328,16 @@ def _holds_results(turn: Any) -> bool:
         return True
     if str(read_field(turn, "type")).endswith("_output"):
         return True
-    blocks = list_or_empty(read_field(turn, "content") or read_field(turn, "parts"))
-    for name in ("tool_use_id", "function_response", "functionResponse"):
-        if any(read_field(block, name) for block in blocks):
-            return True
+    for block in list_or_empty(read_field(turn, "content") or read_field(turn, "parts")):
+        for name in ("tool_use_id", "function_response", "functionResponse"):
+            if read_field(block, name):
+                return True
     return False
 
 
 def _with_turns(request: Mapping[str, Any], turns: list[Any]) -> dict[str, Any]:
-    for name in _TURN_FIELDS:
+    """Return the request with these turns in place of its own."""
+    for name in TURN_FIELDS:
         if request.get(name) is not None:
             return {**request, name: turns}
     return dict(request)

@@ -148,7 +148,7 @@ def _is_own_call(block: Any) -> bool:
 
 
 class _Round:
-    """What all filters share."""
+    """What all filters share: the events of this round, and those of them that are held back."""
 
     def __init__(self) -> None:
         self.is_first = True
@@ -183,6 +183,7 @@ class _BlockFilter(_Round):
         self._numbers: dict[Any, int | None] = {}
         self._held_numbers: list[Any] = []
         self._held_events: list[Any] = []
+        self._has_recall = False
         self._reasoned = False
         self._hides_reasoning = False
 
@@ -190,6 +191,7 @@ class _BlockFilter(_Round):
         self._numbers = {}
         self._held_numbers = []
         self._held_events = []
+        self._has_recall = False
         self._hides_reasoning = self._reasoned
         return super().next_round()
 
@@ -217,6 +219,7 @@ class _BlockFilter(_Round):
     def _open(self, number: Any, opened: Any) -> list[Any]:
         """Choose the client's number of a block. Returns the reasoning before it, if it may be seen now."""
         if _is_recall(opened):
+            self._has_recall = True
             self._numbers[number] = None
             return []
         if read_field(opened, "type") in _REASONING:
@@ -241,18 +244,17 @@ class _BlockFilter(_Round):
         return released_events
 
     def _end(self, event: Any) -> list[Any]:
-        """Return an event that ends the answer, after reasoning that nothing followed."""
+        """Return an event that ends the answer, after reasoning that nothing followed.
+
+        In a round with a recall, that reasoning led to the recall, and stays hidden with it.
+        """
         released_events: list[Any] = []
-        if not self._has_recall():
+        if not self._has_recall:
             released_events = self._release()
         return [*released_events, self._show(self._finish(event))]
 
-    def _has_recall(self) -> bool:
-        """Whether this round has a recall: a block that is neither shown nor held back."""
-        hidden = [number for number, shown_number in self._numbers.items() if shown_number is None]
-        return not self._hides_reasoning and len(hidden) > len(self._held_numbers)
-
     def _renumber(self, event: Any) -> Any:
+        """Return an event with the client's number of its block."""
         number = read_field(event, self.number_field)
         return _change(event, self.number_field, self._numbers.get(number, number))
 
@@ -261,6 +263,7 @@ class _BlockFilter(_Round):
         return event
 
     def _finish(self, event: Any) -> Any:
+        """Return an event that ends the answer as it should be after all rounds."""
         return event
 
 
@@ -327,8 +330,11 @@ class _ResponseFilter(_BlockFilter):
         """Return the event that ends the answer, with what was shown of earlier streams."""
         response = read_field(event, "response")
         output = list_or_empty(read_field(response, "output"))
-        shown_items = [item for index, item in enumerate(output) if self._is_shown(index, item)]
-        items = [*self._earlier_items, *shown_items]
+        items = list(self._earlier_items)
+        for index, item in enumerate(output):
+            is_hidden = self._numbers.get(index, index) is None
+            if not is_hidden and not _is_recall(item):
+                items.append(item)
         if len(items) != len(output) or self._earlier_items:
             response = _change(response, "output", items)
         last_id = read_field(response, "id")
@@ -337,10 +343,8 @@ class _ResponseFilter(_BlockFilter):
         response = _change(response, "id", self._id)
         return _change(event, "response", response)
 
-    def _is_shown(self, index: int, item: Any) -> bool:
-        return not _is_recall(item) and self._numbers.get(index, index) is not None
-
     def _show(self, event: Any) -> Any:
+        """Return an event with the next number of the client's own sequence."""
         if read_field(event, "sequence_number") is None:
             return event
         number = self._sequence
@@ -361,10 +365,12 @@ class _CompletionFilter(_Round):
         self._hidden = set()
         shown_chunks: list[Any] = []
         for chunk in self.closing:
-            for choice in list_or_empty(read_field(chunk, "choices"))[:1]:
-                if read_field(read_field(choice, "delta"), "content"):
-                    shown_choice = _change(choice, "finish_reason", None)
-                    shown_chunks.append(_change(chunk, "choices", [shown_choice]))
+            choices = list_or_empty(read_field(chunk, "choices"))
+            if not choices:  # the chunk that reports the usage
+                continue
+            if read_field(read_field(choices[0], "delta"), "content"):
+                shown_choice = _change(choices[0], "finish_reason", None)
+                shown_chunks.append(_change(chunk, "choices", [shown_choice]))
         super().next_round()
         return shown_chunks
 
@@ -402,9 +408,11 @@ class _CompletionFilter(_Round):
             index = read_field(call, "index")
             if _is_recall(call):
                 self._hidden.add(index)
-            if index not in self._hidden:
-                before = sum(1 for hidden in self._hidden if hidden < index)
-                shown_calls.append(_change(call, "index", index - before))
+            if index in self._hidden:
+                continue
+            # the client counts only the calls that it sees
+            hidden_before = sum(hidden < index for hidden in self._hidden)
+            shown_calls.append(_change(call, "index", index - hidden_before))
         return _change(delta, "tool_calls", shown_calls or None)
 
 
@@ -426,6 +434,7 @@ class _ChunkFilter(_Round):
 
 
 def _is_last_chunk(chunk: Any) -> bool:
+    """Whether a chunk ends the answer. Ollama says `done`, Gemini names a reason in the candidate."""
     if read_field(chunk, "done"):
         return True
     for candidate in list_or_empty(read_field(chunk, "candidates")):
@@ -435,6 +444,7 @@ def _is_last_chunk(chunk: Any) -> bool:
 
 
 def _has_text(chunk: Any) -> bool:
+    """Whether a chunk has something for the client, besides the end of the answer."""
     if read_field(read_field(chunk, "message"), "content"):
         return True
     for candidate in list_or_empty(read_field(chunk, "candidates")):
@@ -499,10 +509,8 @@ def _is_recall(item: Any) -> bool:
 
 def _is_empty(delta: Any) -> bool:
     """Whether a delta has nothing for the client."""
-    for name in ("content", "tool_calls", "refusal", "role", "reasoning_content"):
-        if read_field(delta, name):
-            return False
-    return True
+    names = ("content", "tool_calls", "refusal", "role", "reasoning_content")
+    return not any(read_field(delta, name) for name in names)
 
 
 def _change(holder: Any, name: str, value: Any) -> Any:

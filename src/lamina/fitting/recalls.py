@@ -33,6 +33,8 @@ AROUND = 200
 MATCHES = 20
 """How many matches are shown."""
 
+TURN_FIELDS = ("messages", "input", "contents")
+"""Where the requests of the APIs have their turns."""
 
 RECALL = Tool(
     name="recall",
@@ -165,10 +167,17 @@ def render_turns(segments: Sequence[Segment], dialect: Dialect, head: Head) -> t
         head=head,
         options=choose_options(dialect, head, layout=Layout(context="logged")),
     )
-    request = dialect.render(envelope)
-    for name in ("messages", "input", "contents"):
-        if isinstance(request.get(name), list | tuple):
-            return tuple(plain_turn(turn) for turn in request[name][1:])
+    return tuple(plain_turn(turn) for turn in read_turns(dialect.render(envelope))[1:])
+
+
+def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the messages, items or contents of a request, as they came. A text is one turn of the user."""
+    for name in TURN_FIELDS:
+        value = request.get(name)
+        if isinstance(value, list | tuple):
+            return tuple(value)
+        if isinstance(value, str):
+            return ({"role": "user", "content": value},)
     return ()
 
 

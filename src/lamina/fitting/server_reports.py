@@ -14,6 +14,7 @@ import msgspec
 from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import Counter, calibrate
 from lamina.core.values import Budget, Cut, Head, Ledger
+from lamina.dialects.json_values import read_field
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import Cleared, Usage
 
@@ -83,7 +84,7 @@ def _continues_on_server(request: Mapping[str, Any]) -> bool:
     """Whether the server adds content of its own before this request or inside it."""
     config = request.get("config")
     for name in _SERVER_STATE_FIELDS:
-        if _read_field(request, name) or _read_field(config, name):
+        if read_field(request, name) or read_field(config, name):
             return True
     # In the Responses API `prompt` names a template on the server; in other APIs it is the text itself.
     if isinstance(request.get("prompt"), Mapping):
@@ -91,13 +92,7 @@ def _continues_on_server(request: Mapping[str, Any]) -> bool:
     items = request.get("input")
     if not isinstance(items, list | tuple):
         return False
-    return any(_read_field(item, "type") == "item_reference" for item in items)
-
-
-def _read_field(holder: Any, name: str) -> Any:
-    if isinstance(holder, Mapping):
-        return holder.get(name)
-    return getattr(holder, name, None)
+    return any(read_field(item, "type") == "item_reference" for item in items)
 
 
 CLEARED = "the provider cleared "

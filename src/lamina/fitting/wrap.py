@@ -16,6 +16,7 @@ are passed on untouched. `lamina.fitting.sdk_calls` has the call itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from os import PathLike
 from typing import Any, Literal, Self, TypeVar, cast
 
@@ -221,12 +222,12 @@ _METHODS = (
 
 def _list_endpoints() -> dict[str, Dialect]:
     """Return the dialect of each endpoint by its path, such as `messages.with_raw_response.create`."""
-    names = dict(_METHODS)
-    for resource, dialect_name in _RESOURCES:
-        for response in ("", ".with_raw_response", ".with_streaming_response"):
-            for method in ("create", "parse", "stream"):
-                names[f"{resource}{response}.{method}"] = dialect_name
-    return {path: DIALECTS[name] for path, name in names.items() if name in DIALECTS}
+    endpoints = {path: DIALECTS[name] for path, name in _METHODS}
+    responses = ("", ".with_raw_response", ".with_streaming_response")
+    methods = ("create", "parse", "stream")
+    for (resource, name), response, method in product(_RESOURCES, responses, methods):
+        endpoints[f"{resource}{response}.{method}"] = DIALECTS[name]
+    return endpoints
 
 
 def _list_parents(endpoints: dict[str, Dialect]) -> frozenset[str]:

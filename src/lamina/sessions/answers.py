@@ -41,11 +41,12 @@ async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
         return dialect.absorb_stream([event async for event in answer])
     if isinstance(answer, list | tuple | Iterator):
         return dialect.absorb_stream(list(answer))
-    if isinstance(answer, str) and dialect.name != "text":
-        if is_blank(answer):
-            return Absorbed(segments=())
-        return Absorbed(segments=(assistant(answer),))
-    return dialect.absorb(answer)
+    if not isinstance(answer, str) or dialect.name == "text":
+        return dialect.absorb(answer)
+    segments: list[Segment] = []
+    if not is_blank(answer):
+        segments.append(assistant(answer))
+    return Absorbed(segments=tuple(segments))
 
 
 def make_results(
@@ -57,25 +58,26 @@ def make_results(
     recall: bool,
 ) -> list[Segment]:
     """Return one segment for each result, in the order of the calls. Recalls are answered from the log."""
+    names: dict[str, str] = {}
+    order: dict[str, int] = {}
+    for index, call in enumerate(calls):
+        names[call.id] = call.name
+        order.setdefault(call.id, index)
     segments: list[Segment] = []
     for item in results:
-        segments += _result_segments(item, calls)
+        segments += _result_segments(item, names)
     if recall:
         answered_ids = {_result_id(segment) for segment in segments}
         for call in calls:
             if call.name == RECALL.name and call.id not in answered_ids:
                 segments.append(answer_recall(log, call, ledger=ledger))
-    order: dict[str, int] = {}
-    for index, call in enumerate(calls):
-        order.setdefault(call.id, index)
     return sorted(segments, key=lambda segment: order.get(_result_id(segment), len(order)))
 
 
-def _result_segments(item: Results, calls: Sequence[ToolCall]) -> list[Segment]:
-    """Return the segments of results in any of their forms. The calls give the tools' names."""
+def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:
+    """Return the segments of results in any of their forms. `names` has the tool of each call."""
     if isinstance(item, Segment):
         return [item]
-    names = {call.id: call.name for call in calls}
     if isinstance(item, ToolResult):
         name = item.name or names.get(item.id, "")
         return [result(item.content, id=item.id, name=name, error=item.error)]

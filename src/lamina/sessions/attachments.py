@@ -9,10 +9,10 @@ root every plain file may be attached. This module knows no store and no model.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -104,7 +104,7 @@ def _read_path(path: str | PurePath, root: Path | None) -> Segment | str:
     name = PurePath(path).as_posix()
     if root is None:
         return _read_anywhere(name)
-    with _open_workspace(root) as space:
+    with closing(Workspace(root, largest=LARGEST)) as space:
         try:
             return _make_segment(name, space.read(name))
         except BadInput:
@@ -121,32 +121,20 @@ def _read_anywhere(name: str) -> Segment:
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"cannot be read: {reason}", place=display_name(name), hint="check the path") from None
-    with _open_workspace(path.parent, exclude=(), linked=True) as space:
+    with closing(Workspace(path.parent, largest=LARGEST, exclude=(), linked=True)) as space:
         return _make_segment(name, space.read(path.name))
-
-
-@contextmanager
-def _open_workspace(root: Path, **rules: Any) -> Iterator[Workspace]:
-    space = Workspace(root, largest=LARGEST, **rules)
-    try:
-        yield space
-    finally:
-        space.close()
 
 
 def _make_segment(name: str, data: bytes) -> Segment:
     """Return a file as a document, an image or text, by the ending of its name."""
     media_type = MEDIA_TYPES.get(lower_ascii(PurePath(name).suffix), "")
+    base64_text = base64.b64encode(data).decode()
     if media_type == "application/pdf":
-        return document(name=PurePath(name).name, data=_encode_base64(data), media_type=media_type, key=name)
+        return document(name=PurePath(name).name, data=base64_text, media_type=media_type, key=name)
     if media_type:
-        return image(data=_encode_base64(data), media_type=media_type, key=name)
+        return image(data=base64_text, media_type=media_type, key=name)
     try:
         return file(name, data.decode())
     except UnicodeDecodeError:
         hint = "attach a segment that you made of it; only text, pictures and PDF are read as they are"
         raise BadInput("it is not UTF-8 text", place=name, hint=hint) from None
-
-
-def _encode_base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()

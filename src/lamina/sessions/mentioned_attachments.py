@@ -9,8 +9,8 @@ is written here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from os import PathLike
 
 import msgspec
@@ -60,17 +60,11 @@ def files_mentioned(root: Workspace | str | PathLike[str]) -> Mentioned:
 _FILE_SORTS = frozenset(("note", "folder", "tag"))
 
 
-@contextmanager
-def _open_workspace(root: Workspace | str | PathLike[str]) -> Iterator[Workspace]:
-    """Yield the caller's workspace, or one that is closed at the end."""
+def _open_workspace(root: Workspace | str | PathLike[str]) -> AbstractContextManager[Workspace]:
+    """Return the caller's workspace, which stays open, or one that is closed at the end."""
     if isinstance(root, Workspace):
-        yield root
-        return
-    space = Workspace(root)
-    try:
-        yield space
-    finally:
-        space.close()
+        return nullcontext(root)
+    return closing(Workspace(root))
 
 
 async def _read_mentioned(mention: Mention, space: Workspace) -> Iterable[Segment]:

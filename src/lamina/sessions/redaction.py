@@ -43,13 +43,15 @@ def redact_segments(segments: Iterable[Segment], redact: Redact | None) -> list[
 def _redact_segment(segment: Segment, redact: Redact) -> Segment | None:
     """Return the redacted segment, or None if it must be left out."""
     try:
-        parts = tuple(_redact_part(part, redact) for part in segment.parts)
-        for old_part, new_part in zip(segment.parts, parts, strict=True):
-            if _breaks_signature(old_part, new_part):
+        clean_parts: list[Part] = []
+        for part in segment.parts:
+            clean = _redact_part(part, redact)
+            if isinstance(part, Thinking) and part.signature and clean != part:
                 return None
+            clean_parts.append(clean)
         return msgspec.structs.replace(
             segment,
-            parts=parts,
+            parts=tuple(clean_parts),
             meta=_redact_meta(segment.meta, redact),
             key=redact(segment.key),
             attrs={name: redact(value) for name, value in segment.attrs.items()},
@@ -59,10 +61,6 @@ def _redact_segment(segment: Segment, redact: Redact) -> Segment | None:
         raise BadInput(
             "it is nested too deeply to be redacted", place=place, hint="give it as text"
         ) from None
-
-
-def _breaks_signature(old_part: Part, new_part: Part) -> bool:
-    return isinstance(old_part, Thinking) and bool(old_part.signature) and old_part != new_part
 
 
 def _redact_part(part: Any, redact: Redact) -> Any:

@@ -148,12 +148,10 @@ def _measure(envelope: Envelope, *, seconds: dict[str, float], left_out: int) ->
 
 
 def _hash_layers(envelope: Envelope) -> dict[Layer, Digest]:
-    hashes: dict[Layer, Digest] = {}
-    for layer in Layer:
-        entry_hashes = [entry.sent for entry in envelope.sent if entry.layer is layer]
-        if entry_hashes:
-            hashes[layer] = digest(entry_hashes)
-    return hashes
+    hashes_by_layer: dict[Layer, list[Digest]] = {layer: [] for layer in Layer}
+    for entry in envelope.sent:
+        hashes_by_layer[entry.layer].append(entry.sent)
+    return {layer: digest(hashes) for layer, hashes in hashes_by_layer.items() if hashes}
 
 
 def _list_changed_layers(before: Envelope, after: Envelope) -> tuple[Layer, ...]:

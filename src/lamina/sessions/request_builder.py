@@ -26,7 +26,7 @@ from lamina.core.kinds import kind_of
 from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.tokens import Counter
-from lamina.core.values import Cut, Form, Segment, SentMark
+from lamina.core.values import Cut, Segment, SentMark
 from lamina.core.wording import text_of
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
@@ -226,7 +226,11 @@ class RequestBuilder:
         for segment in log:
             if self._is_message(segment):
                 messages.setdefault(text_of(segment.parts), []).append(segment)
-        new = [segment for segment in segments if segment not in messages.get(text_of(segment.parts), ())]
+        new: list[Segment] = []
+        for segment in segments:
+            same_text = messages.get(text_of(segment.parts), ())
+            if segment not in same_text:
+                new.append(segment)
         repeated = len(segments) - len(new)
         if not repeated:
             return new, []
@@ -300,8 +304,11 @@ def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentM
     if last is None:
         return 0
     shared_prefixes = {entry.prefix for entry in fresh_envelope.entries}
-    sent = [entry for entry in envelope.entries if entry.form is not Form.OMITTED]
-    return sum(entry.tokens for entry in sent[: last.sent] if entry.prefix not in shared_prefixes)
+    lost_tokens = 0
+    for entry in envelope.sent[: last.sent]:
+        if entry.prefix not in shared_prefixes:
+            lost_tokens += entry.tokens
+    return lost_tokens
 
 
 def prompt_of(typed: str, template: Template | None) -> Segment:

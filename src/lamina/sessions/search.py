@@ -279,10 +279,14 @@ def _read_entries(page: RecordPage, source: str) -> tuple[IndexEntry, ...]:
     """Read the chunks of a source from its records, in their order."""
     try:
         length = msgspec.json.decode(page.head.state, type=Length)
-        records = [msgspec.json.decode(record.body, type=IndexRecord) for record in page.records]
-        if length.v != VERSION or any(record.v != VERSION for record in records):
+        versions = {length.v}
+        entries: dict[int, IndexEntry] = {}
+        for stored in page.records:
+            record = msgspec.json.decode(stored.body, type=IndexRecord)
+            versions.add(record.v)
+            entries[record.nth] = IndexEntry(record.chunk, record.vector)
+        if versions != {VERSION}:
             raise msgspec.ValidationError("a newer release wrote it")
-        entries = {record.nth: IndexEntry(record.chunk, record.vector) for record in records}
         return tuple(entries[nth] for nth in range(length.length))
     except (msgspec.MsgspecError, KeyError, RecursionError) as error:
         hint = "an index can be made again: remove the source, and index it anew"

@@ -19,6 +19,7 @@ from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import ladder
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
+from lamina.dialects.json_values import drop_nulls
 from lamina.dialects.port import Dialect, OwnHead, PlainHead
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
@@ -48,7 +49,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     def over(self, values: dict[str, Any]) -> Setup:
         """Return this setup with the values that are not None in their place."""
-        changes = {name: value for name, value in values.items() if value is not None}
+        changes = drop_nulls(values)
         if "history" in changes:
             changes["history"] = _check_window(changes["history"])
         if "agent" in changes:

@@ -78,14 +78,17 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         The ledger loses its lines about segments that were taken back, and what later cuts did.
         """
         ledger = rewind(upgrade_ledger(self.ledger, log), (ref for ref, _ in list_refs(log)))
-        later_cuts = [place for place in self.cuts if place.count > to]
-        later_numbers = {place.number for place in later_cuts}
-        promoted_count = min((place.promoted for place in later_cuts), default=None)
+        promoted_count = len(self.ledger.promoted)
+        later_cuts: set[int] = set()
+        for place in self.cuts:
+            if place.count > to:
+                later_cuts.add(place.number)
+                promoted_count = min(promoted_count, place.promoted)
         promoted_before = self.ledger.promoted[:promoted_count]
         ledger = msgspec.structs.replace(
             ledger,
-            lines={ref: line for ref, line in ledger.lines.items() if line.cut not in later_numbers},
-            folds=tuple(fold for fold in ledger.folds if fold.cut not in later_numbers),
+            lines={ref: line for ref, line in ledger.lines.items() if line.cut not in later_cuts},
+            folds=tuple(fold for fold in ledger.folds if fold.cut not in later_cuts),
             promoted=tuple(ref for ref in promoted_before if ref in ledger.promoted),
         )
         return SessionState(ledger=ledger, cuts=self.cuts)
@@ -111,11 +114,12 @@ def load_state(body: bytes, *, count: int) -> tuple[SessionState, str]:
         return SessionState(), ""
     if not body:
         return _new_epoch("no ledger was kept"), _REBUILT_NOTE.format("is missing")
+    plain: Any = None
     try:
         plain = msgspec.json.decode(body)
         return _read_state(plain), ""
     except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if _is_newer(body):
+        if _is_newer(plain):
             raise
         note = _REBUILT_NOTE.format(f"could not be read ({error})")
         return _new_epoch("the ledger could not be read"), note
@@ -135,12 +139,8 @@ def _read_state(plain: Any) -> SessionState:
     return SessionState(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts)
 
 
-def _is_newer(body: bytes) -> bool:
+def _is_newer(plain: object) -> bool:
     """Whether a newer release wrote this state. Then it is not damaged and must not be overwritten."""
-    try:
-        plain = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
     if not isinstance(plain, dict):
         return False
     version = plain.get("version")

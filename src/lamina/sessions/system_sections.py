@@ -81,16 +81,6 @@ async def read_sections(
     return [section for section in sections if not is_blank(text_of(section.parts))]
 
 
-def changed_sections(sections: Iterable[Segment], log: Sequence[Segment]) -> list[Segment]:
-    """Return the sections whose newest version in the log has other words or attributes."""
-    newest = {(old.kind, old.key): (old.parts, old.attrs) for old in log}
-    return [
-        section
-        for section in sections
-        if newest.get((section.kind, section.key)) != (section.parts, section.attrs)
-    ]
-
-
 def changes_by_turn(contract: Words, persona: Persona) -> bool:
     """Whether a part of the system text comes from a function, which may return another text each time."""
     return any(callable(words) for words in (contract, persona.default, persona.workspace, persona.user))

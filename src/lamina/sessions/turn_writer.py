@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lamina.context.port import drop_unchanged
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import Conflict
@@ -19,7 +20,6 @@ from lamina.sessions.reports import Stopwatch
 from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.state import SessionState
 from lamina.sessions.stored_conversation import RecordGroup, StoredConversation
-from lamina.sessions.system_sections import changed_sections
 from lamina.stores.port import Once
 
 TRIES = 100
@@ -238,7 +238,7 @@ class TurnWriter:
             controls.append(self.builder.setup)
         sections: list[Segment] = []
         if opens_turn:
-            changed = changed_sections(self.builder.inputs.sections, self.stored.live.log)
+            changed = drop_unchanged(self.builder.inputs.sections, lambda: self.stored.live.log)
             sections = self.builder.prepare_segments(changed)
         return self.stored.group(controls, [*sections, *segments])
 

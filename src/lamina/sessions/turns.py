@@ -6,7 +6,7 @@ functions here only read the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -86,17 +86,23 @@ def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
             if first_section is None and begun:
                 first_section = index
             continue
-        if segment.role is Role.USER:
-            if not users_side or (has_prompt and not segment.joins):
-                turn_starts.append(index if first_section is None else first_section)
-                has_prompt = False
-            users_side = True
-            has_prompt = has_prompt or bool(segment.meta.get(IS_PROMPT))
-        else:
+        if segment.role is not Role.USER:
             users_side = False
             has_prompt = False
+        else:
+            is_new_prompt = has_prompt and not segment.joins
+            if not users_side or is_new_prompt:
+                turn_start = index
+                if first_section is not None:
+                    turn_start = first_section
+                turn_starts.append(turn_start)
+                has_prompt = False
+            users_side = True
+            if segment.meta.get(IS_PROMPT):
+                has_prompt = True
         first_section = None
-        begun = begun or segment.role is not Role.SYSTEM
+        if segment.role is not Role.SYSTEM:
+            begun = True
     return turn_starts
 
 
@@ -112,9 +118,10 @@ def locate_turn(log: Sequence[Segment], at: int | str, kinds: Kinds) -> int:
 
 def _index_of_key(log: Sequence[Segment], key: str) -> int:
     target = index_by_name(identify_segments(log)).get(key)
-    if target is None:
-        raise NotFound(key)
-    return max(index for index, segment in enumerate(log) if segment is target)
+    for index in reversed(range(len(log))):
+        if log[index] is target:
+            return index
+    raise NotFound(key)
 
 
 def index_after_prompt(log: Sequence[Segment]) -> int:
@@ -128,12 +135,21 @@ def index_after_prompt(log: Sequence[Segment]) -> int:
 def list_open_calls(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
     """Return the calls since the user last spoke that have no result yet, in order."""
     calls: list[ToolCall] = []
-    for part in _parts_since_user(log):
-        if isinstance(part, ToolCall):
-            calls.append(part)
-        elif isinstance(part, ToolResult):
-            _remove_call(calls, part.id)
+    for segment in log[_index_after_user(log) :]:
+        for part in segment.parts:
+            if isinstance(part, ToolCall):
+                calls.append(part)
+            elif isinstance(part, ToolResult):
+                _remove_call(calls, part.id)
     return tuple(calls)
+
+
+def _index_after_user(log: Sequence[Segment]) -> int:
+    """Return the index after the last words of the user. Digests of a fold are no words of the user."""
+    for index in reversed(range(len(log))):
+        if log[index].role is Role.USER and not log[index].covers:
+            return index + 1
+    return 0
 
 
 def _remove_call(calls: list[ToolCall], call_id: str) -> None:
@@ -142,15 +158,6 @@ def _remove_call(calls: list[ToolCall], call_id: str) -> None:
         if call.id == call_id:
             del calls[index]
             return
-
-
-def _parts_since_user(log: Sequence[Segment]) -> Iterator[object]:
-    last_user = -1
-    for index, segment in enumerate(log):
-        if segment.role is Role.USER and not segment.covers:
-            last_user = index
-    for segment in log[last_user + 1 :]:
-        yield from segment.parts
 
 
 def is_models_turn(log: Sequence[Segment]) -> bool:

@@ -63,6 +63,15 @@ async def open_default_store(
         yield store
 
 
+def open_chosen_store(
+    address: str | None, settings: Settings, *, key: Any = None, create: bool = True
+) -> AbstractAsyncContextManager[Store]:
+    """Open the store at an address; without an address, the user's own."""
+    if address:
+        return open_store(address, key=key, create=create)
+    return open_default_store(settings, key=key, create=create)
+
+
 async def resolve_key(key: Any, settings: Settings, environment: Mapping[str, str]) -> Any:
     """The key that a store is opened with; None for a plain one.
 
@@ -78,21 +87,19 @@ async def resolve_key(key: Any, settings: Settings, environment: Mapping[str, st
         key = Path(settings.key_file)
     if isinstance(key, PathLike):
         return await to_thread.run_sync(_import_sealed().from_file, fspath(key))
-    if isinstance(key, str | bytes) or not (_is_key(key) or _is_key_ring(key)):
-        hint = "give a Key (generate(), raw(...), from_file(...)), a Passphrase, or the Path of a key file"
-        raise BadInput(f"{type(key).__name__} is not a key", place="key", hint=hint)
+    _check_key(key)
     return key
 
 
-def _is_key(value: Any) -> bool:
+def _check_key(key: Any) -> None:
+    """Raise BadInput unless this is a key, a passphrase, or a sequence of these."""
     sealed = _import_sealed()
-    return isinstance(value, sealed.Key | sealed.Passphrase)
-
-
-def _is_key_ring(value: Any) -> bool:
-    if not isinstance(value, Sequence) or not value:
-        return False
-    return all(_is_key(key) for key in value)
+    ring = [key]
+    if isinstance(key, Sequence):
+        ring = list(key)
+    if not ring or not all(isinstance(item, sealed.Key | sealed.Passphrase) for item in ring):
+        hint = "give a Key (generate(), raw(...), from_file(...)), a Passphrase, or the Path of a key file"
+        raise BadInput(f"{type(key).__name__} is not a key", place="key", hint=hint)
 
 
 def _import_sealed() -> Any:
@@ -128,18 +135,18 @@ def _path_exists(path: str) -> bool:
 
 def _parse_address(address: str) -> tuple[str, StoreOpener, str]:
     """The kind of a store, the function that opens it, and the argument of that function."""
-    kind, colon, rest = address.partition(":")
-    if kind in ("postgres", "postgresql") and rest.startswith("//"):
-        return "postgresql", _open_postgres, address
-    if colon and kind in _KINDS:
-        return kind.partition("+")[0], _KINDS[kind], rest
-    is_path = "/" in kind or "\\" in kind or len(kind) <= 1  # `C:` is a drive
-    if colon and not is_path:
-        kinds = ", ".join([*_KINDS, "postgresql"])
-        raise BadInput(f"no kind of store is called {kind!r}", place=address, hint=f"use {kinds}, or a path")
     if not address:
         raise BadInput("the address is empty", place="store", hint="give a path, or sqlite:PATH")
-    return "sqlite", _KINDS["sqlite"], address
+    kind, colon, rest = address.partition(":")
+    is_drive = len(kind) <= 1  # `C:\chats.db`
+    if not colon or is_drive or not {"/", "\\"}.isdisjoint(kind):
+        return "sqlite", _KINDS["sqlite"], address
+    if kind in ("postgres", "postgresql") and rest.startswith("//"):
+        return "postgresql", _open_postgres, address
+    if kind in _KINDS:
+        return kind.partition("+")[0], _KINDS[kind], rest
+    kinds = ", ".join([*_KINDS, "postgresql"])
+    raise BadInput(f"no kind of store is called {kind!r}", place=address, hint=f"use {kinds}, or a path")
 
 
 def _open_sqlite(path: str, *, driver: Driver | None = None) -> AbstractAsyncContextManager[Store]:

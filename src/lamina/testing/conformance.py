@@ -15,9 +15,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from functools import cached_property, partial
+from functools import cached_property
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -32,6 +32,7 @@ from lamina.dialects.port import Dialect, Marking, PlainHead, Request, Tool
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.testing.cases import Conformance, expect, make_cases
 from lamina.testing.gallery import gallery
 
 MODELS = {
@@ -50,29 +51,16 @@ WINDOWS = (3_000, 8_000)
 AS_LOGGED = Layout(context="logged")
 
 
-class Conformance(NamedTuple):
-    """One promise, ready to be tried."""
-
-    name: str
-    run: Callable[[], None]
-
-    def __call__(self) -> None:
-        self.run()
-
-    def __str__(self) -> str:
-        return self.name
-
-
 def dialect(
     subject: Dialect, *, model: str = "", requests: Sequence[Request] = (), seeds: Sequence[int] = (1, 2)
 ) -> list[Conformance]:
     """The suite for one dialect. `requests` are samples of the caller's own, valid and in this dialect."""
     trial = DialectTrial(subject, model or MODELS.get(subject.name, ""), requests, seeds)
-    cases = []
-    for promise in PROMISES:
-        title = promise.__name__.replace("_", " ")
-        cases.append(Conformance(f"{subject.name}: {title}", partial(promise, trial)))
-    return cases
+
+    def try_promise(promise: Callable[[DialectTrial], None]) -> None:
+        promise(trial)
+
+    return make_cases(subject.name, PROMISES, try_promise)
 
 
 class DialectTrial:
@@ -122,11 +110,22 @@ class DialectTrial:
         """The dialect's own check has to accept the request."""
         violations = self.subject.check(request)
         words = [f"{violation.rule} at {violation.place}: {violation.message}" for violation in violations]
-        assert not words, "; ".join(words)
+        expect(not words, "; ".join(words))
 
     def expect_same_stream(self, one: Request, other: Request) -> None:
         """A cache has to see the same blocks in both requests."""
-        assert _stream_bytes(self, one) == _stream_bytes(self, other), "a cache sees two different requests"
+        expect(self.stream_bytes(one) == self.stream_bytes(other), "a cache sees two different requests")
+
+    def expect_extension(
+        self, before: Sequence[tuple[str, bytes]], after: Sequence[tuple[str, bytes]]
+    ) -> None:
+        """The stream of a request has to begin with that of the request before it, if prefixes are steady."""
+        if self.subject.steady:
+            expect(list(after[: len(before)]) == list(before), "the prefix moved without a cut")
+
+    def stream_bytes(self, request: Request) -> list[tuple[str, bytes]]:
+        """What a cache compares: who speaks in each block, and its bytes."""
+        return [(block.role, block.data) for block in self.subject.stream(request).blocks]
 
 
 def plain_head(model: str) -> PlainHead:
@@ -142,9 +141,10 @@ def plain_head(model: str) -> PlainHead:
 def own_requests_are_recognised(trial: DialectTrial) -> None:
     """Its requests are recognised and valid."""
     for request in trial.samples:
-        assert trial.subject.recognises(request)
-        others = (other for name, other in DIALECTS.items() if name != trial.subject.name)
-        assert [other.name for other in others if other.recognises(request)] == []
+        expect(trial.subject.recognises(request), "it does not recognise a request of its own")
+        for name, other in DIALECTS.items():
+            if name != trial.subject.name:
+                expect(not other.recognises(request), f"{name} takes its request for one of its own")
         trial.expect_valid(request)
 
 
@@ -152,10 +152,11 @@ def untouched_means_untouched(trial: DialectTrial) -> None:
     """A request that fits comes back as it was, the same objects."""
     for request in trial.samples:
         rendered = trial.subject.render(trial.build_request(request))
-        assert canonical_json(rendered) == canonical_json(request)
+        expect(canonical_json(rendered) == canonical_json(request), "a request that fits was changed")
         for name, value in request.items():
             if isinstance(value, list):
-                assert all(one is other for one, other in zip(rendered[name], value, strict=True)), name
+                same_objects = list(map(id, rendered[name])) == list(map(id, value))
+                expect(same_objects, f"{name} has other objects than it came with")
 
 
 def every_request_of_a_session_fits(trial: DialectTrial) -> None:
@@ -163,7 +164,7 @@ def every_request_of_a_session_fits(trial: DialectTrial) -> None:
     for window in WINDOWS:
         for requests in trial.sessions:
             cuts = _replay_session(trial, requests, window)
-            assert cuts or window > WINDOWS[0], "the window was meant to be too small"
+            expect(cuts or window > WINDOWS[0], "nothing was cut, though the window is too small")
 
 
 def _replay_session(trial: DialectTrial, requests: Sequence[Request], window: int) -> int:
@@ -178,11 +179,11 @@ def _replay_session(trial: DialectTrial, requests: Sequence[Request], window: in
             continue
         rendered = trial.subject.render(envelope)
         trial.expect_valid(rendered)
-        after = _stream_bytes(trial, rendered)
+        after = trial.stream_bytes(rendered)
         if envelope.cut is not None:
             cuts += 1
-        elif trial.subject.steady:
-            assert after[: len(before)] == before, "the prefix moved without a cut"
+        else:
+            trial.expect_extension(before, after)
         ledger = envelope.ledger
         before = after
     return cuts
@@ -196,7 +197,7 @@ def what_is_lowered_is_valid_json(trial: DialectTrial) -> None:
         again = json.loads(json.dumps(rendered))
         trial.expect_valid(again)
         trial.expect_same_stream(again, rendered)
-        assert trial.subject.parse(again).log
+        expect(trial.subject.parse(again).log, "a request that was written as JSON has no log any more")
 
 
 def a_memo_changes_nothing(trial: DialectTrial) -> None:
@@ -204,7 +205,8 @@ def a_memo_changes_nothing(trial: DialectTrial) -> None:
     for requests in trial.sessions:
         memo = ParseMemo()
         for request in requests:
-            assert trial.subject.parse(request, memo=memo) == trial.subject.parse(request)
+            remembered = trial.subject.parse(request, memo=memo)
+            expect(remembered == trial.subject.parse(request), "with a memo, a request is parsed otherwise")
 
 
 def damage_is_mended(trial: DialectTrial) -> None:
@@ -240,16 +242,23 @@ def others_can_be_said(trial: DialectTrial) -> None:
             options = choose_options(trial.subject, own.head, layout=AS_LOGGED)
             envelope = build(parsed.log, head=own.head, options=options)
             trial.expect_valid(trial.subject.render(envelope))
-            mine = [e for e in envelope.entries if e.segment.origin != "lamina"]
-            assert len(mine) == len(parsed.log)
-            assert all(e.why for e in mine if e.form is not Form.FULL)
+            segments = 0
+            for entry in envelope.entries:
+                if entry.segment.origin == "lamina":
+                    continue
+                segments += 1
+                expect(
+                    entry.why or entry.form is Form.FULL, f"{entry.segment.kind} was lowered for no reason"
+                )
+            expect(segments == len(parsed.log), f"{segments} of {len(parsed.log)} segments are there")
 
 
 def its_own_is_carried(trial: DialectTrial) -> None:
     """Nothing that it parsed itself is refused when it is sent again."""
     for request in trial.samples:
-        log = trial.subject.parse(request).log
-        assert [why for segment in log if (why := trial.subject.carries(segment))] == []
+        for segment in trial.subject.parse(request).log:
+            why = trial.subject.carries(segment)
+            expect(not why, f"it refuses its own {segment.kind}: {why}")
 
 
 def a_head_keeps_its_meaning(trial: DialectTrial) -> None:
@@ -258,8 +267,9 @@ def a_head_keeps_its_meaning(trial: DialectTrial) -> None:
     own = trial.subject.own_head(plain)
     back = trial.subject.plain_head(own.head)
     for name in plain.__struct_fields__:
-        same = getattr(back, name) == getattr(plain, name) or name in _DEFAULTS
-        assert same or name in own.left, name
+        if name in _DEFAULTS or name in own.left:
+            continue
+        expect(getattr(back, name) == getattr(plain, name), f"{name} is not what it was")
 
 
 _DEFAULTS = ("stream", "choice")
@@ -274,13 +284,17 @@ def markers_are_no_part_of_the_stream(trial: DialectTrial) -> None:
         places = [block.place for block in stream.blocks if block.markable]
         chosen = dict.fromkeys(places[:1] + places[-1:], "")
         marked = trial.subject.mark(request, Marking(places=chosen))
-        assert request == before, "the input was changed"
+        expect(request == before, "the input was changed")
         trial.expect_valid(marked)
-        again = trial.subject.stream(marked)
-        assert {block.place for block in again.blocks if block.marker} == set(chosen)
+        expect(_marked_places(trial, marked) == set(chosen), "the markers are not where they were asked for")
         trial.expect_same_stream(marked, before)
-        bare = trial.subject.stream(trial.subject.mark(marked, Marking()))
-        assert not [block.place for block in bare.blocks if block.marker]
+        bare = trial.subject.mark(marked, Marking())
+        expect(not _marked_places(trial, bare), "markers stay though none was asked for")
+
+
+def _marked_places(trial: DialectTrial, request: Request) -> set[str]:
+    """The places of the blocks that have a marker."""
+    return {block.place for block in trial.subject.stream(request).blocks if block.marker}
 
 
 def the_stream_reads_everything(trial: DialectTrial) -> None:
@@ -288,11 +302,13 @@ def the_stream_reads_everything(trial: DialectTrial) -> None:
     for requests in trial.sessions:
         before: list[Any] = []
         for request in requests:
-            stream = trial.subject.stream(request)
-            assert all(block.place and block.data and block.role for block in stream.blocks)
-            assert len({block.place for block in stream.blocks}) == len(stream.blocks)
-            after = _stream_bytes(trial, request)
-            assert after[: len(before)] == before or not trial.subject.steady
+            places: set[str] = set()
+            for block in trial.subject.stream(request).blocks:
+                expect(block.place not in places, f"two blocks have the place {block.place!r}")
+                places.add(block.place)
+                expect(all((block.place, block.data, block.role)), f"the block at {block.place!r} is empty")
+            after = trial.stream_bytes(request)
+            trial.expect_extension(before, after)
             before = after
 
 
@@ -340,10 +356,6 @@ def _nonsense(request: Request, dice: Random, *, rounds: int = 150) -> Iterator[
             place[key] = dice.choice(odd)
             break
         yield harmed
-
-
-def _stream_bytes(trial: DialectTrial, request: Request) -> list[tuple[str, bytes]]:
-    return [(block.role, block.data) for block in trial.subject.stream(request).blocks]
 
 
 PROMISES: tuple[Callable[[DialectTrial], None], ...] = (

@@ -7,22 +7,13 @@
 `start_mine(sizes, state)` begins one conversation and returns a `ManagedContext`. Its `fit` gets each request
 of a growing conversation with the whole history, as Chat Completions has it, and returns the messages to
 send. A framework's trimmer that keeps its own edits passes over the history that it has seen. The suite asks
-nothing about how messages are chosen, only for seven promises:
-
-- **valid**: a provider takes every request;
-- **within the room**: none is larger than the room, by the counter of OpenAI's models;
-- **pairs**: every call has its result, and every result its call;
-- **prefix kept**: a request begins with the one before it, so that caches hold. One that does not must pay
-  for itself: there is at most one for each fifth of the room that came in;
-- **nothing lost**: the model can reach all that was left out (`reach`);
-- **stable after a restart**: a new process with the dumped state sends the same;
-- **deterministic**: so does a second run.
+nothing about how messages are chosen, only for the seven promises in `PROMISES`, from `valid` on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -31,7 +22,7 @@ import msgspec
 from lamina.core.values import Budget
 from lamina.dialects.openai_chat import DIALECT
 from lamina.fitting.request import RequestMemo, fit_request
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance, expect, make_cases
 
 MODEL = "gpt-5"
 SHARE_OF_ROOM = 5
@@ -74,11 +65,11 @@ def context_manager(
 ) -> list[Conformance]:
     """The suite for one context manager."""
     trial = ContextTrial(start, sizes or ContextSizes())
-    cases: list[Conformance] = []
-    for promise in PROMISES:
-        title = promise.__name__.replace("_", " ")
-        cases.append(Conformance(f"{name}: {title}", partial(promise, trial)))
-    return cases
+
+    def try_promise(promise: Callable[[ContextTrial], None]) -> None:
+        promise(trial)
+
+    return make_cases(name, PROMISES, try_promise)
 
 
 class ContextTrial:
@@ -88,46 +79,40 @@ class ContextTrial:
         self.start = start
         self.sizes = sizes
 
-    @cached_property
-    def sent(self) -> dict[str, list[Sequence[Message]]]:
-        """The messages of each request of each session."""
-        return {name: self.play(requests, self.contexts[name]) for name, requests in SESSIONS.items()}
+        self.contexts: dict[str, ManagedContext] = {}
 
     @cached_property
-    def contexts(self) -> dict[str, ManagedContext]:
-        """A context for each session, begun when the session is."""
-        return _StartedWhenAsked(partial(self.start, self.sizes, None))
+    def sent(self) -> dict[str, list[list[Message]]]:
+        """The messages of each request of each session. `contexts` has the context of each session then."""
+        sent: dict[str, list[list[Message]]] = {}
+        for name, requests in SESSIONS.items():
+            self.contexts[name] = self.start(self.sizes, None)
+            sent[name] = self.play(requests, self.contexts[name])
+        return sent
 
-    def play(self, requests: Sequence[Message], context: ManagedContext) -> list[Sequence[Message]]:
+    def play(self, requests: Sequence[Message], context: ManagedContext) -> list[list[Message]]:
+        """Send the requests of a session one after the other; the messages of each."""
         return [list(context.fit(request)) for request in requests]
 
 
-class _StartedWhenAsked(dict[str, ManagedContext]):
-    """Contexts by the name of their session."""
-
-    def __init__(self, start: Callable[[], ManagedContext]) -> None:
-        super().__init__()
-        self._start = start
-
-    def __missing__(self, name: str) -> ManagedContext:
-        self[name] = self._start()
-        return self[name]
-
-
 def valid(trial: ContextTrial) -> None:
+    """A provider takes every request."""
     for place, request in _list_requests(trial):
-        violations = DIALECT.check(request)
-        assert not violations, f"{place}: {violations[0].message}"
+        for violation in DIALECT.check(request):
+            raise AssertionError(f"{place}: {violation.message}")
 
 
 def within_the_room(trial: ContextTrial) -> None:
+    """No request is larger than the room, by the counter of OpenAI's models."""
     memo = RequestMemo()
+    room = trial.sizes.room
     for place, request in _list_requests(trial):
         tokens = count_tokens(request, memo)
-        assert tokens <= trial.sizes.room, f"{place}: {tokens:,} tokens, and the room is {trial.sizes.room:,}"
+        expect(tokens <= room, f"{place}: {tokens:,} tokens, and the room is {room:,}")
 
 
 def pairs(trial: ContextTrial) -> None:
+    """Every call has its result, and every result its call."""
     for place, request in _list_requests(trial):
         calls: list[str] = []
         results: list[str] = []
@@ -135,33 +120,40 @@ def pairs(trial: ContextTrial) -> None:
             calls += [call["id"] for call in message.get("tool_calls") or ()]
             if message["role"] == "tool":
                 results.append(message["tool_call_id"])
-        assert sorted(calls) == sorted(results), f"{place}: {len(calls)} calls, {len(results)} results"
+        expect(sorted(calls) == sorted(results), f"{place}: {len(calls)} calls, {len(results)} results")
 
 
 def prefix_kept(trial: ContextTrial) -> None:
+    """A request begins with the one before it, so that caches hold.
+
+    One that does not must pay for itself: there is at most one for each fifth of the room that came in.
+    """
     for name, sent in trial.sent.items():
-        breaks = 0
-        for before, after in pairwise(sent):
-            if list(after[: len(before)]) != list(before):
-                breaks += 1
+        breaks = sum(after[: len(before)] != before for before, after in pairwise(sent))
         came_in = count_tokens(SESSIONS[name][-1])
         most = came_in * SHARE_OF_ROOM // trial.sizes.room
-        assert breaks <= most, f"{name}: {breaks} of {len(sent)} requests do not begin with the one before"
+        expect(breaks <= most, f"{name}: {breaks} of {len(sent)} requests do not begin with the one before")
 
 
 def nothing_lost(trial: ContextTrial) -> None:
+    """The model can reach all that was left out, with the tools that it has (`reach`)."""
     for name, requests in SESSIONS.items():
         last_sent = trial.sent[name][-1]
         visible = "\n".join(map(_read_text, last_sent))
         reachable = visible + trial.contexts[name].reach(last_sent)
-        marks = [_mark(_read_text(message)) for message in requests[-1]["messages"]]
-        lost = [mark for mark in marks if mark not in reachable]
-        assert not lost, (
-            f"{name}: {len(lost)} of {len(marks)} messages cannot be reached, such as {lost[0]!r}"
+        messages = requests[-1]["messages"]
+        lost: list[str] = []
+        for message in messages:
+            last_line = _read_text(message).strip("\n").rpartition("\n")[2]  # what is lost first
+            if last_line not in reachable:
+                lost.append(last_line)
+        expect(
+            not lost, f"{name}: {len(lost)} of {len(messages)} messages cannot be reached, such as {lost[:1]}"
         )
 
 
 def stable_after_a_restart(trial: ContextTrial) -> None:
+    """A new process with the dumped state sends the same."""
     for name, requests in SESSIONS.items():
         half = len(requests) // 2
         first = trial.start(trial.sizes, None)
@@ -169,14 +161,15 @@ def stable_after_a_restart(trial: ContextTrial) -> None:
             first.fit(request)
         second = trial.start(trial.sizes, first.dump())
         for position, request in enumerate(requests[half:], half):
-            is_same = list(second.fit(request)) == list(trial.sent[name][position])
-            assert is_same, f"{name}: request {position} differs after a restart"
+            is_same = list(second.fit(request)) == trial.sent[name][position]
+            expect(is_same, f"{name}: request {position} differs after a restart")
 
 
 def deterministic(trial: ContextTrial) -> None:
+    """A second run sends the same."""
     for name, requests in SESSIONS.items():
-        context = trial.start(trial.sizes, None)
-        assert trial.play(requests, context) == trial.sent[name], f"{name}: a second run sends something else"
+        sent_again = trial.play(requests, trial.start(trial.sizes, None))
+        expect(sent_again == trial.sent[name], f"{name}: a second run sends something else")
 
 
 PROMISES = (valid, within_the_room, pairs, prefix_kept, nothing_lost, stable_after_a_restart, deterministic)
@@ -203,11 +196,6 @@ def _read_text(message: Message) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part.get("text", "") for part in content or ())
-
-
-def _mark(text: str) -> str:
-    """The last line of a text: what is lost first if it is cut off."""
-    return text.strip("\n").rpartition("\n")[2]
 
 
 TOOLS = [

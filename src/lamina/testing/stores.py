@@ -32,7 +32,7 @@ from lamina.stores.port import (
     Where,
     Within,
 )
-from lamina.testing.conformance import Conformance
+from lamina.testing.cases import Conformance, make_cases
 from lamina.testing.store_races import (
     RACES,
     OpenStore,
@@ -89,15 +89,10 @@ def store(
         promises += LASTING
     if sealable:
         promises += SEALABLE
-    prefix = f"{name}: " if name else ""
-    cases = []
-    for promise in promises:
-        title = promise.__name__.replace("_", " ")
-        cases.append(Conformance(f"{prefix}{title}", partial(_try, promise, open_store, many)))
-    return cases
+    return make_cases(name, promises, partial(_try, open_store, many))
 
 
-def _try(promise: Callable[[StoreTrial], Awaitable[None]], open_store: OpenStore, many: int) -> None:
+def _try(open_store: OpenStore, many: int, promise: Callable[[StoreTrial], Awaitable[None]]) -> None:
     async def try_promise() -> None:
         with anyio.fail_after(SECONDS):
             await promise(StoreTrial(open_store, folder, many=many))

@@ -77,22 +77,26 @@ class _Scanner:
                 yield MarkupText(_resolve(html[opening:]))
                 return
             token, at = self._read_markup(opening)
-            if token is not None:
-                yield token
+            if token is None:
+                continue
+            yield token
             if isinstance(token, Start) and token.name in RAW and not token.closed:
-                raw = self._raw_text(token.name, at)
-                if raw is not None:
-                    yield MarkupText(_resolve(raw) if token.name in _DECODED else raw)
-                    at += len(raw)
+                text, at = self._read_raw(token.name, at)
+                yield text
 
-    def _raw_text(self, name: str, at: int) -> str | None:
-        """The text of a raw element from this place on. None for a title without an end: it is ignored."""
+    def _read_raw(self, name: str, at: int) -> tuple[MarkupText, int]:
+        """The text of a raw element from this place on, and where it ends.
+
+        Without an end tag the rest of the page is its text, but a title or an area of text is then empty.
+        """
         end = self._find_end_tag(name, at)
-        if end >= 0:
-            return self._html[at:end]
-        if name in _DECODED:
-            return None
-        return self._html[at:]
+        if name not in _DECODED:
+            if end < 0:
+                end = len(self._html)
+            return MarkupText(self._html[at:end]), end
+        if end < 0:
+            end = at
+        return MarkupText(_resolve(self._html[at:end])), end
 
     def _read_markup(self, at: int) -> tuple[Token | None, int]:
         """What begins with the `<` at this place, and where the text goes on."""
@@ -188,9 +192,12 @@ def _resolve(text: str) -> str:
 
 def _shorten_number(match: re.Match[str]) -> str:
     """A reference without leading zeros: `&#00000065;` becomes `&#65;`."""
-    decimal = match[1]
-    base = "" if decimal else "x"
-    digits = (decimal or match[2]).lstrip("0")
+    base = ""
+    digits = match[1]
+    if digits is None:
+        base = "x"
+        digits = match[2]
+    digits = digits.lstrip("0")
     if len(digits) >= 8:
         return "\ufffd"
     return f"&#{base}{digits or '0'};"

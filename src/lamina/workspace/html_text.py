@@ -66,13 +66,15 @@ class _Reader:
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self.title: list[str] = []
-        self._open: list[tuple[str, bool]] = []  # each open element, and whether it is silent
+        self._open: list[str] = []
+        self._silences: list[bool] = []  # whether each open element is silent
         self._silent = 0
 
     def start(self, tag: Start) -> None:
         """Opens an element. A block begins on a line of its own."""
         if tag.name == "body":  # browsers show a body whatever was left open before it
             self._open.clear()
+            self._silences.clear()
             self._silent = 0
         if not self._silent and tag.name in _BLOCKS:
             self.pieces.append(_SEPARATORS.get(tag.name, "\n"))
@@ -80,26 +82,26 @@ class _Reader:
             return
         if len(self._open) < _DEEPEST:
             silent = tag.name in _SILENT or _is_hidden(tag.attributes)
-            self._open.append((tag.name, silent))
+            self._open.append(tag.name)
+            self._silences.append(silent)
             self._silent += silent
         if tag.closed:
             self.end(tag.name)
 
     def end(self, name: str) -> None:
         """Closes an element, with all that were opened in it. An end tag without a start is ignored."""
-        if name not in [open_name for open_name, _ in self._open[-_LOOKED_BACK:]]:
+        if name not in self._open[-_LOOKED_BACK:]:
             return
-        while self._open:
-            closed, silent = self._open.pop()
-            self._silent -= silent
-            if closed == name:
-                break
+        closed = ""
+        while closed != name:
+            closed = self._open.pop()
+            self._silent -= self._silences.pop()
         if not self._silent and name in _BLOCKS:
             self.pieces.append("\n")
 
     def add_text(self, text: str) -> None:
         """Text between tags. White space counts in preformatted text only."""
-        names = [name for name, _ in self._open[-5:]]
+        names = self._open[-5:]
         if names[-1:] == ["title"]:
             self.title.append(text)
             return
@@ -112,7 +114,7 @@ class _Reader:
 
 def _is_hidden(attributes: dict[str, str]) -> bool:
     """Whether an element says that it is not shown. Style sheets are not read."""
-    style = lower_ascii(_ANY_WHITE.sub("", attributes.get("style", "")))
     if "hidden" in attributes:
         return True
+    style = lower_ascii(_ANY_WHITE.sub("", attributes.get("style", "")))
     return "display:none" in style or "visibility:hidden" in style

@@ -74,11 +74,12 @@ def join_path(names: Iterable[str]) -> str:
 
 def find_excluded(names: Iterable[str], patterns: Iterable[str] = SECRET) -> str:
     """The first of these names that a pattern forbids, "" if none is forbidden."""
-    folded_patterns = [fold(pattern) for pattern in patterns]
+    folded_patterns = list(map(fold, patterns))
     for name in names:
         folded_name = fold(name)
-        if any(fnmatchcase(folded_name, pattern) for pattern in folded_patterns):
-            return name
+        for pattern in folded_patterns:
+            if fnmatchcase(folded_name, pattern):
+                return name
     return ""
 
 
@@ -101,7 +102,8 @@ def fold(name: str) -> str:
 
 def is_plain(name: str) -> bool:
     """Whether a name can be printed on one line, and read back unchanged."""
-    return not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in name)
+    categories = set(map(unicodedata.category, name))
+    return categories.isdisjoint(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def display_name(name: str) -> str:

@@ -94,8 +94,9 @@ class _MainPartFinder:
         self.target = ""
 
     def start(self, _: str, tag: str, attributes: dict[str, str]) -> None:
-        names_document = attributes.get("Type", "").endswith("/officeDocument")
-        if tag == "Relationship" and names_document and not self.target:
+        if tag != "Relationship" or self.target:
+            return
+        if attributes.get("Type", "").endswith("/officeDocument"):
             self.target = attributes.get("Target", "")
 
     def end(self, namespace: str, tag: str) -> None:

@@ -86,11 +86,15 @@ def chunks_of(name: str, text: str, *, longest: int = LONGEST) -> tuple[Chunk, .
     file_name = name.rpartition("/")[2]
     suffix = lower_ascii(file_name.rpartition(".")[2])
     lines = text.split("\n")
+    sort: Sort = "text"
     if suffix in _CODE:
-        return tuple(_make_chunks(name, lines, _definition_spans(text, lines, suffix), "code", longest))
-    if suffix in ("md", "markdown", "mdx"):
-        return tuple(_make_chunks(name, lines, _heading_spans(lines), "text", longest))
-    return tuple(_make_chunks(name, lines, _paragraph_spans(lines, longest), "text", longest))
+        sort = "code"
+        spans = _definition_spans(text, lines, suffix)
+    elif suffix in ("md", "markdown", "mdx"):
+        spans = _heading_spans(lines)
+    else:
+        spans = _paragraph_spans(lines, longest)
+    return tuple(_make_chunks(name, lines, spans, sort, longest))
 
 
 def turns_of(log: Iterable[Segment], *, longest: int = LONGEST) -> tuple[Chunk, ...]:
@@ -101,11 +105,11 @@ def turns_of(log: Iterable[Segment], *, longest: int = LONGEST) -> tuple[Chunk, 
             continue
         text = "\n".join(texts_of(segment))
         speaker = segment.attrs.get("name", "") or segment.role.value
-        sort: Sort = "text" if segment.role is Role.TOOL else "turn"
-        chunks += [
-            Chunk(text=piece, place=segment.key, speaker=speaker, at=segment.at, sort=sort)
-            for piece in _cut_text(text, longest)
-        ]
+        sort: Sort = "turn"
+        if segment.role is Role.TOOL:
+            sort = "text"
+        chunk = Chunk(text="", place=segment.key, speaker=speaker, at=segment.at, sort=sort)
+        chunks += [msgspec.structs.replace(chunk, text=piece) for piece in _cut_text(text, longest)]
     return tuple(chunks)
 
 
@@ -184,7 +188,7 @@ def _overlap_start(lines: Sequence[str], start: int, end: int) -> int:
 
 def _heading_spans(lines: Sequence[str]) -> Iterator[Span]:
     """The sections of a Markdown text, each under the headings above it. Code blocks have no headings."""
-    headings: list[tuple[int, str]] = []
+    outline = _Outline()
     marks = [Mark(0, "")]
     open_fence = ""
     for number, line in enumerate(lines):
@@ -194,11 +198,29 @@ def _heading_spans(lines: Sequence[str]) -> Iterator[Span]:
             continue
         heading = _HEADING.match(line)
         if heading and not open_fence:
-            level = len(heading[1])
-            headings = [(depth, title) for depth, title in headings if depth < level]
-            headings.append((level, heading[2]))
-            marks.append(Mark(number, " > ".join(title for _, title in headings)))
+            outline.enter(len(heading[1]), heading[2])
+            marks.append(Mark(number, outline.path()))
     yield from _join_short(lines, [*marks, Mark(len(lines), "")])
+
+
+class _Outline:
+    """The headings or definitions that a line is under, from the outermost on, each with its depth."""
+
+    def __init__(self) -> None:
+        self._titles: list[tuple[int, str]] = []
+
+    def leave(self, depth: int) -> None:
+        """Leave everything that is as deep or deeper."""
+        while self._titles and self._titles[-1][0] >= depth:
+            self._titles.pop()
+
+    def enter(self, depth: int, title: str) -> None:
+        """Go below a heading or a definition."""
+        self.leave(depth)
+        self._titles.append((depth, title))
+
+    def path(self) -> str:
+        return " > ".join(title for _, title in self._titles)
 
 
 def _toggle_fence(open_fence: str, fence: str) -> str:
@@ -226,13 +248,13 @@ def _definition_spans(text: str, lines: Sequence[str], suffix: str) -> Iterator[
 def _marks_by_lines(text: str, count: int) -> list[tuple[int, str]]:
     """Where definitions begin, by rules over single lines, for any language."""
     marks: list[tuple[int, str]] = []
-    enclosing: list[tuple[int, str]] = []
+    outline = _Outline()
     for signature in find_signatures(text):
         if signature.documents or signature.line > count:
             continue
-        enclosing = [(indent, name) for indent, name in enclosing if indent < signature.indent]
-        marks.append((signature.line - 1, " > ".join(name for _, name in enclosing)))
-        enclosing.append((signature.indent, signature.text))
+        outline.leave(signature.indent)
+        marks.append((signature.line - 1, outline.path()))
+        outline.enter(signature.indent, signature.text)
     return marks
 
 

@@ -114,7 +114,7 @@ class Index:
         if self._embedder is None:
             return [None] * len(plan.new)
         texts = [text_to_embed(chunk) for _, chunk in plan.new]
-        missing = list(dict.fromkeys(text for text in texts if text not in vectors_by_text))
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors_by_text]
         if missing:
             vectors = pack_vectors(await _embed(self._embedder, missing))
             vectors_by_text.update(zip(missing, vectors, strict=True))

@@ -7,7 +7,7 @@ month or a day without a year fits every year. Words such as "yesterday" and "la
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii, split_words
 
@@ -89,17 +89,12 @@ def falls_on(at: str, mentioned: str) -> bool:
 
 def find_speakers(text: str, speakers: Collection[str]) -> frozenset[str]:
     """The speakers whose name a text mentions, by any word of it. "I" and "my" mention the user."""
-    people = frozenset(_find_named_speakers(text, speakers))
-    if not people and USER in speakers and _SELF.search(text):
-        return frozenset((USER,))
-    return people
-
-
-def _find_named_speakers(text: str, speakers: Iterable[str]) -> Iterable[str]:
-    """The speakers of whose name at least one word is in the text."""
     words = set(_WORD.findall(fold_case(text)))
+    people: set[str] = set()
     for speaker in speakers:
-        if speaker and speaker not in ROLES:
-            names = split_words(fold_case(speaker))
-            if not words.isdisjoint(names):
-                yield speaker
+        names = split_words(fold_case(speaker))
+        if speaker not in ROLES and not words.isdisjoint(names):
+            people.add(speaker)
+    if not people and USER in speakers and _SELF.search(text):
+        people.add(USER)
+    return frozenset(people)

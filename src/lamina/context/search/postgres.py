@@ -36,14 +36,12 @@ from lamina.context.search.chunk_tables import (
 )
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.index import TRIES, Embedder, Index, open_with_tables, source_is_busy
+from lamina.context.search.stems import RememberedStems
 from lamina.context.search.vectors import Vectors, common_length
 from lamina.context.search.words import split_folded
 from lamina.errors import BadInput, Broken, StoreError
 
 NO_PGVECTOR = "the server has no pgvector: vectors are compared in this process"
-MOST_STEMS = 100_000
-"""Stems that are remembered."""
-
 LONGEST_WORD = 200
 """Characters of a word that are looked at."""
 
@@ -109,7 +107,7 @@ class PostgresChunkTables:
         self._url = url
         self._workspace = workspace
         self._schema = schema
-        self._stems: dict[str, str] = {}
+        self._stems = RememberedStems(self._make_stems)
         self._vectors: Vectors | None = None
         self._stamp = -1
         with self.guarded():
@@ -282,7 +280,7 @@ class PostgresChunkTables:
             words = [word[:LONGEST_WORD] for word in split_folded(index_text(chunk))]
             words_of_chunks.append(words)
             all_words.update(words)
-        self._learn_stems(all_words)
+        self._stems.learn(all_words)
         cursor = self._connection().cursor()
         with cursor.copy("COPY chunk FROM STDIN") as copy:
             for number, (nth, chunk) in enumerate(new, first):
@@ -323,16 +321,10 @@ class PostgresChunkTables:
                 self._connection().execute(f"DELETE FROM {table} {where}", values)  # noqa: S608
         return int(words)
 
-    def _learn_stems(self, words: Collection[str]) -> None:
-        """Asks the server for the stems of words that are not in the memory yet."""
-        if len(self._stems) > MOST_STEMS:
-            self._stems.clear()
-        missing = [word for word in words if word not in self._stems]
-        if not missing:
-            return
+    def _make_stems(self, words: Sequence[str]) -> dict[str, str]:
+        """Asks the server for the stems of words. A word without one is its own stem."""
         query = "SELECT word, (ts_lexize('lamina_stem', word))[1] FROM unnest(%s::text[]) AS given (word)"
-        for word, stem in self._fetch(query, missing):
-            self._stems[word] = stem or word
+        return {word: stem or word for word, stem in self._fetch(query, words)}
 
     def _tsvector(self, words: Sequence[str]) -> str:
         """Each stem after the number of its workspace, at as many positions as it occurs: `'7:retri':1,2`."""
@@ -345,16 +337,18 @@ class PostgresChunkTables:
     def _stem_queries(self, words: Collection[str]) -> list[str]:
         """The query for each word: its stem after the number of its workspace, `'7:retri'`."""
         shortened = [word[:LONGEST_WORD] for word in words]
-        self._learn_stems(shortened)
+        self._stems.learn(shortened)
         return [f"'{self._space}:{self._stems[word]}'" for word in shortened]
 
     def _near_in_process(
         self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
     ) -> dict[int, float]:
         """The nearest chunks, for a server without pgvector."""
-        among = None
-        if sources is not None:
-            among = [number for source in sources for number in self._numbers(_clean(source))]
+        if sources is None:
+            return self._load_vectors().near(vector, most, None, also)
+        among: list[int] = []
+        for source in sources:
+            among += self._numbers(_clean(source))
         return self._load_vectors().near(vector, most, among, also)
 
     def _load_vectors(self) -> Vectors:

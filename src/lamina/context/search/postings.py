@@ -11,10 +11,11 @@ import heapq
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
+from lamina.context.search.stems import RememberedStems
 from lamina.context.search.words import match_any, split_folded
 
 TABLES = """
@@ -31,9 +32,6 @@ _COUNT_MATCHES = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? 
 _ROWS_WITH_STEM = "SELECT json_group_array(doc) FROM places WHERE term = ?"
 _ROWS_OF_CHUNK = "SELECT rowid FROM words WHERE rowid BETWEEN ? AND ?"
 _UPDATE_TOTALS = "UPDATE totals SET chunks = chunks + ?, words = words + ?"
-
-MOST_STEMS = 100_000
-"""Stems that are remembered."""
 
 K1 = 1.2
 B = 0.75
@@ -53,7 +51,7 @@ class Postings:
 
     def __init__(self, link: sqlite3.Connection) -> None:
         self._link = link
-        self._stems: dict[str, tuple[str, ...]] = {}
+        self._stems = RememberedStems(self._make_stems)
         link.execute("PRAGMA temp_store = MEMORY")
         link.executescript(_TEMPORARY_TABLES)
 
@@ -91,7 +89,7 @@ class Postings:
         chunks, total = self._link.execute("SELECT chunks, words FROM totals").fetchone()
         mean = max(total / max(chunks, 1), 1.0)
         norms = [K1 * (1 - B + B * size / mean) for size in _SIZES]
-        self._learn_stems(words)
+        self._stems.learn(words)
         scores: dict[int, float] = {}
         for word, amount in words.items():
             weight = (K1 + 1) * max(math.log((chunks - amount + 0.5) / (amount + 0.5)), 1e-6)
@@ -109,20 +107,14 @@ class Postings:
             times.update(_decode_numbers(rows))
         return times
 
-    def _learn_stems(self, words: Collection[str]) -> None:
-        """Has FTS5 make the stems of words that are not in the memory yet."""
-        if len(self._stems) > MOST_STEMS:
-            self._stems.clear()
-        missing = [word for word in words if word not in self._stems]
-        if not missing:
-            return
-        self._link.executemany("INSERT INTO stemmed (rowid, body) VALUES (?, ?)", enumerate(missing))
-        stems: dict[int, list[str]] = {}
+    def _make_stems(self, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Has FTS5 make the stems of words. It may split a word, so that it has several."""
+        self._link.executemany("INSERT INTO stemmed (rowid, body) VALUES (?, ?)", enumerate(words))
+        stems: dict[str, tuple[str, ...]] = dict.fromkeys(words, ())
         for number, stem in self._link.execute("SELECT doc, term FROM stems"):
-            stems.setdefault(number, []).append(stem)
+            stems[words[number]] += (stem,)
         self._link.execute("INSERT INTO stemmed (stemmed) VALUES ('delete-all')")
-        for number, word in enumerate(missing):
-            self._stems[word] = tuple(stems.get(number, ()))
+        return stems
 
 
 def _nearest_size(size: int) -> int:

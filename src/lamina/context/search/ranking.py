@@ -155,15 +155,16 @@ def _add_bonuses(
 ) -> dict[int, float]:
     """What is added for the speaker and the date that the query names. Two names do not count."""
     days = mentions.find_dates(query)
-    speaker = next(iter(people)) if len(people) == 1 else None
-    if speaker is None and not days:
+    if len(people) != 1:
+        people = ()
+    if not people and not days:
         return {}
     bonuses: dict[int, float] = {}
     for number, candidate in candidates.items():
         bonus = 0.0
-        if candidate.speaker == speaker:
+        if candidate.speaker in people:
             bonus += SPEAKER_BONUS
-        if candidate.at and any(mentions.falls_on(candidate.at, day) for day in days):
+        if any(mentions.falls_on(candidate.at, day) for day in days):
             bonus += DATE_BONUS
         bonuses[number] = bonus
     return bonuses

@@ -10,11 +10,12 @@ index.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from lamina.context.port import Source
 from lamina.context.search.chunks import texts_of
 from lamina.context.search.index import Hit, Index
 from lamina.core.text.characters import split_words
@@ -41,7 +42,6 @@ FRAME = 8
 SentSegments = Callable[[], Iterable[Segment | Entry]]
 """Returns what is already in the request."""
 
-Source = Callable[[str, int | None], Awaitable[Sequence[Segment]]]
 Count = Callable[[str], int]
 
 
@@ -54,7 +54,8 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     least: float = LEAST
 
     def __post_init__(self) -> None:
-        if not (0 < self.share <= 1 and self.tokens > 0 and self.most > 0 and 0 <= self.least <= 1):
+        parts_are_right = 0 < self.share <= 1 and 0 <= self.least <= 1
+        if not parts_are_right or min(self.tokens, self.most) <= 0:
             hint = "share and least are parts of 1, tokens and most above 0"
             raise BadInput(f"{self!r}", place="limits", hint=hint)
 
@@ -150,9 +151,14 @@ def drop_sent_hits(hits: Iterable[Hit], sent: Iterable[Segment | Entry]) -> tupl
     """The hits whose text is not in the request word for word, spaces aside."""
     sent_texts: list[str] = []
     for segment in sent:
-        sent_texts += [_flatten(text) for text in texts_of(segment)]
+        sent_texts += map(_flatten, texts_of(segment))
     all_sent = "\n".join(sent_texts)
-    return tuple(hit for hit in hits if _flatten(hit.chunk.text) not in all_sent)
+    new_hits: list[Hit] = []
+    for hit in hits:
+        text = _flatten(hit.chunk.text)
+        if text not in all_sent:
+            new_hits.append(hit)
+    return tuple(new_hits)
 
 
 def excerpts(
@@ -223,7 +229,7 @@ def _make_excerpt(run: Sequence[Hit]) -> Segment:
 
 def _place_of(run: Sequence[Hit]) -> str:
     """The place of a run: `lines 10-24`, or `k1 to k3`."""
-    places = [hit.chunk.place for hit in run if hit.chunk.place]
+    places = list(filter(None, (hit.chunk.place for hit in run)))
     if not places:
         return ""
     if len(set(places)) == 1:
@@ -236,10 +242,10 @@ def _text_with_speaker(hit: Hit) -> str:
     chunk = hit.chunk
     if chunk.sort != "turn":
         return chunk.text
-    speaker_and_day = [word for word in (chunk.speaker, chunk.at[:10]) if word]
+    speaker_and_day = ", ".join(filter(None, (chunk.speaker, chunk.at[:10])))
     if not speaker_and_day:
         return chunk.text
-    return f"{', '.join(speaker_and_day)}: {chunk.text}"
+    return f"{speaker_and_day}: {chunk.text}"
 
 
 def _flatten(text: str) -> str:

@@ -166,7 +166,7 @@ def common_length(blobs: Sequence[bytes], width: int) -> int:
         widths.add(width)
     if len(widths) > 1:
         raise BadInput("vectors of different lengths", place="embedder", hint="index everything with one")
-    return widths.pop() if widths else 0
+    return max(widths, default=0)
 
 
 def pack_vectors(vectors: Sequence[Sequence[float]]) -> list[bytes]:
@@ -175,8 +175,11 @@ def pack_vectors(vectors: Sequence[Sequence[float]]) -> list[bytes]:
     if not len(vectors):
         return []
     matrix = np.asarray(vectors, dtype=np.float32)
-    sizes = np.linalg.norm(matrix, axis=-1, keepdims=True) if matrix.ndim == 2 else np.zeros(1)
-    if not (np.isfinite(sizes).all() and (sizes > 0).all()):
+    sizes = np.zeros(1)
+    if matrix.ndim == 2:
+        sizes = np.linalg.norm(matrix, axis=-1, keepdims=True)
+    have_direction = np.isfinite(sizes) & (sizes > 0)
+    if not have_direction.all():
         hint = "it must give one list of numbers for each text"
         raise BadInput("a vector that has no direction", place="embedder", hint=hint)
     return [row.tobytes() for row in matrix / sizes]

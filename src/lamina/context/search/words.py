@@ -56,11 +56,10 @@ def find_terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
 
     The words of `without` (names of speakers) are left out if other words remain, and so are stop words.
     """
-    amounts: Counter[str] = Counter()
-    for spaced_word in split_words(fold_text(query)):
-        for word in _WORD.findall(spaced_word):
-            amounts[fold_case(word)] += 1
-    names = {fold_case(word) for name in without for word in split_words(name)}
+    amounts = Counter(map(fold_case, _WORD.findall(fold_text(query))))
+    names: set[str] = set()
+    for name in without:
+        names.update(map(fold_case, split_words(name)))
     for left_out in (STOP | names, STOP, frozenset[str]()):
         words = [word for word in amounts if word not in left_out]
         if words:
@@ -85,4 +84,5 @@ def is_code(query: str) -> bool:
     """Whether a query names something of a program: an identifier, a call, a path."""
     if "()" in query or "::" in query:
         return True
-    return any("_" in word or _CAMEL.search(word) for word in _WORD.findall(query))
+    words = _WORD.findall(query)
+    return any("_" in word or _CAMEL.search(word) for word in words)

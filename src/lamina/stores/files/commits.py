@@ -21,7 +21,7 @@ from msgspec.structs import replace as replace_fields
 
 from lamina.stores.checks import check_head, raise_missing
 from lamina.stores.files.conversation_folder import ConversationFolder
-from lamina.stores.files.disk import make_folder, move_file, remove_file, sync_folder, write_file
+from lamina.stores.files.disk import make_folder, move_file, remove_file, write_file
 from lamina.stores.files.hidden_files import (
     BEGUN,
     HEAD,
@@ -42,6 +42,7 @@ from lamina.stores.files.record_file import (
     rename_record_file,
 )
 from lamina.stores.port import Once, StoredHead, Where
+from lamina.stores.syncing import sync_folder
 
 
 def append_group(

@@ -2,8 +2,8 @@
 
     write_file(...); write_file(...); sync_folder(folder)
 
-`write_file` makes a file appear with all its bytes on the disk. Only after `sync_folder` it is certain that
-the file is still there after a power cut. This module knows no records.
+`write_file` makes a file appear with all its bytes on the disk. Only after `sync_folder` (`stores.syncing`)
+it is certain that the file is still there after a power cut. This module knows no records.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lamina.errors import StoreError
+from lamina.stores.syncing import sync_folder
 
 READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT))
 """The errors of a system where nothing can be written, or where there is no folder for locks."""
@@ -35,15 +36,6 @@ def write_file(folder: Path, name: str, data: bytes) -> None:
     finally:
         os.close(descriptor)
     temporary.replace(folder / name)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last: what was written, moved and removed there."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def move_file(folder: Path, name: str, to: str) -> None:

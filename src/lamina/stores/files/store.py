@@ -36,7 +36,7 @@ from lamina.stores.checks import (
 )
 from lamina.stores.files.commits import append_group, replace_records
 from lamina.stores.files.conversation_folder import ConversationFolder
-from lamina.stores.files.disk import check_locks, hold_lock, make_folder, sync_folder, write_file
+from lamina.stores.files.disk import check_locks, hold_lock, make_folder, write_file
 from lamina.stores.files.hidden_files import HEAD, HeadFile
 from lamina.stores.files.names import folder_name, name_of
 from lamina.stores.port import (
@@ -50,6 +50,7 @@ from lamina.stores.port import (
     Where,
     search_place,
 )
+from lamina.stores.syncing import sync_folder
 
 Now = Callable[[], datetime]
 T = TypeVar("T")
@@ -278,10 +279,12 @@ class FilesStore:
     def _conversation_names(self, workspace: str) -> Iterator[str]:
         workspace_folder = self._root / folder_name(workspace)
         try:
-            folders = [path for path in workspace_folder.iterdir() if not path.name.startswith(".")]
+            folders = list(workspace_folder.iterdir())
         except FileNotFoundError:
             return
         for folder in folders:
+            if folder.name.startswith("."):
+                continue
             name = name_of(folder.name)
             if name is None:
                 name = _read_long_name(folder)

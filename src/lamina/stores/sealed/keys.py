@@ -22,6 +22,7 @@ import msgspec
 
 from lamina.errors import BadInput
 from lamina.stores.sealed.cipher import KEY, derive_key
+from lamina.stores.syncing import sync_folder
 
 VARIABLE = "LAMINA_KEY"
 SERVICE = "lamina"
@@ -101,7 +102,7 @@ def init_file(path: str | Path) -> Key:
         file.write(_encode_key(key))
         file.flush()
         os.fsync(file.fileno())
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return key
 
 
@@ -213,16 +214,6 @@ def _check_mode(status: os.stat_result, place: str) -> None:
     if os.name == "posix" and status.st_uid not in {os.geteuid(), 0}:
         hint = "let it belong to the user that runs this"
         raise BadInput(f"it belongs to another user ({status.st_uid})", place=place, hint=hint)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _import_keyring() -> _Keyring:

@@ -131,8 +131,9 @@ def _check_not_older(open_card: OpenCard, state: SealedState, seen: SeenEnd | No
     """Raise Tampered if the conversation ends before the end that this process has seen."""
     if seen is None or not same(seen.card, open_card.card.id):
         return
-    has_other_end = state.count == seen.count and not same(state.link, seen.link)
-    if state.count < seen.count or has_other_end:
+    if state.count > seen.count:
+        return
+    if state.count < seen.count or not same(state.link, seen.link):
         raise Tampered(
             f"{state.count} records, {seen.count} were there before: it was set back to an older copy"
         )

@@ -36,14 +36,11 @@ async def verify(sealed: Sealed, where: Where, *, since: Anchor | None = None, b
     link = b""
     while True:
         page = await sealed.reader.read(where, after=place, limit=batch)
-        links = _links_of(page)
-        if link and links and not same(links[0], link):
+        links = _links_of(page, link)
+        if link and not same(links[0], link):
             raise _tampered(where, f"record {place} does not continue the one before it")
-        if links:
-            _check_anchor(where, since, place, links)
-            link = links[-1]
-        else:
-            _check_anchor(where, since, place, [link or page.state.link])
+        _check_anchor(where, since, place, links)
+        link = links[-1]
         place += len(page.records)
         if place >= page.state.count:  # a verified page is never short, so each turn makes progress
             break
@@ -52,12 +49,14 @@ async def verify(sealed: Sealed, where: Where, *, since: Anchor | None = None, b
     return Anchor(place, page.state.link)
 
 
-def _links_of(page: VerifiedPage) -> list[bytes]:
-    """The link before each record of a page, and the link after the last; none if it has no records."""
-    links = [record.before for record in page.records]
-    if page.records:
-        links.append(page.records[-1].link)
-    return links
+def _links_of(page: VerifiedPage, link: bytes) -> list[bytes]:
+    """The link before each record of a page, and the link after the last.
+
+    A page without records has one link: the one where the page before it ended, or that of the state.
+    """
+    if not page.records:
+        return [link or page.state.link]
+    return [*(record.before for record in page.records), page.records[-1].link]
 
 
 def _check_anchor(where: Where, since: Anchor | None, place: int, links: list[bytes]) -> None:

@@ -52,6 +52,7 @@ class ConversationRow(msgspec.Struct, frozen=True):
         return bool(checksum == self.sum)
 
     def _has_right_types(self) -> bool:
+        """Whether names are text and numbers are not negative. In a damaged table they can be anything."""
         texts = [self.workspace, self.name]
         if self.next_workspace is not None or self.next_name is not None:
             texts += [self.next_workspace, self.next_name]

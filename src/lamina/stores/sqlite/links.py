@@ -11,8 +11,9 @@ import importlib.util
 import sqlite3
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -201,117 +202,101 @@ def _sqlite_version(driver: Driver) -> str:
     return str(_import_apsw().sqlitelibversion())
 
 
-def _frozen_address(path: str) -> str:
-    """The address with which SQLite opens a file that nobody can change."""
-    return f"{Path(path).as_uri()}?mode=ro&immutable=1"
+class _LibraryConnection(ABC):
+    """A connection of either library. Whatever error the library raises becomes a SqliteFailure."""
 
-
-class _Sqlite3:
-    """A connection of Python's own sqlite3."""
-
-    def __init__(self, path: str, *, frozen: bool = False) -> None:
+    def __init__(self, path: str, library_error: type[Exception], *, frozen: bool) -> None:
         self.version = 0
-        address = _frozen_address(path) if frozen else path
+        # Numbers that are too large, and names in a damaged file, raise errors of Python itself.
+        self._errors = (library_error, OverflowError, UnicodeDecodeError)
         try:
-            self._inner = sqlite3.connect(
-                address, timeout=0, isolation_level=None, check_same_thread=False, uri=frozen
-            )
-        except sqlite3.Error as error:
+            self._inner = self._open(path, frozen=frozen)
+        except self._errors as error:
             raise _failure_of(error) from error
+
+    @abstractmethod
+    def _open(self, path: str, *, frozen: bool) -> Any:
+        """Open the file. A frozen one cannot change, and SQLite is told so in the address."""
+
+    @abstractmethod
+    def _copy_into(self, target: Any) -> None:
+        """Write all pages through another connection of the library."""
 
     def run(self, sql: str, values: Values = ()) -> list[Any]:
         try:
-            return self._inner.execute(sql, values).fetchall()
-        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+            rows: list[Any] = self._inner.execute(sql, values).fetchall()
+        except self._errors as error:
             raise _failure_of(error) from error
+        return rows
 
     def many(self, sql: str, rows: Iterable[Values]) -> None:
         try:
             self._inner.executemany(sql, rows)
-        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        except self._errors as error:
             raise _failure_of(error) from error
-
-    def inside(self) -> bool:
-        return self._inner.in_transaction
-
-    def copy(self, path: str) -> None:
-        target = _Sqlite3(path)
-        try:
-            self._inner.backup(target._inner)
-        except sqlite3.Error as error:
-            raise _failure_of(error) from error
-        finally:
-            target.close()
-
-    def close(self) -> None:
-        try:
-            self._inner.close()
-        except sqlite3.Error as error:
-            raise _failure_of(error) from error
-
-
-def _failure_of(error: Exception) -> SqliteFailure:
-    if isinstance(error, UnicodeDecodeError):  # names in a damaged file, even inside SQLite's own messages
-        return SqliteFailure(CORRUPT, "the file is damaged")
-    if isinstance(error, OverflowError):
-        return SqliteFailure(TOOBIG, str(error))
-    code = getattr(error, "sqlite_errorcode", 1) & 0xFF
-    return SqliteFailure(code, str(error))
-
-
-class _Apsw:
-    """A connection of apsw."""
-
-    def __init__(self, path: str, *, frozen: bool = False) -> None:
-        self.version = 0
-        self._library = _import_apsw()
-        try:
-            self._inner = self._connect(path, frozen=frozen)
-        except self._library.Error as error:
-            raise self._failure_of(error) from error
-
-    def _connect(self, path: str, *, frozen: bool) -> Any:
-        if not frozen:
-            return self._library.Connection(path)
-        flags = self._library.SQLITE_OPEN_READONLY | self._library.SQLITE_OPEN_URI
-        return self._library.Connection(_frozen_address(path), flags=flags)
-
-    def run(self, sql: str, values: Values = ()) -> list[Any]:
-        try:
-            return list(self._inner.execute(sql, values))
-        except (self._library.Error, OverflowError, UnicodeDecodeError) as error:
-            raise self._failure_of(error) from error
-
-    def many(self, sql: str, rows: Iterable[Values]) -> None:
-        try:
-            self._inner.executemany(sql, rows)
-        except (self._library.Error, OverflowError, UnicodeDecodeError) as error:
-            raise self._failure_of(error) from error
 
     def inside(self) -> bool:
         return bool(self._inner.in_transaction)
 
     def copy(self, path: str) -> None:
-        target = _Apsw(path)
         try:
-            with target._inner.backup("main", self._inner, "main") as backup:
-                backup.step(-1)
-        except self._library.Error as error:
-            raise self._failure_of(error) from error
-        finally:
-            target.close()
+            with closing(self._open(path, frozen=False)) as target:
+                self._copy_into(target)
+        except self._errors as error:
+            raise _failure_of(error) from error
 
     def close(self) -> None:
         try:
             self._inner.close()
-        except self._library.Error as error:
-            raise self._failure_of(error) from error
+        except self._errors as error:
+            raise _failure_of(error) from error
 
-    @staticmethod
-    def _failure_of(error: Any) -> SqliteFailure:
-        if isinstance(error, OverflowError | UnicodeDecodeError):
-            return _failure_of(error)
-        return SqliteFailure(getattr(error, "result", 1), str(error))
+
+class _Sqlite3(_LibraryConnection):
+    """A connection of Python's own sqlite3."""
+
+    def __init__(self, path: str, *, frozen: bool = False) -> None:
+        super().__init__(path, sqlite3.Error, frozen=frozen)
+
+    def _open(self, path: str, *, frozen: bool) -> Any:
+        address = _frozen_address(path) if frozen else path
+        return sqlite3.connect(address, timeout=0, isolation_level=None, check_same_thread=False, uri=frozen)
+
+    def _copy_into(self, target: Any) -> None:
+        self._inner.backup(target)
+
+
+class _Apsw(_LibraryConnection):
+    """A connection of apsw."""
+
+    def __init__(self, path: str, *, frozen: bool = False) -> None:
+        self._library = _import_apsw()
+        super().__init__(path, self._library.Error, frozen=frozen)
+
+    def _open(self, path: str, *, frozen: bool) -> Any:
+        if not frozen:
+            return self._library.Connection(path)
+        flags = self._library.SQLITE_OPEN_READONLY | self._library.SQLITE_OPEN_URI
+        return self._library.Connection(_frozen_address(path), flags=flags)
+
+    def _copy_into(self, target: Any) -> None:
+        with target.backup("main", self._inner, "main") as backup:
+            backup.step(-1)
+
+
+def _frozen_address(path: str) -> str:
+    """The address with which SQLite opens a file that nobody can change."""
+    return f"{Path(path).as_uri()}?mode=ro&immutable=1"
+
+
+def _failure_of(error: Exception) -> SqliteFailure:
+    """The result code of an error, as sqlite3 (`sqlite_errorcode`) or apsw (`result`) names it."""
+    if isinstance(error, UnicodeDecodeError):  # names in a damaged file, even inside SQLite's own messages
+        return SqliteFailure(CORRUPT, "the file is damaged")
+    if isinstance(error, OverflowError):
+        return SqliteFailure(TOOBIG, str(error))
+    code: int = getattr(error, "sqlite_errorcode", getattr(error, "result", 1))
+    return SqliteFailure(code & 0xFF, str(error))
 
 
 def _import_apsw() -> Any:

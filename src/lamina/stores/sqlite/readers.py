@@ -30,6 +30,7 @@ from lamina.stores.sqlite.links import (
     SqliteFailure,
     connect,
 )
+from lamina.stores.syncing import sync_file, sync_folder
 
 T = TypeVar("T")
 
@@ -168,16 +169,6 @@ def _read_error(error: SqliteFailure) -> StoreError:
 
 def _move_into_place(part: str, path: str) -> None:
     """Give the copy its name once all of it is on the disk."""
-    sync(part)
+    sync_file(part)
     Path(part).rename(path)
-    if os.name != "nt":  # where a folder cannot be opened
-        sync(Path(path).parent)
-
-
-def sync(path: str | Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(Path(path).parent)

@@ -247,10 +247,13 @@ def version_of(connection: SqliteConnection, newest: int = NEWEST) -> int:
 
 
 def _read_version(connection: SqliteConnection, newest: int) -> int:
+    """The version of the tables; 0 for a file without any. Raises for a file that cannot be used."""
     [(owner,)] = connection.run("PRAGMA application_id")
     [(version,)] = connection.run("PRAGMA user_version")
-    if owner != APPLICATION and (owner or version or _has_tables(connection)):
-        raise StoreError("this SQLite file is not lamina's", hint="give the path of a new file")
+    if owner != APPLICATION:
+        is_new = not owner and not version and not _has_tables(connection)
+        if not is_new:
+            raise StoreError("this SQLite file is not lamina's", hint="give the path of a new file")
     if version > newest:
         hint = "a newer release wrote it: update lamina"
         raise StoreError(f"the file has version {version}, and this release reads {newest}", hint=hint)

@@ -30,8 +30,8 @@ from lamina.stores.sqlite.links import (
     usual_driver,
     warn_if_faulty,
 )
-from lamina.stores.sqlite.readers import sync
 from lamina.stores.sqlite.schema import NEWEST, bring_up, version_of
+from lamina.stores.syncing import sync_folder
 
 T = TypeVar("T")
 
@@ -90,8 +90,7 @@ def _make_file(path: str) -> None:
     A second file says that this one is new. It exists before, and until the tables are made.
     """
     os.close(os.open(f"{path}{NEW_SUFFIX}", os.O_CREAT | os.O_RDWR, 0o600))
-    if os.name != "nt":  # where a folder cannot be opened
-        sync(Path(path).parent)
+    sync_folder(Path(path).parent)
     with suppress(FileExistsError):
         # Only if nobody else made it: closing a file that SQLite has open would give up its locks.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -149,6 +148,14 @@ class _Job(Generic[T]):
                 hint=_APPEND_AGAIN,
             )
         return cast("T", self._result)
+
+
+def _end_jobs(
+    jobs: Sequence[_Job[Any]], error: Exception | None = None, cause: Exception | None = None
+) -> None:
+    """End all jobs, with an error or as they are."""
+    for job in jobs:
+        job.end(error, cause)
 
 
 def _run_jobs(jobs: Sequence[_Job[Any]], connection: SqliteConnection) -> None:
@@ -242,16 +249,12 @@ class Writer:
             self._check_not_broken()
             self._run_transaction(partial(_run_jobs, jobs))
         except SqliteFailure as error:
-            for job in jobs:
-                job.end(self._write_error(error), error)
+            _end_jobs(jobs, self._write_error(error), error)
         except Broken:
-            for job in jobs:
-                job.end(self._broken_error())
+            _end_jobs(jobs, self._broken_error())
         except StoreError as error:  # a file of an older release that could not be brought up
-            for job in jobs:
-                job.end(error)
-        for job in jobs:
-            job.end()
+            _end_jobs(jobs, error)
+        _end_jobs(jobs)
         if self._log_due and not self.broken:
             with suppress(SqliteFailure):  # these writes are on the disk, whatever becomes of the log
                 self._empty_log(patience=0)
