@@ -47,6 +47,7 @@ FRAMEWORKS = {
     "litellm": Framework("litellm", ("litellm",)),
     "strands": Framework("strands-agents", ("strands",)),
     "google-adk": Framework("google-adk", ("google_adk",)),
+    "llama-index": Framework("llama-index-core", ("llama_index",)),
 }
 
 

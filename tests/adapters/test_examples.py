@@ -15,6 +15,7 @@ EXAMPLES = {
     "google_adk": ("google.adk.plugins", "84 events are kept"),
     "langchain": ("langchain.agents", "84 messages are kept; "),
     "litellm": ("litellm.integrations", "82 messages are kept"),
+    "llama_index": ("llama_index.core", "84 messages are kept"),
     "openai_agents": ("agents.memory", "84 items are kept"),
     "pydantic_ai": ("pydantic_ai.capabilities", "84 messages are kept"),
     "strands": ("strands.agent", "84 messages are kept"),
