@@ -48,6 +48,7 @@ FRAMEWORKS = {
     "strands": Framework("strands-agents", ("strands",)),
     "google-adk": Framework("google-adk", ("google_adk",)),
     "llama-index": Framework("llama-index-core", ("llama_index",)),
+    "agent-framework": Framework("agent-framework-core", ("agent_framework",)),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = {
+    "agent_framework": ("agent_framework", "84 messages are kept"),
     "claude_agent": ("claude_agent_sdk", "1 session with 3 entries"),
     "google_adk": ("google.adk.plugins", "84 events are kept"),
     "langchain": ("langchain.agents", "84 messages are kept; "),
