@@ -49,6 +49,7 @@ FRAMEWORKS = {
     "google-adk": Framework("google-adk", ("google_adk",)),
     "llama-index": Framework("llama-index-core", ("llama_index",)),
     "agent-framework": Framework("agent-framework-core", ("agent_framework",)),
+    "haystack": Framework("haystack-ai", ("haystack",)),
 }
 
 

@@ -14,6 +14,7 @@ EXAMPLES = {
     "agent_framework": ("agent_framework", "84 messages are kept"),
     "claude_agent": ("claude_agent_sdk", "1 session with 3 entries"),
     "google_adk": ("google.adk.plugins", "84 events are kept"),
+    "haystack": ("haystack.core", "84 messages are kept"),
     "langchain": ("langchain.agents", "84 messages are kept; "),
     "litellm": ("litellm.integrations", "82 messages are kept"),
     "llama_index": ("llama_index.core", "84 messages are kept"),
