@@ -50,6 +50,7 @@ FRAMEWORKS = {
     "llama-index": Framework("llama-index-core", ("llama_index",)),
     "agent-framework": Framework("agent-framework-core", ("agent_framework",)),
     "haystack": Framework("haystack-ai", ("haystack",)),
+    "inspect-ai": Framework("inspect-ai", ("inspect_ai",)),
 }
 
 

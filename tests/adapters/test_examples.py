@@ -15,6 +15,7 @@ EXAMPLES = {
     "claude_agent": ("claude_agent_sdk", "1 session with 3 entries"),
     "google_adk": ("google.adk.plugins", "84 events are kept"),
     "haystack": ("haystack.core", "84 messages are kept"),
+    "inspect_ai": ("inspect_ai.model", "82 messages are kept"),
     "langchain": ("langchain.agents", "84 messages are kept; "),
     "litellm": ("litellm.integrations", "82 messages are kept"),
     "llama_index": ("llama_index.core", "84 messages are kept"),
