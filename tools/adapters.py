@@ -51,6 +51,7 @@ FRAMEWORKS = {
     "agent-framework": Framework("agent-framework-core", ("agent_framework",)),
     "haystack": Framework("haystack-ai", ("haystack",)),
     "inspect-ai": Framework("inspect-ai", ("inspect_ai",)),
+    "smolagents": Framework("smolagents", ("smolagents",)),
 }
 
 

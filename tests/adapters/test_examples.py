@@ -21,6 +21,7 @@ EXAMPLES = {
     "llama_index": ("llama_index.core", "84 messages are kept"),
     "openai_agents": ("agents.memory", "84 items are kept"),
     "pydantic_ai": ("pydantic_ai.capabilities", "84 messages are kept"),
+    "smolagents": ("smolagents", "44 steps are kept"),
     "strands": ("strands.agent", "84 messages are kept"),
 }
 """The package that each example needs, and what its last line has."""
