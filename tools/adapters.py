@@ -52,6 +52,7 @@ FRAMEWORKS = {
     "haystack": Framework("haystack-ai", ("haystack",)),
     "inspect-ai": Framework("inspect-ai", ("inspect_ai",)),
     "smolagents": Framework("smolagents", ("smolagents",)),
+    "crewai": Framework("crewai", ("crewai",)),
 }
 
 

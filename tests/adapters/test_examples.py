@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = {
     "agent_framework": ("agent_framework", "84 messages are kept"),
     "claude_agent": ("claude_agent_sdk", "1 session with 3 entries"),
+    "crewai": ("crewai.hooks", "84 messages are kept"),
     "google_adk": ("google.adk.plugins", "84 events are kept"),
     "haystack": ("haystack.core", "84 messages are kept"),
     "inspect_ai": ("inspect_ai.model", "82 messages are kept"),
