@@ -11,6 +11,7 @@ docstrings. Fails if a test fails.
 from __future__ import annotations
 
 import ast
+import collections
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ class Framework:
 
 FRAMEWORKS = {
     "langchain": Framework("langchain", ("langchain", "langgraph", "langchain_ports")),
-    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai",)),
+    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai", "pydantic_workspace")),
     "openai-agents": Framework("openai-agents", ("openai_agents",)),
     "claude-agent": Framework("claude-agent-sdk", ("claude_agent",)),
     "litellm": Framework("litellm", ("litellm",)),
@@ -115,16 +116,28 @@ def count_outcomes(report: ET.Element) -> Counts:
 
 def list_scores(report: ET.Element) -> Iterator[tuple[str, str]]:
     """Scores that tests recorded, and the tests of classes that a framework's suite is the base of."""
-    classes: dict[str, list[bool]] = {}
+    classes: dict[str, collections.Counter[str]] = {}
     for case in report.iter("testcase"):
         for each in case.iter("property"):
             yield each.get("name", ""), each.get("value", "")
         class_name = case.get("classname", "").rpartition(".")[2]
         if class_name.startswith("Test"):
-            passed = case.find("failure") is None and case.find("error") is None
-            classes.setdefault(class_name.removeprefix("Test"), []).append(passed)
+            outcomes = classes.setdefault(class_name.removeprefix("Test"), collections.Counter())
+            outcomes[find_outcome(case)] += 1
     for class_name, outcomes in classes.items():
-        yield class_name, f"{sum(outcomes)}/{len(outcomes)}"
+        total = outcomes["passed"] + outcomes["failed"]
+        score = f"{outcomes['passed']}/{total}"
+        if outcomes["skipped"]:
+            score += f", {outcomes['skipped']} skipped"
+        yield class_name, score
+
+
+def find_outcome(case: ET.Element) -> str:
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    if case.find("skipped") is not None:
+        return "skipped"
+    return "passed"
 
 
 def read_version(name: str) -> str:
