@@ -4,8 +4,9 @@
 
 `tools/environments.sh` makes each environment from the pinned requirements in requirements/adapters/. A test
 that runs a framework's suite records its score as a property. The score of the framework's own part stands
-beside that of lamina's. The last table has the lines of code of each adapter, without comments and
-docstrings. Fails if a test fails.
+beside that of lamina's. The long session of an adapter is a row: its requests, how many are over the room
+without lamina and with it, its cuts, its largest request and its recalls. The last table has the lines of
+code of each adapter, without comments and docstrings. Fails if a test fails.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ LIMIT = 150
 
 SHARED = frozenset(("__init__", "bridge", "chat_turns", "store_thread"))
 """Modules that all adapters stand on."""
+
+SESSION_COLUMNS = ("session", "requests", "over without", "over", "cuts", "largest", "recalls")
+"""What `tests.adapters.long_session` records of each framework's long session."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ def main(names: list[str]) -> int:
         return 2
     failed = False
     rows: list[tuple[str, ...]] = [("framework", "version", "tests", "failed", "seconds")]
+    sessions: list[tuple[str, ...]] = [SESSION_COLUMNS]
     scores: list[tuple[str, ...]] = [("suite", "passed/total")]
     for name in names or list(FRAMEWORKS):
         print(f"{name} ...", file=sys.stderr)
@@ -72,10 +77,11 @@ def main(names: list[str]) -> int:
         failed = failed or counts.failed > 0 or counts.tests == 0
         version = read_version(name)
         rows.append((name, version, str(counts.tests), str(counts.failed), f"{counts.seconds:.0f}"))
+        sessions += [(name, *session.split()) for session in list_properties(report, "session")]
         scores += list_scores(report)
     print_table(rows)
-    if len(scores) > 1:
-        print_table(scores)
+    print_table(sessions)
+    print_table(scores)
     print_table(
         [("adapter", "lines of code"), *((path.stem, str(count_lines(path))) for path in list_adapters())]
     )
@@ -119,7 +125,8 @@ def list_scores(report: ET.Element) -> Iterator[tuple[str, str]]:
     classes: dict[str, collections.Counter[str]] = {}
     for case in report.iter("testcase"):
         for each in case.iter("property"):
-            yield each.get("name", ""), each.get("value", "")
+            if each.get("name") != "session":
+                yield each.get("name", ""), each.get("value", "")
         class_name = case.get("classname", "").rpartition(".")[2]
         if class_name.startswith("Test"):
             outcomes = classes.setdefault(class_name.removeprefix("Test"), collections.Counter())
@@ -130,6 +137,11 @@ def list_scores(report: ET.Element) -> Iterator[tuple[str, str]]:
         if outcomes["skipped"]:
             score += f", {outcomes['skipped']} skipped"
         yield class_name, score
+
+
+def list_properties(report: ET.Element, name: str) -> list[str]:
+    properties = [each for each in report.iter("property") if each.get("name") == name]
+    return [each.get("value", "") for each in properties]
 
 
 def find_outcome(case: ET.Element) -> str:

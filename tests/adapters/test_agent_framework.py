@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("agent_framework", reason="agent-framework-core is not installed: make adapters")
+pytest.importorskip(
+    "agent_framework", reason="agent-framework-core is not installed: run `make adapters` to test it"
+)
 
 from agent_framework import (
     Agent,
@@ -68,8 +70,8 @@ async def ask(session: AgentSession, script: Script, turns: Sequence[int], fitte
         await agent.run(script.begin(turn), session=session)
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path)
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
 
 
 def test_what_is_not_lowered_in_a_message_stays_its_own() -> None:

@@ -16,7 +16,7 @@ os.environ |= {
     "OTEL_SDK_DISABLED": "true",
     "CREWAI_TRACING_ENABLED": "false",
 }
-pytest.importorskip("crewai", reason="crewai is not installed: make adapters")
+pytest.importorskip("crewai", reason="crewai is not installed: run `make adapters` to test it")
 
 from crewai import Agent, Crew, Task
 from crewai.hooks import get_before_llm_call_hooks
@@ -79,8 +79,8 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
     path.write_text(json.dumps(saved), encoding="utf-8")
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path)
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
 
 
 def test_the_tasks_of_a_crew_have_a_ledger_each() -> None:

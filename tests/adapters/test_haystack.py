@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("haystack.hooks", reason="haystack-ai is not installed: make adapters")
+pytest.importorskip("haystack.hooks", reason="haystack-ai is not installed: run `make adapters` to test it")
 
 from haystack import component
 from haystack.components.agents import Agent
@@ -64,8 +64,8 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
     path.write_text(json.dumps([message.to_dict() for message in history]), encoding="utf-8")
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path)
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
 
 
 def test_what_is_not_lowered_in_a_reply_stays_its_own() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("inspect_ai.model", reason="inspect-ai is not installed: make adapters")
+pytest.importorskip("inspect_ai.model", reason="inspect-ai is not installed: run `make adapters` to test it")
 
 from inspect_ai import Task, eval  # noqa: A004 - Inspect's
 from inspect_ai.agent import react, run
@@ -116,8 +116,8 @@ def read_pages(saved: dict[str, Any], script: Script, turns: Sequence[int], fitt
     return solve
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path)
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
 
 
 def test_what_is_not_lowered_in_a_message_stays_its_own() -> None:

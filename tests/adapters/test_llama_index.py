@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("llama_index.core", reason="llama-index-core is not installed: make adapters")
+pytest.importorskip(
+    "llama_index.core", reason="llama-index-core is not installed: run `make adapters` to test it"
+)
 
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
+from llama_index.core.workflow import JsonSerializer
 
 from lamina.adapters.bridge import Turn
-from lamina.adapters.llama_index import CODEC, LaminaAgent, LaminaMemory
+from lamina.adapters.llama_index import LaminaAgent, LaminaMemory
+from lamina.adapters.llama_index_messages import CODEC
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from tests.adapters.long_session import BUDGET, CALLS, SYSTEM, Script, check_session, read_page
@@ -61,8 +65,8 @@ async def ask(store: SimpleChatStore, script: Script, turns: Sequence[int], fitt
         await agent.run(script.begin(turn), memory=memory, max_iterations=CALLS + 5)
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path)
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
 
 
 def test_a_memory_alone_is_fitted_for_a_chat_engine() -> None:
@@ -79,6 +83,17 @@ def test_a_memory_alone_is_fitted_for_a_chat_engine() -> None:
     memory.reset()
     assert memory.get_all() == []
     assert memory.read_ledgers() == {}
+
+
+def test_the_context_of_a_workflow_keeps_the_memory() -> None:
+    history = [ChatMessage(role="user", content="Hello."), ChatMessage(role="assistant", content="Hello!")]
+    memory = LaminaMemory.from_defaults(chat_history=history, budget=BUDGET)
+    memory.get()
+    serializer = JsonSerializer()
+    restored = serializer.deserialize(serializer.serialize(memory))
+    assert isinstance(restored, LaminaMemory)
+    assert restored.get_all() == history
+    assert restored.read_ledgers() == memory.read_ledgers() != {}
 
 
 def test_another_memory_is_refused() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pydantic_ai.workspaces", reason="pydantic-ai is not installed: make adapters")
+pytest.importorskip(
+    "pydantic_ai.workspaces", reason="pydantic-ai is not installed: run `make adapters` to test it"
+)
 
 from pydantic_ai.workspaces import LocalWorkspaceBackend, WorkspaceRef
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite

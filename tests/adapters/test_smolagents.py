@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("smolagents", reason="smolagents is not installed: make adapters")
+pytest.importorskip("smolagents", reason="smolagents is not installed: run `make adapters` to test it")
 
 from smolagents import ActionStep, ChatMessage, LogLevel, Model, ToolCallingAgent, tool
 from smolagents.memory import Timing, ToolCall
@@ -81,8 +81,8 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
     path.write_bytes(pickle.dumps(agent.memory))
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path)
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
 
 
 class CodingModel(Model):
