@@ -4,13 +4,15 @@
 
 `tools/environments.sh` makes each environment from the pinned requirements in requirements/adapters/. A test
 that runs a framework's suite records its score as a property. The score of the framework's own part stands
-beside that of lamina's. The last table has the lines of code of each adapter, without comments and
-docstrings. Fails if a test fails.
+beside that of lamina's. The long session of an adapter is a row: its requests, how many are over the room
+without lamina and with it, its cuts, its largest request and its recalls. The last table has the lines of
+code of each adapter, without comments and docstrings. Fails if a test fails.
 """
 
 from __future__ import annotations
 
 import ast
+import collections
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,9 @@ LIMIT = 150
 SHARED = frozenset(("__init__", "bridge", "chat_turns", "store_thread"))
 """Modules that all adapters stand on."""
 
+SESSION_COLUMNS = ("session", "requests", "over without", "over", "cuts", "largest", "recalls")
+"""What `tests.adapters.long_session` records of each framework's long session."""
+
 
 @dataclass(frozen=True)
 class Framework:
@@ -41,12 +46,18 @@ class Framework:
 
 FRAMEWORKS = {
     "langchain": Framework("langchain", ("langchain", "langgraph", "langchain_ports")),
-    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai",)),
+    "pydantic-ai": Framework("pydantic-ai-slim", ("pydantic_ai", "pydantic_workspace")),
     "openai-agents": Framework("openai-agents", ("openai_agents",)),
     "claude-agent": Framework("claude-agent-sdk", ("claude_agent",)),
     "litellm": Framework("litellm", ("litellm",)),
     "strands": Framework("strands-agents", ("strands",)),
     "google-adk": Framework("google-adk", ("google_adk",)),
+    "llama-index": Framework("llama-index-core", ("llama_index",)),
+    "agent-framework": Framework("agent-framework-core", ("agent_framework",)),
+    "haystack": Framework("haystack-ai", ("haystack",)),
+    "inspect-ai": Framework("inspect-ai", ("inspect_ai",)),
+    "smolagents": Framework("smolagents", ("smolagents",)),
+    "crewai": Framework("crewai", ("crewai",)),
 }
 
 
@@ -57,6 +68,7 @@ def main(names: list[str]) -> int:
         return 2
     failed = False
     rows: list[tuple[str, ...]] = [("framework", "version", "tests", "failed", "seconds")]
+    sessions: list[tuple[str, ...]] = [SESSION_COLUMNS]
     scores: list[tuple[str, ...]] = [("suite", "passed/total")]
     for name in names or list(FRAMEWORKS):
         print(f"{name} ...", file=sys.stderr)
@@ -65,10 +77,11 @@ def main(names: list[str]) -> int:
         failed = failed or counts.failed > 0 or counts.tests == 0
         version = read_version(name)
         rows.append((name, version, str(counts.tests), str(counts.failed), f"{counts.seconds:.0f}"))
+        sessions += [(name, *session.split()) for session in list_properties(report, "session")]
         scores += list_scores(report)
     print_table(rows)
-    if len(scores) > 1:
-        print_table(scores)
+    print_table(sessions)
+    print_table(scores)
     print_table(
         [("adapter", "lines of code"), *((path.stem, str(count_lines(path))) for path in list_adapters())]
     )
@@ -109,16 +122,34 @@ def count_outcomes(report: ET.Element) -> Counts:
 
 def list_scores(report: ET.Element) -> Iterator[tuple[str, str]]:
     """Scores that tests recorded, and the tests of classes that a framework's suite is the base of."""
-    classes: dict[str, list[bool]] = {}
+    classes: dict[str, collections.Counter[str]] = {}
     for case in report.iter("testcase"):
         for each in case.iter("property"):
-            yield each.get("name", ""), each.get("value", "")
+            if each.get("name") != "session":
+                yield each.get("name", ""), each.get("value", "")
         class_name = case.get("classname", "").rpartition(".")[2]
         if class_name.startswith("Test"):
-            passed = case.find("failure") is None and case.find("error") is None
-            classes.setdefault(class_name.removeprefix("Test"), []).append(passed)
+            outcomes = classes.setdefault(class_name.removeprefix("Test"), collections.Counter())
+            outcomes[find_outcome(case)] += 1
     for class_name, outcomes in classes.items():
-        yield class_name, f"{sum(outcomes)}/{len(outcomes)}"
+        total = outcomes["passed"] + outcomes["failed"]
+        score = f"{outcomes['passed']}/{total}"
+        if outcomes["skipped"]:
+            score += f", {outcomes['skipped']} skipped"
+        yield class_name, score
+
+
+def list_properties(report: ET.Element, name: str) -> list[str]:
+    properties = [each for each in report.iter("property") if each.get("name") == name]
+    return [each.get("value", "") for each in properties]
+
+
+def find_outcome(case: ET.Element) -> str:
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    if case.find("skipped") is not None:
+        return "skipped"
+    return "passed"
 
 
 def read_version(name: str) -> str:

@@ -115,8 +115,18 @@ def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "ope
     return Account(len(sizes), invalid, over, cuts, max(sizes))
 
 
-def check_session(play: Play, module: str, folder: Path, *, dialect: str = "openai_chat") -> Account:
-    """The session with and without lamina, and once more with its second half in a new process."""
+def check_session(
+    play: Play,
+    module: str,
+    folder: Path,
+    record_property: Callable[[str, object], None],
+    *,
+    dialect: str = "openai_chat",
+) -> None:
+    """The session with and without lamina, and once more with its second half in a new process.
+
+    What it was is recorded for `tools.adapters`, which prints it as a row of a table.
+    """
     bare = Script()
     play(_make(folder / "bare"), bare, range(TURNS), False)
     without = count_requests(bare.requests, dialect=dialect)
@@ -135,7 +145,8 @@ def check_session(play: Play, module: str, folder: Path, *, dialect: str = "open
     first = Script()
     play(_make(folder / "halves"), first, range(TURNS // 2), True)
     assert first.requests + _play_elsewhere(module, folder / "halves") == whole.requests
-    return account
+    row = [account.requests, without.over, account.over, account.cuts, account.largest, len(whole.recalled)]
+    record_property("session", " ".join(map(str, row)))
 
 
 def _make(folder: Path) -> Path:

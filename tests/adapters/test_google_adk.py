@@ -68,5 +68,5 @@ async def ask(folder: Path, script: Script, turns: Sequence[int], fitted: bool) 
             pass
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path, dialect="gemini")
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property, dialect="gemini")

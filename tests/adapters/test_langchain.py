@@ -60,5 +60,5 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
             agent.invoke({"messages": [HumanMessage(script.begin(turn))]}, config)
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path)
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)

@@ -79,8 +79,8 @@ async def ask(agent: Any, folder: Path, script: Script, turns: Sequence[int], fi
             )
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path, dialect="openai_responses")
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property, dialect="openai_responses")
 
 
 def test_it_keeps_items_as_their_own_session_does(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
     stored.write_bytes(ModelMessagesTypeAdapter.dump_json(history))
 
 
-def test_a_long_session(tmp_path: Path) -> None:
-    check_session(play, __name__, tmp_path)
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
     history = (tmp_path / "whole" / "messages.json").read_text(encoding="utf-8")
     assert history.count(LEDGER) == 4  # one for each turn

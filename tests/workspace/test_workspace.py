@@ -394,3 +394,13 @@ def test_a_walk_looks_at_so_many_things_and_no_more(tmp_path: Path, monkeypatch:
     assert space.items()[-1].why == ""
     monkeypatch.setattr(workspace, "MOST", 5)
     assert [item.why for item in space.items()] == [""] * 5 + ["more than 5 files"]
+
+
+def test_a_folder_is_made_with_those_above_it(root: Path) -> None:
+    workspace = Workspace(root)
+    workspace.make_folder("new/inner")
+    workspace.make_folder("new/inner")
+    assert workspace.kind("new/inner") == "folder"
+    workspace.write("file", b"")
+    with pytest.raises(BadInput, match="it is no folder"):
+        workspace.make_folder("file/inner")

@@ -179,6 +179,11 @@ class Workspace:
             return False
         return self.write(path, b"", replace=False)
 
+    def make_folder(self, path: str) -> None:
+        """Creates a folder and those above it. Does nothing if it is there."""
+        with self._changing, self._open_folder(self._check_path(path), make=True):
+            pass
+
     def remove(self, path: str) -> None:
         """Removes a file, or a folder that is empty."""
         names = self._check_path(path, change=True)

@@ -1,0 +1,174 @@
+"""Microsoft's Agent Framework: a chat middleware that fits each request of the model.
+
+    lamina = LaminaMiddleware(budget=16_000)
+    agent = Agent(client=client, tools=[*tools, lamina.recall_tool], middleware=[lamina])
+    response = await agent.run("…", session=session)
+
+The history stays whole. The ledger is a field of the session's state, so it is saved with the session
+(`session.to_dict()`). A call without a session is fitted too, but has no ledger.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from agent_framework import (
+    ChatContext,
+    ChatMiddleware,
+    Content,
+    FunctionInvocationContext,
+    FunctionTool,
+    Message,
+)
+
+from lamina.adapters import chat_turns as chat
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget
+
+LEDGER = "lamina_ledger"
+"""The key of the session's state under which the ledger stands."""
+
+_SESSIONS = 256
+"""How many sessions' last messages are held for `recall`."""
+
+
+class LaminaMiddleware(ChatMiddleware):
+    """Fits each request into the window. `budget` is a `Budget` or a window in tokens.
+
+    Without a budget the window of the model counts. `recall_tool` belongs to the agent's tools; with `recall`
+    off no handles are shown, and the agent needs none.
+    """
+
+    def __init__(
+        self, *, budget: Budget | int | None = None, recall: bool = True, counter: Counter | None = None
+    ) -> None:
+        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+        self.recall_tool = self._make_recall_tool()
+        self._messages: OrderedDict[str, list[Message]] = OrderedDict()
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        options = context.options or {}
+        state: dict[str, Any] = {}
+        conversation = ""
+        if context.session is not None:
+            state = context.session.state
+            conversation = context.session.session_id
+            self._remember(conversation, list(context.messages))
+        fitted = self.fitter.fit(
+            context.messages,
+            system=str(options.get("instructions") or ""),
+            tools=[_write_tool(each) for each in options.get("tools") or ()],
+            head={"model": options.get("model") or getattr(context.client, "model", None) or ""},
+            ledger=state.get(LEDGER),
+            conversation=conversation,
+        )
+        state[LEDGER] = msgspec.to_builtins(fitted.ledger)
+        context.messages = list(fitted.messages)
+        await call_next()
+
+    def _remember(self, session: str, messages: list[Message]) -> None:
+        self._messages[session] = messages
+        self._messages.move_to_end(session)
+        while len(self._messages) > _SESSIONS:
+            self._messages.popitem(last=False)
+
+    def _make_recall_tool(self) -> FunctionTool:
+        """Return the tool. It answers from the last request of its session, which has the whole history."""
+
+        def recall(ctx: FunctionInvocationContext, key: str, start: int = 0, find: str = "") -> str:
+            if ctx.session is None:
+                return "There is no session, so nothing can be recalled."
+            messages = self._messages.get(ctx.session.session_id, [])
+            arguments = {"key": key, "start": start, "find": find}
+            return self.fitter.answer(messages, arguments, ledger=ctx.session.state.get(LEDGER))
+
+        recall.__annotations__["ctx"] = FunctionInvocationContext
+        return FunctionTool(
+            name=RECALL.name, description=RECALL.description, func=recall, input_model=RECALL.schema
+        )
+
+
+def _write_tool(tool: Any) -> dict[str, Any]:
+    if isinstance(tool, FunctionTool):
+        return dict(tool.to_json_schema_spec())
+    if isinstance(tool, Mapping):
+        return dict(tool)
+    return chat.write_tool(str(getattr(tool, "name", "")), str(getattr(tool, "description", "")), {})
+
+
+def _write_message(message: Message) -> list[dict[str, Any]]:
+    """Write a message: each result is a turn, and so is everything else together."""
+    turns: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    thoughts: list[str] = []
+    for content in message.contents:
+        if content.type == "function_result":
+            turns.append(chat.write_result(content.call_id or "", str(content.result or "")))
+        elif content.type == "function_call":
+            calls.append(chat.write_call(content.call_id or "", content.name or "", content.arguments or {}))
+        elif content.type == "text":
+            parts.append({"type": "text", "text": content.text or ""})
+        elif content.type == "text_reasoning":
+            thoughts.append(content.text or "")
+        elif _is_image(content):
+            parts.append(chat.write_image(content.uri or ""))
+    if message.role == "assistant":
+        text = chat.read_text(parts)
+        return [*turns, chat.write_assistant(text, calls, thinking="\n".join(thoughts))]
+    if parts or not turns:
+        turns.append({"role": message.role, "content": parts})
+    return turns
+
+
+def _is_written(content: Content) -> bool:
+    """Whether a turn holds this content, so that `_read_turn` brings it back."""
+    return content.type in ("text", "function_call", "function_result") or _is_image(content)
+
+
+def _is_image(content: Content) -> bool:
+    return content.type in ("data", "uri") and str(content.media_type).startswith("image/")
+
+
+def _read_message(turns: Sequence[Turn], source: Message | None) -> Message:
+    """Return a new message. What no turn holds, and what was not lowered, are contents of its source."""
+    if source is None:
+        return Message(turns[0].wire["role"], [chat.read_text(turns[0].wire["content"])])
+    contents = [content for content in source.contents if not _is_written(content)]
+    own = {(content.type, content.call_id): content for content in source.contents}
+    for turn in turns:
+        contents += _read_turn(turn, own)
+    return Message(
+        source.role,
+        contents,
+        author_name=source.author_name,
+        message_id=source.message_id,
+        additional_properties=source.additional_properties,
+    )
+
+
+def _read_turn(turn: Turn, own: Mapping[tuple[str, str | None], Content]) -> list[Content]:
+    """Return the contents of a turn: copies of those in `own`, with what is sent in their place."""
+    wire = turn.wire
+    text = chat.read_text(wire.get("content"))
+    if wire["role"] == "tool":
+        result = own["function_result", wire["tool_call_id"]]
+        if turn.place is None:
+            result = Content.from_function_result(wire["tool_call_id"], id=result.id, result=text)
+        return [result]
+    contents: list[Content] = []
+    if text:
+        contents.append(Content.from_text(text))
+    for call_id, _, arguments in chat.read_calls(wire):
+        call = copy.copy(own["function_call", call_id])
+        call.arguments = arguments
+        contents.append(call)
+    return contents
+
+
+CODEC = MessageCodec(write=_write_message, read=_read_message)

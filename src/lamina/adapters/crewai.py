@@ -1,0 +1,175 @@
+"""CrewAI: hooks that fit each request of an agent, and a tool that brings back what was left out.
+
+    with LaminaHooks(budget=16_000) as lamina:
+        agent = Agent(…, tools=[*tools, lamina.recall_tool])
+        result = agent.kickoff([*history, {"role": "user", "content": "…"}])
+        history = result.messages[1:]
+
+CrewAI's hooks change the executor's list of messages in place. The first hook fits it before each call of the
+model. It remembers the whole history, to which it adds what the executor appends. When the model answers with
+text, the second hook brings the whole history back. CrewAI has no state that could hold a ledger. `ledgers`
+has one for each conversation, as JSON values for you to keep.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Self
+
+import msgspec
+from crewai.hooks import (
+    LLMCallHookContext,
+    register_after_llm_call_hook,
+    register_before_llm_call_hook,
+    unregister_after_llm_call_hook,
+    unregister_before_llm_call_hook,
+)
+from crewai.tools import BaseTool
+from crewai.utilities.agent_utils import convert_tools_to_openai_schema
+from pydantic import BaseModel, Field, PrivateAttr
+
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget
+
+_CONVERSATIONS = 256
+"""How many conversations are remembered: their histories for `recall`, and their ledgers."""
+
+_OWN_FIELDS = frozenset(("cache_breakpoint", "files", "raw_tool_call_parts"))
+"""Fields of a message that are CrewAI's own: providers get them in another form, or not at all."""
+
+
+class _Conversation(msgspec.Struct, kw_only=True):
+    """A list of messages that was fitted: all of them, and those that stand in the executor's list."""
+
+    name: str
+    history: list[Any]
+    sent: list[Any]
+
+    def add_appended(self, messages: Sequence[Any]) -> list[Any] | None:
+        """Return the history with what was appended. None if the list is another conversation now."""
+        unchanged = messages[: len(self.sent)]
+        if list(map(id, unchanged)) != list(map(id, self.sent)):
+            return None
+        return [*self.history, *messages[len(self.sent) :]]
+
+
+class LaminaHooks:
+    """Fits the requests of all agents while it is open. `budget` is a `Budget` or a window in tokens.
+
+    Without a budget the window of the model counts. `recall_tool` belongs to the agents' tools; with `recall`
+    off no handles are shown, and they need none. `ledgers` are those of an earlier process.
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Budget | int | None = None,
+        recall: bool = True,
+        counter: Counter | None = None,
+        ledgers: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+        self.ledgers: OrderedDict[str, Any] = OrderedDict(ledgers or {})
+        self._conversations: OrderedDict[int, _Conversation] = OrderedDict()
+        self.recall_tool = RecallTool(self)
+
+    def __enter__(self) -> Self:
+        register_before_llm_call_hook(self._fit)
+        register_after_llm_call_hook(self._bring_back)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        unregister_before_llm_call_hook(self._fit)
+        unregister_after_llm_call_hook(self._bring_back)
+
+    def answer(self, arguments: Mapping[str, Any]) -> str:
+        """Answer a call of the recall tool, from the conversation that shows its key."""
+        for conversation in reversed(self._conversations.values()):
+            if str(arguments["key"]) in json.dumps(conversation.sent, default=str):
+                ledger = self.ledgers.get(conversation.name)
+                return self.fitter.answer(conversation.history, arguments, ledger=ledger)
+        return self.fitter.answer((), arguments)
+
+    def _fit(self, context: LLMCallHookContext) -> None:
+        if context.executor is None:
+            return  # a call without an agent
+        messages = context.messages
+        history = self._read_history(messages)
+        name = _name_conversation(history)
+        fitted = self.fitter.fit(
+            history,
+            tools=convert_tools_to_openai_schema(context.executor.original_tools)[0],
+            head={"model": str(getattr(context.llm, "model", ""))},
+            ledger=self.ledgers.pop(name, None),
+            conversation=name,
+        )
+        messages[:] = fitted.messages
+        self.ledgers[name] = msgspec.to_builtins(fitted.ledger)
+        self._conversations[id(messages)] = _Conversation(name=name, history=history, sent=list(messages))
+        for remembered in (self.ledgers, self._conversations):
+            while len(remembered) > _CONVERSATIONS:
+                remembered.popitem(last=False)
+
+    def _bring_back(self, context: LLMCallHookContext) -> None:
+        if context.executor is not None:
+            context.messages[:] = self._read_history(context.messages)
+
+    def _read_history(self, messages: list[Any]) -> list[Any]:
+        """Return all messages of the conversation that is in this list."""
+        conversation = self._conversations.pop(id(messages), None)
+        if conversation is not None:
+            history = conversation.add_appended(messages)
+            if history is not None:
+                return history
+        return list(messages)
+
+
+def _name_conversation(history: Sequence[Mapping[str, Any]]) -> str:
+    """Name a conversation after its beginning, up to the first question, which stays as it is."""
+    beginning: list[Any] = []
+    for message in history:
+        beginning.append([message["role"], message.get("content")])
+        if message["role"] == "user":
+            break
+    return sha256(json.dumps(beginning, default=str).encode()).hexdigest()[:16]
+
+
+class RecallArguments(BaseModel):
+    """The arguments of the tool, in the words of `RECALL`."""
+
+    key: str = Field(description=RECALL.schema["properties"]["key"]["description"])
+    start: int = Field(default=0, description=RECALL.schema["properties"]["start"]["description"])
+    find: str = Field(default="", description=RECALL.schema["properties"]["find"]["description"])
+
+
+class RecallTool(BaseTool):
+    """Answers from the whole history of its conversation."""
+
+    name: str = RECALL.name
+    description: str = RECALL.description
+    args_schema: type[BaseModel] = RecallArguments
+    _hooks: Any = PrivateAttr()
+
+    def __init__(self, hooks: LaminaHooks) -> None:
+        super().__init__()
+        self._hooks = hooks
+
+    def _run(self, key: str, start: int = 0, find: str = "") -> str:
+        answer: str = self._hooks.answer({"key": key, "start": start, "find": find})
+        return answer
+
+
+def _write_message(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in message.items() if name not in _OWN_FIELDS}]
+
+
+def _read_message(turns: Sequence[Turn], source: Mapping[str, Any] | None) -> dict[str, Any]:
+    own_fields = {name: value for name, value in (source or {}).items() if name in _OWN_FIELDS}
+    return {**turns[0].wire, **own_fields}
+
+
+CODEC = MessageCodec(write=_write_message, read=_read_message)

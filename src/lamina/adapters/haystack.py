@@ -1,0 +1,186 @@
+"""Haystack: hooks that fit each request of an agent and leave its history whole.
+
+    agent = Agent(chat_generator=generator, tools=[*tools, recall_tool], hooks=make_hooks(budget=16_000))
+    history = agent.run(messages=[*history, message])["messages"]
+
+While the model is called, the agent's messages are the fitted ones. `FitHook` puts them there. `WholeHook`
+brings the whole history back as soon as the model has answered. The ledger stands in the metadata of the last
+reply of each turn, so it goes wherever the messages are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import msgspec
+from haystack.components.agents.state import State, replace_values
+from haystack.core.serialization import default_from_dict, default_to_dict
+from haystack.dataclasses import ChatMessage, TextContent, ToolCall
+from haystack.tools import Tool
+
+from lamina.adapters import chat_turns as chat
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.core.values import Budget
+
+LEDGER = "lamina_ledger"
+"""The key in the metadata of a reply under which the ledger stands."""
+
+_WAITING = "lamina_waiting"
+"""The key of the hooks' context under which the history stands while the model is called."""
+
+
+def make_hooks(
+    *, model: str = "", budget: Budget | int | None = None, recall: bool = True
+) -> dict[str, list[Any]]:
+    """Return the hooks of an agent. `budget` is a `Budget` or a window in tokens.
+
+    Without a budget the window of `model` counts. With `recall` off no handles are shown; otherwise
+    `recall_tool` belongs to the agent's tools.
+    """
+    fit = FitHook(model=model, budget=budget, recall=recall)
+    whole = WholeHook()
+    return {"before_llm": [fit], "before_tool": [whole], "on_exit": [whole], "after_run": [whole]}
+
+
+class FitHook:
+    """Puts the fitted messages into the agent's state, just before the model is called."""
+
+    allowed_hook_points = ("before_llm",)
+
+    def __init__(self, *, model: str = "", budget: Budget | int | None = None, recall: bool = True) -> None:
+        self.fitter = ContextFitter(CODEC, model=model, budget=budget, recall=recall)
+
+    def run(self, state: State) -> None:
+        history = list(state.data["messages"])
+        tools = [chat.write_tool(each.name, each.description, each.parameters) for each in _list_tools(state)]
+        fitted = self.fitter.fit(history, tools=tools, ledger=_read_ledger(history))
+        ledger = msgspec.to_builtins(fitted.ledger)
+        waiting = {"history": history, "sent": len(fitted.messages), "ledger": ledger}
+        _set(state, "messages", list(fitted.messages))
+        _set(state, "hook_context", {**(state.data.get("hook_context") or {}), _WAITING: waiting})
+
+    def to_dict(self) -> dict[str, Any]:
+        budget = msgspec.to_builtins(self.fitter.budget)
+        return dict(default_to_dict(self, model=self.fitter.model, budget=budget, recall=self.fitter.recall))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        parameters = data["init_parameters"]
+        budget = msgspec.convert(parameters["budget"], Budget | None)
+        hook: Self = default_from_dict(cls, {**data, "init_parameters": {**parameters, "budget": budget}})
+        return hook
+
+
+class WholeHook:
+    """Brings the whole history back, with what came since, and the ledger in the last reply."""
+
+    allowed_hook_points = ("before_tool", "on_exit", "after_run")
+
+    def run(self, state: State) -> None:
+        context = dict(state.data.get("hook_context") or {})
+        waiting = context.pop(_WAITING, None)
+        if waiting is None:
+            return
+        replies = list(state.data["messages"])[waiting["sent"] :]
+        history = waiting["history"]
+        if replies:
+            history = _drop_earlier_ledger(history)
+            replies[-1] = replace(replies[-1], _meta={**replies[-1].meta, LEDGER: waiting["ledger"]})
+        _set(state, "messages", [*history, *replies])
+        _set(state, "hook_context", context)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(default_to_dict(self))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        hook: Self = default_from_dict(cls, data)
+        return hook
+
+
+def recall(messages: list[ChatMessage], key: str, start: int = 0, find: str = "") -> str:
+    """Answer a call of the tool from the agent's whole history."""
+    arguments = {"key": key, "start": start, "find": find}
+    return ContextFitter(CODEC).answer(messages, arguments, ledger=_read_ledger(messages))
+
+
+recall_tool = Tool(
+    name=RECALL.name,
+    description=RECALL.description,
+    parameters=dict(RECALL.schema),
+    function=recall,
+    inputs_from_state={"messages": "messages"},
+)
+"""The tool with which the agent reads what was left out."""
+
+
+def _set(state: State, key: str, value: Any) -> None:
+    state.set(key, value, handler_override=replace_values)
+
+
+def _list_tools(state: State) -> Sequence[Tool]:
+    return state.data.get("tools") or ()
+
+
+def _read_ledger(messages: Sequence[ChatMessage]) -> dict[str, Any] | None:
+    for message in reversed(messages):
+        if LEDGER in message.meta:
+            return dict(message.meta[LEDGER])
+    return None
+
+
+def _drop_earlier_ledger(history: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Return the history without the ledger of the step before: one for each turn is enough."""
+    messages = list(history)
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
+        if message.is_from("user"):
+            break
+        if LEDGER in message.meta:
+            meta = {name: value for name, value in message.meta.items() if name != LEDGER}
+            messages[position] = replace(message, _meta=meta)
+            break
+    return messages
+
+
+def _write_message(message: ChatMessage) -> list[dict[str, Any]]:
+    turn = message.to_openai_dict_format(require_tool_call_ids=False)
+    if message.is_from("assistant"):
+        calls = [
+            chat.write_call(call.id or "", call.tool_name, call.arguments) for call in message.tool_calls
+        ]
+        thoughts = [reasoning.reasoning_text for reasoning in message.reasonings]
+        turn = chat.write_assistant("\n".join(message.texts), calls, thinking="\n".join(thoughts))
+    return [turn]
+
+
+def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMessage:
+    """Return a new message. What no turn holds, such as reasoning, is that of its source."""
+    wire = turns[0].wire
+    if source is None:
+        return ChatMessage.from_openai_dict_format(wire)
+    if not source.is_from("assistant") and not source.tool_call_results:
+        return replace(source, _content=_list_parts(ChatMessage.from_openai_dict_format(wire)))
+    text = chat.read_text(wire.get("content"))
+    if source.tool_call_results:
+        return replace(source, _content=[replace(source.tool_call_results[0], result=text)])
+    arguments = {call_id: chat.read_arguments(value) for call_id, _, value in chat.read_calls(wire)}
+    content: list[Any] = []
+    for part in _list_parts(source):
+        if isinstance(part, ToolCall):
+            content.append(replace(part, arguments=arguments.get(part.id or "", part.arguments)))
+        elif not isinstance(part, TextContent):
+            content.append(part)
+    if text:
+        content.insert(0, TextContent(text))
+    return replace(source, _content=content)
+
+
+def _list_parts(message: ChatMessage) -> Sequence[Any]:
+    """Return the parts of a message in their order: Haystack's properties have them by their kind."""
+    return message._content  # type: ignore[no-any-return]  # noqa: SLF001
+
+
+CODEC = MessageCodec(write=_write_message, read=_read_message)

@@ -1,0 +1,190 @@
+"""Inspect: a compaction strategy that keeps what it leaves out, and a tool that brings it back.
+
+    agent = react(tools=[*tools, recall()], compaction=LaminaCompaction(budget=16_000))
+
+Inspect counts the tokens and decides when to compact; lamina decides what is sent. Inspect shows a strategy
+only what was sent last and what is new, so the whole history and the ledger stand in the sample's store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    CompactionStrategy,
+    ContentImage,
+    ContentReasoning,
+    ContentText,
+    Model,
+)
+from inspect_ai.tool import Tool, ToolInfo, tool
+from inspect_ai.util import StoreModel, store_as
+from pydantic import Field
+
+from lamina.adapters import chat_turns as chat
+from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages, MessageCodec, Turn
+from lamina.core.values import Budget
+from lamina.errors import BadInput
+
+_OWN = "lamina"
+"""The key in the metadata of a message that lamina wrote."""
+
+
+class LaminaState(StoreModel):
+    """What the sample's store holds of one agent: its ledger, and the messages that were compacted."""
+
+    ledger: dict[str, Any] | None = None
+    history: list[ChatMessage] = Field(default_factory=list)
+
+
+class LaminaCompaction(CompactionStrategy):
+    """Fits the messages when Inspect counts more than `budget`, a `Budget` or a window in tokens.
+
+    If several agents of a sample compact, give each strategy and each `recall` the `name` of its agent.
+    """
+
+    def __init__(
+        self, *, budget: Budget | int, recall: bool = True, memory: bool = False, name: str | None = None
+    ) -> None:
+        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall)
+        if self.fitter.budget is None:
+            raise BadInput(
+                "the budget is None", place="budget", hint="give a Budget, or the window in tokens"
+            )
+        self.budget = self.fitter.budget
+        self.name = name
+        room = self.budget.window - (self.budget.reserve or 0)
+        super().__init__(type="edit", threshold=int(room * self.budget.trigger), memory=memory)
+
+    @property
+    def preserve_prefix(self) -> bool:
+        """Let Inspect add no messages: it would bring back the whole history that an agent began with."""
+        return False
+
+    async def compact(
+        self, model: Model, messages: list[ChatMessage], tools: list[ToolInfo]
+    ) -> tuple[list[ChatMessage], ChatMessageUser | None]:
+        state = store_as(LaminaState, instance=self.name)
+        history = _add_new_messages(state.history, messages)
+        fitted = self._fit(self.fitter, history, tools, state.ledger)
+        if await _count_tokens(model, fitted.messages, tools) > self.threshold:
+            cutting = ContextFitter(CODEC, budget=_force_cut(self.budget), recall=self.fitter.recall)
+            fitted = self._fit(cutting, history, tools, state.ledger)
+        state.ledger = msgspec.to_builtins(fitted.ledger)
+        state.history = history
+        return list(fitted.messages), None
+
+    def _fit(
+        self,
+        fitter: ContextFitter,
+        history: Sequence[ChatMessage],
+        tools: Sequence[ToolInfo],
+        ledger: dict[str, Any] | None,
+    ) -> FittedMessages:
+        definitions = [
+            chat.write_tool(each.name, each.description, each.parameters.model_dump(exclude_none=True))
+            for each in tools
+        ]
+        return fitter.fit(history, tools=definitions, ledger=ledger)
+
+
+@tool
+def recall(name: str | None = None) -> Tool:
+    """Return the tool with which an agent reads what was left out."""
+
+    async def execute(key: str, start: int = 0, find: str = "") -> str:
+        """Replaced below.
+
+        Args:
+            key: The key, such as k1f2e3d4c5b6.
+            start: The character to begin with; 0 if left out.
+            find: A text to look for, whatever its case.
+
+        """
+        state = store_as(LaminaState, instance=name)
+        arguments = {"key": key, "start": start, "find": find}
+        return ContextFitter(CODEC).answer(state.history, arguments, ledger=state.ledger)
+
+    execute.__doc__ = str(execute.__doc__).replace("Replaced below.", RECALL.description)
+    return execute
+
+
+async def _count_tokens(model: Model, messages: Sequence[ChatMessage], tools: Sequence[ToolInfo]) -> int:
+    """Count as Inspect does when it decides whether a compaction was enough."""
+    count = await model.count_tokens(list(messages)) + await model.count_tool_tokens(tools)
+    return int(count)
+
+
+def _force_cut(budget: Budget) -> Budget:
+    """Return a budget that makes a cut now: Inspect counts more tokens than lamina does."""
+    return msgspec.structs.replace(budget, trigger=0.01, least=0.0)
+
+
+def _add_new_messages(history: Sequence[ChatMessage], messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Add the messages that are neither in the history nor written by lamina.
+
+    A lowered message has the id of its source. One that Inspect combined from others had been sent before.
+    """
+    ids = {message.id for message in history}
+    new_messages: list[ChatMessage] = []
+    for message in messages:
+        metadata = message.metadata or {}
+        if message.id not in ids and _OWN not in metadata and "combined_from" not in metadata:
+            new_messages.append(message)
+    return [*history, *new_messages]
+
+
+def _write_message(message: ChatMessage) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    thoughts: list[str] = []
+    for content in message.content_list:
+        if isinstance(content, ContentText):
+            parts.append({"type": "text", "text": content.text})
+        elif isinstance(content, ContentImage):
+            parts.append(chat.write_image(content.image))
+        elif isinstance(content, ContentReasoning):
+            thoughts.append(content.reasoning)
+    if isinstance(message, ChatMessageAssistant):
+        calls = [chat.write_call(each.id, each.function, each.arguments) for each in message.tool_calls or ()]
+        return [chat.write_assistant(chat.read_text(parts), calls, thinking="\n".join(thoughts))]
+    if isinstance(message, ChatMessageTool):
+        text = chat.read_text(parts)
+        if message.error is not None:
+            text = message.error.message
+        return [chat.write_result(message.tool_call_id or "", text)]
+    return [{"role": message.role, "content": parts}]
+
+
+def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMessage:
+    """Return a new message with the id of its source. Reasoning and the like are those of the source."""
+    wire = turns[0].wire
+    text = chat.read_text(wire.get("content"))
+    if source is None:
+        return _make_message(wire["role"], text)
+    written = ContentText | ContentImage
+    content: list[Any] = [each for each in source.content_list if not isinstance(each, written)]
+    if text:
+        content.append(ContentText(text=text))
+    if not isinstance(source, ChatMessageAssistant):
+        return source.model_copy(update={"content": content})
+    arguments = {call_id: chat.read_arguments(value) for call_id, _, value in chat.read_calls(wire)}
+    calls = [
+        replace(call, arguments=arguments.get(call.id, call.arguments)) for call in source.tool_calls or ()
+    ]
+    return source.model_copy(update={"content": content, "tool_calls": calls or None})
+
+
+def _make_message(role: str, text: str) -> ChatMessage:
+    kinds = {"system": ChatMessageSystem, "assistant": ChatMessageAssistant}
+    return kinds.get(role, ChatMessageUser)(content=text, metadata={_OWN: True})
+
+
+CODEC = MessageCodec(write=_write_message, read=_read_message)

@@ -1,0 +1,166 @@
+"""LlamaIndex: a memory that keeps everything, and an agent that fits each of its requests.
+
+    agent = LaminaAgent(llm=llm, tools=tools)
+    memory = LaminaMemory.from_defaults(llm=llm, chat_store=store)
+    response = await agent.run("…", memory=memory)
+
+LlamaIndex's `FunctionAgent` holds the calls of a running turn outside its memory, so a memory alone cannot
+fit them: `LaminaAgent` fits the memory and these calls together. With a chat engine the memory is enough. The
+ledgers stand in the chat store beside the messages, so any chat store keeps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Self
+
+import msgspec
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms import types as llama
+from llama_index.core.bridge.pydantic import PrivateAttr, field_validator
+from llama_index.core.memory.types import BaseChatStoreMemory
+from llama_index.core.storage.chat_store.loading import load_chat_store
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import Context
+
+from lamina.adapters.bridge import RECALL, ContextFitter
+from lamina.adapters.llama_index_messages import CODEC
+from lamina.core.values import Budget
+from lamina.errors import BadInput
+
+LEDGER = "lamina_ledger"
+"""The field of a message under which a ledger stands. These messages have a key of their own in the store."""
+
+_FITTERS = 8
+"""How many fitters a memory holds at most, one for each size of the room."""
+
+
+class LaminaMemory(BaseChatStoreMemory):
+    """Keeps all messages in a chat store. `get` returns them fitted, `get_all` returns them whole."""
+
+    budget: dict[str, Any]
+    _fitters: dict[tuple[bool, int], ContextFitter] = PrivateAttr(default_factory=dict)
+
+    @field_validator("chat_store", mode="before")
+    @classmethod
+    def _load_chat_store(cls, value: Any) -> Any:
+        """Load a store that was saved with the context of a workflow."""
+        if isinstance(value, dict):
+            return load_chat_store(value)
+        return value
+
+    @classmethod
+    def from_defaults(
+        cls,
+        chat_history: Sequence[llama.ChatMessage] | None = None,
+        llm: Any = None,
+        *,
+        budget: Budget | int | None = None,
+        **store: Any,
+    ) -> Self:
+        """Return a memory for one conversation: `chat_store` and `chat_store_key` say where it is.
+
+        Without a budget the window that `llm` states counts.
+        """
+        if budget is None and llm is not None:
+            budget = llm.metadata.context_window
+        checked_budget = ContextFitter(CODEC, budget=budget).budget
+        if checked_budget is None:
+            hint = "give a Budget, or the window in tokens, or the llm"
+            raise BadInput("a memory needs a budget", place="budget", hint=hint)
+        memory = cls(budget=msgspec.to_builtins(checked_budget), **store)
+        if chat_history is not None:
+            memory.set(list(chat_history))
+        return memory
+
+    def get(self, input: str | None = None, initial_token_count: int = 0, **_: Any) -> list[Any]:  # noqa: A002, ARG002
+        """Return the messages, fitted into the room that `initial_token_count` leaves, without handles."""
+        return self.fit(self.get_all(), name="memory", recall=False, taken=initial_token_count)
+
+    async def aget(self, input: str | None = None, **kwargs: Any) -> list[Any]:  # noqa: A002
+        return await asyncio.to_thread(self.get, input, **kwargs)
+
+    def reset(self) -> None:
+        super().reset()
+        self.chat_store.delete_messages(self._ledger_key())
+
+    async def areset(self) -> None:
+        await asyncio.to_thread(self.reset)
+
+    def fit(
+        self, messages: Sequence[Any], *, name: str, recall: bool, taken: int = 0, **request: Any
+    ) -> list[Any]:
+        """Fit messages with the ledger of this name, and keep its next one in the chat store."""
+        ledgers = self.read_ledgers()
+        fitter = self._find_fitter(recall, taken)
+        fitted = fitter.fit(messages, ledger=ledgers.get(name), conversation=name, **request)
+        ledgers[name] = msgspec.to_builtins(fitted.ledger)
+        note = llama.ChatMessage(role="system", content="", additional_kwargs={LEDGER: ledgers})
+        self.chat_store.set_messages(self._ledger_key(), [note])
+        return list(fitted.messages)
+
+    def read_ledgers(self) -> dict[str, Any]:
+        """Return the ledger of `get` and of each agent, by name."""
+        for note in self.chat_store.get_messages(self._ledger_key()):
+            return dict(note.additional_kwargs[LEDGER])
+        return {}
+
+    def _find_fitter(self, recall: bool, taken: int) -> ContextFitter:  # noqa: FBT001
+        """Return the fitter that was used before, if there is one: it has read most of the messages."""
+        if (recall, taken) not in self._fitters:
+            if len(self._fitters) > _FITTERS:
+                self._fitters.clear()
+            budget = msgspec.convert({**self.budget, "window": self.budget["window"] - taken}, Budget)
+            self._fitters[recall, taken] = ContextFitter(CODEC, budget=budget, recall=recall)
+        return self._fitters[recall, taken]
+
+    def _ledger_key(self) -> str:
+        return f"{self.chat_store_key}:{LEDGER}"
+
+
+class LaminaAgent(FunctionAgent):
+    """A `FunctionAgent` whose requests fit the budget of its memory. It has the tool `recall`."""
+
+    recall: bool = True
+
+    def model_post_init(self, context: Any, /) -> None:
+        super().model_post_init(context)
+        if self.recall:
+            self.tools = [*(self.tools or ()), self._make_recall_tool()]  # type: ignore[has-type]
+
+    async def take_step(self, ctx: Any, llm_input: list[Any], tools: Sequence[Any], memory: Any) -> Any:
+        """Fit the memory and the calls of this turn, and let LlamaIndex take the step with that."""
+        if not isinstance(memory, LaminaMemory):
+            hint = "give one: agent.run(message, memory=LaminaMemory.from_defaults(llm=llm))"
+            raise BadInput(f"{type(memory).__name__} is not a LaminaMemory", place="memory", hint=hint)
+        calls = await ctx.store.get(self.scratchpad_key, default=[])
+        system = [message for message in llm_input[:1] if message.role == llama.MessageRole.SYSTEM]
+        messages = await asyncio.to_thread(
+            memory.fit,
+            [*system, *await memory.aget_all(), *calls],
+            name=self.name,
+            recall=self.recall,
+            tools=[each.metadata.to_openai_tool(skip_length_check=True) for each in tools],
+            head={"model": self.llm.metadata.model_name},
+        )
+        await ctx.store.set(self.scratchpad_key, [])  # they are among the fitted messages
+        new_calls = []
+        try:
+            output = await super().take_step(ctx, messages, tools, memory)
+            new_calls = await ctx.store.get(self.scratchpad_key)
+        finally:
+            await ctx.store.set(self.scratchpad_key, [*calls, *new_calls])
+        return output
+
+    def _make_recall_tool(self) -> FunctionTool:
+        async def recall(ctx: Context, key: str, start: int = 0, find: str = "") -> str:
+            memory = await ctx.store.get("memory")
+            calls = await ctx.store.get(self.scratchpad_key, default=[])
+            history = [*await memory.aget_all(), *calls]
+            ledger = memory.read_ledgers().get(self.name)
+            arguments = {"key": key, "start": start, "find": find}
+            return ContextFitter(CODEC).answer(history, arguments, ledger=ledger)
+
+        recall.__annotations__.update(ctx=Context, key=str, start=int, find=str)
+        return FunctionTool.from_defaults(async_fn=recall, name=RECALL.name, description=RECALL.description)

@@ -1,0 +1,96 @@
+"""CrewAI's agent over a scripted model, with lamina's hooks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ |= {
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "OTEL_SDK_DISABLED": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+}
+pytest.importorskip("crewai", reason="crewai is not installed: run `make adapters` to test it")
+
+from crewai import Agent, Crew, Task
+from crewai.hooks import get_before_llm_call_hooks
+from crewai.llms.base_llm import BaseLLM
+from crewai.tools import tool
+
+from lamina.adapters.crewai import CODEC, LaminaHooks
+from tests.adapters import long_session
+from tests.adapters.long_session import BUDGET, CALLS, SYSTEM, Answer, Script, check_session
+
+
+@tool
+def read_page(number: int) -> str:
+    """Read a page."""
+    return long_session.read_page(number)
+
+
+class ScriptedLLM(BaseLLM):
+    """Answers as the script says, and records what it gets."""
+
+    script: Any = None
+
+    def call(self, messages: Any, tools: Any = None, **_: Any) -> Any:
+        turns = [turn for message in messages for turn in CODEC.write(message)]
+        answer: Answer = self.script.answer(turns, tools or ())
+        if not answer.name:
+            return answer.text
+        function = {"name": answer.name, "arguments": json.dumps(answer.arguments)}
+        return [{"id": answer.call_id, "type": "function", "function": function}]
+
+    def supports_function_calling(self) -> bool:
+        return True
+
+    def get_context_window_size(self) -> int:
+        return 10_000_000  # otherwise CrewAI puts long results into files with random names
+
+
+def make_agent(script: Script, tools: list[Any]) -> Agent:
+    llm = ScriptedLLM(model="scripted", script=script)
+    options: dict[str, Any] = {"max_iter": CALLS + 5, "respect_context_window": False}
+    return Agent(role="reader", goal="read", backstory=SYSTEM, llm=llm, tools=tools, **options)
+
+
+def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+    path = folder / "chat.json"
+    saved: dict[str, Any] = {"history": [], "ledgers": {}}
+    if path.exists():
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    tools: list[Any] = [read_page]
+    opened: Any = nullcontext()
+    if fitted:
+        opened = LaminaHooks(budget=BUDGET, ledgers=saved["ledgers"])
+        tools.append(opened.recall_tool)
+    with opened:
+        for turn in turns:
+            messages = [*saved["history"], {"role": "user", "content": script.begin(turn)}]
+            saved["history"] = make_agent(script, tools).kickoff(messages).messages[1:]
+    if fitted:
+        saved["ledgers"] = opened.ledgers
+    path.write_text(json.dumps(saved), encoding="utf-8")
+
+
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
+
+
+def test_the_tasks_of_a_crew_have_a_ledger_each() -> None:
+    script = Script()
+    with LaminaHooks(budget=BUDGET) as lamina:
+        agent = make_agent(script, [read_page, lamina.recall_tool])
+        for turn in range(2):
+            task = Task(description=script.begin(turn), expected_output="a word", agent=agent)
+            output = Crew(agents=[agent], tasks=[task]).kickoff()
+            assert str(output) == f"Turn {turn} is read."
+            assert len(output.tasks_output[0].messages) >= 2 * CALLS
+    assert len(lamina.ledgers) == 2
+    assert get_before_llm_call_hooks() == []

@@ -1,0 +1,140 @@
+"""Inspect's agent over a scripted model, with lamina's compaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("inspect_ai.model", reason="inspect-ai is not installed: run `make adapters` to test it")
+
+from inspect_ai import Task, eval  # noqa: A004 - Inspect's
+from inspect_ai.agent import react, run
+from inspect_ai.dataset import Sample
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageUser,
+    ContentReasoning,
+    ContentText,
+    ModelAPI,
+    ModelOutput,
+    get_model,
+    modelapi,
+)
+from inspect_ai.solver import Solver, TaskState, solver
+from inspect_ai.tool import Tool, ToolCall, tool
+from pydantic import TypeAdapter
+
+from lamina.adapters.bridge import Turn
+from lamina.adapters.chat_turns import write_tool
+from lamina.adapters.inspect_ai import CODEC, LaminaCompaction, LaminaState, recall
+from lamina.core.values import Budget
+from lamina.errors import BadInput
+from lamina.models.counters import counter_for
+from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
+
+MESSAGES = TypeAdapter(list[ChatMessage])
+
+
+@modelapi(name="scripted")
+class ScriptedAPI(ModelAPI):
+    """Answers as the script says, and records what it gets. Adds a tenth to each count, as Inspect does."""
+
+    def __init__(self, model_name: str, *, script: Script, **_: Any) -> None:
+        super().__init__(model_name)
+        self.script = script
+
+    async def count_text_tokens(self, text: str) -> int:
+        return int(counter_for("").count(text) * 1.1)
+
+    async def generate(self, input: Any, tools: Any, **_: Any) -> ModelOutput:  # noqa: A002 - Inspect's
+        turns = [turn for message in input for turn in CODEC.write(message)]
+        definitions = [
+            write_tool(each.name, each.description, each.parameters.model_dump(exclude_none=True))
+            for each in tools
+        ]
+        answer = self.script.answer(turns, definitions)
+        if not answer.name:
+            return ModelOutput.from_content("scripted", answer.text)
+        return ModelOutput.for_tool_call(
+            "scripted", answer.name, answer.arguments, tool_call_id=answer.call_id, content="I read."
+        )
+
+
+@tool(name="read_page")
+def reader() -> Tool:
+    async def execute(number: int) -> str:
+        """Read a page.
+
+        Args:
+            number: The number of the page.
+
+        """
+        return read_page(number)
+
+    return execute
+
+
+def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+    """Run a sample whose solver takes up what another one left: its messages and lamina's state."""
+    path = folder / "sample.json"
+    saved: dict[str, Any] = {"messages": [], "lamina": {}}
+    if path.exists():
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    task = Task(dataset=[Sample(input="")], solver=read_pages(saved, script, turns, fitted))
+    model = get_model("scripted/model", memoize=False, script=script)
+    [log] = eval(task, model=model, log_dir=str(folder / "logs"), display="none", score=False)
+    assert log.status == "success", log.error
+    path.write_text(json.dumps(saved), encoding="utf-8")
+
+
+@solver
+def read_pages(saved: dict[str, Any], script: Script, turns: Sequence[int], fitted: bool) -> Solver:
+    tools: list[Any] = [reader()]
+    compaction = None
+    if fitted:
+        tools.append(recall())
+        compaction = LaminaCompaction(budget=BUDGET)
+    agent = react(prompt=None, tools=tools, submit=False, compaction=compaction)
+
+    async def solve(state: TaskState, generate: Any) -> TaskState:  # noqa: ARG001 - Inspect's
+        lamina = state.store_as(LaminaState)
+        lamina.ledger = saved["lamina"].get("ledger")
+        lamina.history = MESSAGES.validate_python(saved["lamina"].get("history", []))
+        messages = MESSAGES.validate_python(saved["messages"]) or [ChatMessageSystem(content=SYSTEM)]
+        for turn in turns:
+            messages = (await run(agent, [*messages, ChatMessageUser(content=script.begin(turn))])).messages
+        saved["messages"] = MESSAGES.dump_python(messages, mode="json")
+        saved["lamina"] = lamina.model_dump(mode="json")
+        return state
+
+    return solve
+
+
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
+
+
+def test_what_is_not_lowered_in_a_message_stays_its_own() -> None:
+    reasoning = ContentReasoning(reasoning="Let me see.", signature="signed")
+    call = ToolCall(id="one", function="run", arguments={"command": "long"})
+    message = ChatMessageAssistant(content=[reasoning, ContentText(text="I run it.")], tool_calls=[call])
+    turn = CODEC.write(message)[0]
+    turn["tool_calls"][0]["function"]["arguments"] = "{}"
+    lowered = CODEC.read([Turn(wire=turn)], message)
+    assert lowered.id == message.id
+    assert lowered.content == [reasoning, ContentText(text="I run it.")]
+    assert lowered.tool_calls[0].arguments == {}
+    assert message.tool_calls == [call]
+
+
+def test_a_strategy_needs_a_budget() -> None:
+    nothing: Any = None
+    with pytest.raises(BadInput, match="the budget is None"):
+        LaminaCompaction(budget=nothing)
+    assert LaminaCompaction(budget=Budget(window=10_000, reserve=2_000)).threshold == 7_600

@@ -1,0 +1,136 @@
+"""smolagents' agents over a scripted model, with lamina's memory."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("smolagents", reason="smolagents is not installed: run `make adapters` to test it")
+
+from smolagents import ActionStep, ChatMessage, LogLevel, Model, ToolCallingAgent, tool
+from smolagents.memory import Timing, ToolCall
+from smolagents.models import (
+    ChatMessageToolCall,
+    ChatMessageToolCallFunction,
+    MessageRole,
+    get_clean_message_list,
+    get_tool_json_schema,
+    tool_role_conversions,
+)
+
+from lamina.adapters.bridge import Turn
+from lamina.adapters.smolagents import CODEC, LaminaCodeAgent, LaminaToolCallingAgent
+from tests.adapters import long_session
+from tests.adapters.long_session import BUDGET, CALLS, SYSTEM, Script, check_session
+
+
+@tool
+def read_page(number: int) -> str:
+    """Read a page.
+
+    Args:
+        number: The number of the page.
+
+    """
+    return long_session.read_page(number)
+
+
+class ScriptedModel(Model):
+    """Answers as the script says, and records what smolagents' models would send."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self.script = script
+        self.answers = 0
+
+    def generate(self, messages: list[Any], tools_to_call_from: Any = None, **_: Any) -> ChatMessage:
+        turns = get_clean_message_list(
+            messages, role_conversions=tool_role_conversions, flatten_messages_as_text=True
+        )
+        sent = [{"role": each["role"].value, "content": each["content"]} for each in turns]
+        answer = self.script.answer(sent, [get_tool_json_schema(each) for each in tools_to_call_from])
+        self.answers += 1
+        name = answer.name or "final_answer"
+        function = ChatMessageToolCallFunction(
+            name=name, arguments=answer.arguments or {"answer": answer.text}
+        )
+        call = ChatMessageToolCall(function=function, id=f"{answer.call_id}_{name}", type="function")
+        return ChatMessage(role=MessageRole.ASSISTANT, content="I go on.", tool_calls=[call])
+
+
+def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+    path = folder / "memory.pickle"
+    options: dict[str, Any] = {
+        "instructions": SYSTEM,
+        "max_steps": CALLS + 5,
+        "verbosity_level": LogLevel.OFF,
+    }
+    model = ScriptedModel(script)
+    if fitted:
+        agent: Any = LaminaToolCallingAgent([read_page], model, budget=BUDGET, **options)
+    else:
+        agent = ToolCallingAgent([read_page], model, **options)
+    if path.exists():
+        agent.memory = pickle.loads(path.read_bytes())  # noqa: S301 - the test wrote it
+    for turn in turns:
+        agent.run(script.begin(turn), reset=False)
+    path.write_bytes(pickle.dumps(agent.memory))
+
+
+def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
+    check_session(play, __name__, tmp_path, record_property)
+
+
+class CodingModel(Model):
+    """Prints long lines in each step, recalls the first of them, and ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[str] = []
+
+    def generate(self, messages: list[Any], **_: Any) -> ChatMessage:
+        self.requests.append(str([message.content for message in messages]))
+        handles = long_session.HANDLE.findall(self.requests[-1])
+        code = f"for line in range(60): print('step {len(self.requests)}, line', line, 'is long and full')"
+        if len(self.requests) == 25:
+            code = f"print(recall({handles[0]!r}))"
+        if len(self.requests) == 26:
+            code = "final_answer('done')"
+        text = f"Thought: I print.\n<code>\n{code}\n</code>"
+        return ChatMessage(role=MessageRole.ASSISTANT, content=text)
+
+
+def test_a_code_agent_recalls_in_its_code() -> None:
+    model = CodingModel()
+    options: dict[str, Any] = {"max_steps": 30, "verbosity_level": LogLevel.OFF}
+    agent = LaminaCodeAgent([], model, budget=BUDGET, **options)
+    assert agent.run("Print.") == "done"
+    assert len(agent.memory.steps) == 27
+    assert "line 59 is long and full" in agent.memory.steps[25].observations
+    assert "step 2, line" not in model.requests[-1].partition("recall")[0]
+    ledger = agent.memory.ledger
+    agent.memory.reset()
+    assert ledger is not None
+    assert agent.memory.ledger is None
+
+
+def test_a_lowered_step_keeps_what_was_not_lowered() -> None:
+    calls = [ToolCall(name="run", arguments={"number": number}, id=f"call_{number}") for number in range(2)]
+    step = ActionStep(
+        step_number=1,
+        timing=Timing(start_time=0),
+        tool_calls=calls,
+        observations="long",
+        model_output="I go.",
+    )
+    said, first, second = CODEC.write(step)
+    assert first["content"] == "Observation:\nlong"
+    turns = [Turn(wire=said, place=0), Turn(wire={**first, "content": "short"}), Turn(wire=second, place=2)]
+    lowered = CODEC.read(turns, step)
+    assert lowered.observations == "short"
+    assert lowered.tool_calls is calls
+    assert step.observations == "long"
