@@ -19,7 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.cli.chat import talk
 from lamina.cli.chat.attaching import attach_mentions, path_choices
+from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.finding import DEFAULT_MODELS, ModelRoute, find_route, find_weights, ollama_host
 from lamina.cli.chat.markdown import CODE, Markdown, count_columns, make_inert
 from lamina.context.port import GatheredSegments
@@ -299,6 +301,23 @@ def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
         )
     assert (done.code, done.out) == (1, "Here.\n")
     assert "there is no such command" in done.err
+
+
+def test_no_server_of_a_chat_outlives_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chats: list[TerminalChat] = []  # a chat that nobody holds would be closed with the garbage
+
+    def hold_chat(*arguments: Any, **options: Any) -> TerminalChat:
+        chats.append(TerminalChat(*arguments, **options))
+        return chats[-1]
+
+    monkeypatch.setattr(talk, "TerminalChat", hold_chat)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    done = run("chat", "--model", "gpt-5", "--workspace", home, given=b"/inspect\n")
+    names = {thread.name for thread in threading.enumerate()}
+    for chat in chats:
+        chat.close()
+    assert "request by request: http" in done.out
+    assert "lamina-inspector" not in names
 
 
 def test_a_pinned_attachment_stands_once_and_stays_pinned(

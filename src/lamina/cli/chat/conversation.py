@@ -142,12 +142,13 @@ class TerminalChat:
     def leave(self, after: str = "") -> None:
         self.left = True
         self.after = after
-        self.close()
 
     def close(self) -> None:
-        """Stop what was started for this session."""
+        """Stop what was started for this session, however it ended.
+
+        A server that still runs when Python itself ends would wait for its thread, which is gone by then.
+        """
         self._serving.close()
-        self._inspector = None
 
     def fail(self, error: Exception) -> None:
         self.failed = True

@@ -136,8 +136,9 @@ class ChatRun:
                 chat = TerminalChat(
                     session, self.agent, store=self.store, space=self.space, screen=self.screen
                 )
-                chat.greet(self.reached_model.model, self.reached_model.where)
-                await self._read_lines(chat)
+                with contextlib.closing(chat):
+                    chat.greet(self.reached_model.model, self.reached_model.where)
+                    await self._read_lines(chat)
                 next_name = chat.after
                 failed = failed or chat.failed
         if session.log:
