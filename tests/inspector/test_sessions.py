@@ -151,13 +151,35 @@ def test_a_command_for_curl_quotes_everything(tmp_path: Path) -> None:
     assert request["messages"][-1]["content"] == hostile
 
 
+def test_a_session_whose_first_request_was_never_answered_is_shown(tmp_path: Path) -> None:
+    question = {"role": "user", "content": "Why do the tests fail?"}
+    row = {"id": "chat", "format": "openai-chat", "model": "gpt-5", "messages": [question]}
+    line = {"type": "user", "uuid": "u", "sessionId": "claude", "message": question}
+    command = {"role": "user", "content": "<command-name>/clear</command-name>"}
+    (tmp_path / "chat.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    (tmp_path / "claude.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
+    (tmp_path / "command.jsonl").write_text(
+        json.dumps({**line, "sessionId": "c", "message": command}) + "\n", "utf-8"
+    )
+    inspector = open_inspector(tmp_path)
+    summaries = inspector.sessions.summaries()
+    assert sorted(summary.name for summary in summaries) == ["chat", "claude"]
+    for summary in summaries:
+        assert not summary.answered
+        assert summary.first_words == "Why do the tests fail?"
+        shown = views.show_request(inspector, summary.id, 0, BuildSettings())
+        assert [entry["preview"] for entry in shown["entries"]] == ["Why do the tests fail?"]
+        assert views.show_what_if(inspector, summary.id, BuildSettings())["recorded"]["calls"] == 1
+
+
 def test_a_store_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "chats.db"
 
     async def talk(name: str) -> None:
         async with Session.open(str(path), name, model="gpt-5", workspace="") as session:
             await session.ask("How are you?")
-            await session.record("Well.")
+            if name != "waiting":
+                await session.record("Well.")
 
     anyio.run(talk, "first")
     arguments = argparse.Namespace(store=str(path), workspace="", key_file=None)
@@ -168,6 +190,9 @@ def test_a_store_is_followed(tmp_path: Path) -> None:
     anyio.run(talk, "second")
     assert inspector.sessions.state() != state
     assert {summary.name for summary in inspector.sessions.summaries()} == {"first", "second"}
+    anyio.run(talk, "waiting")
+    answered = {summary.name: summary.answered for summary in inspector.sessions.summaries()}
+    assert answered == {"first": True, "second": True, "waiting": False}
     summary = inspector.sessions.summaries()[0]
     assert summary.model == "gpt-5"
     assert views.show_session(inspector, summary.id, BuildSettings())["calls"][0]["tokens"] > 0
