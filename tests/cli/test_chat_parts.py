@@ -303,6 +303,39 @@ def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
     assert "there is no such command" in done.err
 
 
+def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = f"{home}/c.db"
+    options = ("--model", "gpt-5", "--session", "s", "--store", store, "--workspace", home)
+    with model(lambda _: "Yes.") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        first = run("chat", *options, given=b"One?\nTwo?\n/cost\n")
+        second = run("chat", *options, given=b"/cost\nThree?\n/cost\n")
+        assert run("sessions", "delete", "s", "--store", store, "--yes").code == 0
+        third = run("chat", *options, given=b"/cost\n")
+    assert "whole conversation: 2 calls, 2,000 tokens read (50% from the cache), 20 written, $" in first.out
+    assert "last turn: nothing\nwhole conversation: 2 calls, 2,000 tokens" in second.out
+    assert "last turn: 1 call, 1,000 tokens" in second.out
+    assert "whole conversation: 3 calls, 3,000 tokens" in second.out
+    assert "whole conversation: nothing" in third.out
+
+
+def test_turns_of_another_program_are_said_not_to_be_counted(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk_elsewhere() -> None:
+        async with Session.open(f"{home}/c.db", "s", model="gpt-5") as session:
+            await session.ask("Before?")
+            await session.record("Yes.")
+
+    anyio.run(talk_elsewhere)
+    with model(lambda _: "Yes.") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        options = ("--model", "gpt-5", "--session", "s", "--store", f"{home}/c.db", "--workspace", home)
+        done = run("chat", *options, given=b"Now?\n/cost\n")
+    assert "whole conversation: 1 call, " in done.out
+    assert "(1 earlier turn was not counted)" in done.out
+
+
 def test_no_server_of_a_chat_outlives_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chats: list[TerminalChat] = []  # a chat that nobody holds would be closed with the garbage
 

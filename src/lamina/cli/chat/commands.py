@@ -121,7 +121,7 @@ async def _recall(chat: TerminalChat, key: str) -> None:
 
 
 async def _cost(chat: TerminalChat, _: str) -> None:
-    chat.screen.show(spending_text(chat.last, chat.spent, _cost_of_last_request(chat)))
+    chat.screen.show(spending_text(chat.last, chat.cost, _cost_of_last_request(chat)))
 
 
 def _cost_of_last_request(chat: TerminalChat) -> str:
@@ -185,7 +185,7 @@ COMMANDS = {
     "unpin": Command("KEY", "let a cut lower it again", _unpin),
     "recall": Command("KEY", "show the full text behind a key", _recall),
     "compact": Command("[HOW]", "summarise what is old, now", _compact),
-    "cost": Command("", "what this chat took so far", _cost),
+    "cost": Command("", "what the last turn and the whole conversation took", _cost),
     "retry": Command("", "ask for the last answer again", _retry),
     "new": Command("[NAME]", "begin another session", _new),
     "open": Command("NAME", "go on with another session", _open),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from lamina.agent import TurnCost
 from lamina.cli.bar import tokens_by_layer
+from lamina.cli.chat.costs import CountedCost
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
@@ -97,12 +98,13 @@ def segment_reason(row: ManifestRow, text: str) -> str:
     return "\n".join(lines)
 
 
-def spending_text(last: TurnCost, total: TurnCost, next_cost: str) -> str:
-    """What the last turn and all turns of this run took, and what the next request costs."""
-    lines = [
-        f"last turn: {_describe_spent(last)}",
-        f"since this chat was opened: {_describe_spent(total)}",
-    ]
+def spending_text(last: TurnCost, cost: CountedCost, next_cost: str) -> str:
+    """What the last turn and the whole conversation took, and what the next request costs."""
+    whole = f"whole conversation: {_describe_spent(cost.spent)}"
+    if cost.uncounted:
+        noun = "turn was" if cost.uncounted == 1 else "turns were"
+        whole += f" ({cost.uncounted:,} earlier {noun} not counted)"
+    lines = [f"last turn: {_describe_spent(last)}", whole]
     if next_cost:
         lines.append(next_cost)
     return "\n".join(lines)

@@ -137,7 +137,7 @@ class ChatRun:
                     session, self.agent, store=self.store, space=self.space, screen=self.screen
                 )
                 with contextlib.closing(chat):
-                    chat.greet(self.reached_model.model, self.reached_model.where)
+                    await chat.begin(self.reached_model.model, self.reached_model.where)
                     await self._read_lines(chat)
                 next_name = chat.after
                 failed = failed or chat.failed
