@@ -102,7 +102,7 @@ class _Asked(BaseHTTPRequestHandler):
 
 def environment(folder: Path, url: str = "") -> dict[str, str]:
     """That of a user who has set nothing but a server, with a home of their own."""
-    names = ("PATH", "LANG", "LD_LIBRARY_PATH")
+    names = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH")  # the last may name the checkout to test
     kept = {name: os.environ[name] for name in names if name in os.environ}
     home = {
         "HOME": str(folder),

@@ -77,7 +77,7 @@ class TerminalChat:
         self.cost = await open_cost(self.store, self.session)
         session = self.session
         self.screen.remark(
-            f"{model} at {where} · session {session.conversation} · /help, /inspect, Ctrl-D leaves"
+            f"{model} {where} · session {session.conversation} · /help, /inspect, Ctrl-D leaves"
         )
         dialogue = session.dialogue()
         if not dialogue or not self.screen.live:

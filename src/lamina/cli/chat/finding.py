@@ -67,13 +67,13 @@ class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
 LOCAL_MODELS = {
     # Its tokens are bytes, and it would never come to an end by itself.
     TINY: LocalModel(
-        packages=("gguf", "numpy", "openai", "xllamacpp"), window=65_536, output=48, where="this process"
+        packages=("gguf", "numpy", "openai", "xllamacpp"), window=65_536, output=48, where="in this process"
     ),
     SMOLLM2: LocalModel(
         packages=(SMOLLM2_PACKAGE, "openai", "xllamacpp"),
         window=8_192,
         output=512,
-        where="this process; 135 million parameters, a toy",
+        where="in this process; 135 million parameters, a toy",
     ),
 }
 
@@ -218,6 +218,7 @@ def _find_key(dialect: str, environment: Mapping[str, str]) -> str:
     return ""
 
 
+_PROVIDERS = {"anthropic": "Anthropic", "openai_chat": "OpenAI", "gemini": "Google"}
 _SDKS = {"anthropic": "anthropic", "openai_chat": "openai", "gemini": "google.genai", "ollama": "ollama"}
 
 
@@ -238,7 +239,7 @@ def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) 
         return ReachedModel(
             model=route.model,
             client=ollama_chat(host=route.url, window=size),
-            where=route.url,
+            where=f"at {route.url}",
             budget=Budget(window=size),
             output=size // 4,
         )
@@ -252,7 +253,7 @@ def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) 
     return ReachedModel(
         model=route.model,
         client=client,
-        where=route.url or route.dialect,
+        where=f"at {route.url or _PROVIDERS[route.dialect]}",
         budget=_budget(route.model, window),
         output=OUTPUT if route.dialect == "anthropic" else None,
     )

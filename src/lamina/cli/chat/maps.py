@@ -75,15 +75,15 @@ def reasons_table(rows: Sequence[ManifestRow], *, width: int) -> str:
     for cells in table:
         texts = [cell.ljust(column) for cell, column in zip(cells[:4], widths, strict=False)]
         line = "  ".join([*texts, cells[4].rjust(widths[4]), cells[5]])
-        lines.append(_shorten(line.rstrip(), max(width, 60)))
+        lines.append(shorten(line.rstrip(), max(width, 60)))
     return "\n".join(lines)
 
 
 def _cells(row: ManifestRow) -> tuple[str, str, str, str, str, str]:
     what = ""
     if row.what != row.key:
-        what = _shorten(row.what, WHAT_WIDTH)
-    return _shorten(row.key, KEY_WIDTH), what, row.layer.value, row.form.value, f"{row.tokens:,}", row.why
+        what = shorten(row.what, WHAT_WIDTH)
+    return shorten(row.key, KEY_WIDTH), what, row.layer.value, row.form.value, f"{row.tokens:,}", row.why
 
 
 def segment_reason(row: ManifestRow, text: str) -> str:
@@ -94,7 +94,7 @@ def segment_reason(row: ManifestRow, text: str) -> str:
     ]
     if row.recall:
         lines.append(f"/recall {row.recall} shows it in full")
-    lines.append(_shorten(" ".join(text.split()), 200))
+    lines.append(shorten(" ".join(text.split()), 200))
     return "\n".join(lines)
 
 
@@ -121,7 +121,8 @@ def _describe_spent(spent: TurnCost) -> str:
     return f"{spent.steps:,} {noun}, {read}, {spent.output:,} written, {money}"
 
 
-def _shorten(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
+    """The text, cut off where it is longer than `width`."""
     if len(text) <= width:
         return text
     return f"{text[: width - 1]}…"

@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import difflib
 import os
+import shlex
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -29,7 +31,7 @@ from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.finding import ReachedModel, reach_model
 from lamina.cli.chat.lines import LineSource, lines_for
 from lamina.cli.chat.screen import Screen
-from lamina.cli.stored import find_key
+from lamina.cli.stored import find_key, hide_password
 from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
@@ -142,10 +144,21 @@ class ChatRun:
                 next_name = chat.after
                 failed = failed or chat.failed
         if session.log:
-            self.screen.remark(f"kept; go on with: lamina chat --session {name}")
+            self.screen.remark(f"kept; go on with: {self._command(name)}")
         if failed and not self.lines.asks:
             return 1
         return 0
+
+    def _command(self, name: str) -> str:
+        """The command that goes on with a session, in the same store and workspace."""
+        words = ["lamina", "chat", "--session", name]
+        if self.arguments.store:
+            words += ["--store", hide_password(self.arguments.store)]
+        if self.arguments.key_file:
+            words += ["--key-file", self.arguments.key_file]
+        if self.arguments.workspace != ".":
+            words += ["--workspace", self.arguments.workspace]
+        return shlex.join(words)
 
     def _open(self, name: str) -> AbstractAsyncContextManager[Session]:
         return open_for(
@@ -215,6 +228,8 @@ async def _act_on_line(chat: TerminalChat, line: str) -> None:
     command = COMMANDS.get(word[1:])
     if command is None:
         hint = "/help lists them; a line that begins with a space is sent as it is"
+        for name in difflib.get_close_matches(word[1:], COMMANDS, n=1):
+            hint = f"did you mean /{name}? {hint}"
         raise BadInput("there is no such command", place=word, hint=hint)
     await command.act(chat, rest.strip())
 
