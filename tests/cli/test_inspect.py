@@ -11,6 +11,7 @@ from lamina.cli import main, parser_for
 from lamina.cli.demo import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.inspector.sessions import Sessions
+from tests.cli.running import SHORT, run, saved
 from tests.gateway.growing import messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, post
@@ -29,6 +30,29 @@ def test_a_file_that_cannot_be_read_is_named_and_no_empty_page_is_written(
     assert "broken.jsonl" in errors
     assert "there is no session to write" in errors
     assert not page.exists()
+
+
+def test_what_cannot_be_opened_is_said_in_one_line(tmp_path: Path) -> None:
+    request = saved(tmp_path, SHORT)
+    database = tmp_path / "chats.db"
+    database.write_bytes(b"SQLite format 3\0" + bytes(100))
+    missing = tmp_path / "missing" / "page.html"
+    for arguments, problem in (
+        (("inspect", database, "--html", "-"), "a store is opened with --store"),
+        (("inspect", request, "--html", missing), "its folder is not there"),
+        (("inspect", request, "--redact"), "give --html FILE, too"),
+        (("inspect", request, "--port", "99999"), "there is no port 99999"),
+        (("replay", database), "lamina sessions export"),
+        (("replay", request, "--jobs", "1"), "no model has answered in it"),
+        (
+            ("chat", "--model", "gpt-5", "--persona", "nosuch.md", "--store", "memory:"),
+            "there is no such file",
+        ),
+    ):
+        done = run(*arguments)
+        assert (done.code, done.out) == (2, ""), arguments
+        assert problem in done.err
+        assert done.err.count("\n") == 1
 
 
 def test_a_page_is_written_beside_what_cannot_be_read(

@@ -16,9 +16,11 @@ from pathlib import Path
 import anyio
 
 from lamina.cli.demo import SEED, make_demo_trace
+from lamina.cli.files import check_folder, refuse_databases
 from lamina.cli.output import tell
 from lamina.cli.parser import whole_number
 from lamina.cli.stored import add_store, open_existing, open_named_store
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode
 from lamina.inspector.one_file import write_page
@@ -81,6 +83,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.redact and not arguments.html:
+        raise BadInput("only a file can be redacted", place="--redact", hint="give --html FILE, too")
+    check_folder(arguments.html)
+    refuse_databases(arguments.paths, hint="a store is opened with --store")
     inspector = Inspector(_find_sessions(arguments))
     sessions = inspector.sessions.summaries()
     _tell_problems(inspector)
@@ -98,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.host not in LOOPBACK:
         token = secrets.token_urlsafe(24)
     server = make_server(inspector, host=arguments.host, port=arguments.port, token=token)
-    print(f"{len(sessions)} sessions at {server.address}  (Ctrl-C ends it)", flush=True)
+    print(f"{count_noun(len(sessions), 'session')} at {server.address}  (Ctrl-C ends it)", flush=True)
     if arguments.open:
         webbrowser.open(server.address)
     try:

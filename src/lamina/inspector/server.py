@@ -19,6 +19,7 @@ from lamina.inspector.pages import (
 )
 from lamina.inspector.views import Inspector
 
+LARGEST_PORT = 65_535
 LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 _MILLISECONDS_TO_RETRY = 1000
@@ -36,6 +37,8 @@ def make_server(inspector: Inspector, *, host: str = "127.0.0.1", port: int = 0,
             place="host",
             hint="give a token, or leave the address at 127.0.0.1",
         )
+    if port > LARGEST_PORT:
+        raise BadInput(f"there is no port {port}", place="port", hint=f"the largest is {LARGEST_PORT}")
     try:
         return Server(inspector, host, port, token)
     except OSError as error:

@@ -45,11 +45,14 @@ from lamina.workspace.workspace import Workspace
 
 PROMPT = "> "
 HISTORY = "chat_history"
+LONGEST_PATH = 1_000
+"""Characters of a path; a longer persona is a text."""
 
 
 async def talk(arguments: argparse.Namespace) -> int:
     """A whole run: finds store and model, and opens one session after the other."""
     settings = await to_thread.run_sync(load_settings)
+    persona = _find_persona(arguments.persona)
     space = await to_thread.run_sync(Workspace, os.path.expanduser(arguments.workspace))  # noqa: ASYNC240, PTH111
     key = find_key(arguments.key_file)
     async with _open_store(arguments.store, settings, key) as store:
@@ -58,7 +61,9 @@ async def talk(arguments: argparse.Namespace) -> int:
         reaching = reach_model(model, dialect=dialect, window=arguments.window, environment=os.environ)
         async with reaching as reached_model:
             private = key is not None or arguments.store == "memory:"
-            chat_run = ChatRun(arguments, settings, store, reached_model, space, history=not private)
+            chat_run = ChatRun(
+                arguments, settings, store, reached_model, space, persona=persona, history=not private
+            )
             if not chat_run.lines.asks:
                 return await chat_run.run_sessions(name)
             with chat_run.interrupts.listen():
@@ -113,6 +118,7 @@ class ChatRun:
         reached_model: ReachedModel,
         space: Workspace,
         *,
+        persona: Words | None,
         history: bool,
     ) -> None:
         self.arguments = arguments
@@ -120,6 +126,7 @@ class ChatRun:
         self.store = store
         self.reached_model = reached_model
         self.space = space
+        self.persona = persona
         history_path = data_folder() / HISTORY if history else None
         self.lines: LineSource = lines_for(history_path, self._choices)
         self.screen = Screen(live=self.lines.asks)
@@ -168,7 +175,7 @@ class ChatRun:
             model=self.reached_model.model,
             budget=self.reached_model.budget,
             runtime=RuntimeOptions(counter=self.reached_model.counter, mentioned=files_mentioned(self.space)),
-            persona=_find_persona(self.arguments.persona),
+            persona=self.persona,
             setup=SetupOptions(head=PlainHead(output=self.reached_model.output)),
             workspace=self.settings.workspace,
             settings=self.settings,
@@ -256,7 +263,12 @@ def _find_persona(text: str) -> Words | None:
     """The persona, as words or as the file that has them; None for the chat's own."""
     if not text:
         return None
+    if len(text) > LONGEST_PATH or "\n" in text:
+        return text
     path = Path(text).expanduser()
-    if len(text) < 1_000 and "\n" not in text and path.is_file():
+    if path.is_file():
         return path
+    if " " not in text and path.suffix:
+        hint = "check the path, or give the persona itself as a text"
+        raise BadInput("there is no such file", place=f"--persona {text}", hint=hint)
     return text
