@@ -250,7 +250,8 @@ def _read_version(connection: SqliteConnection, newest: int) -> int:
     [(owner,)] = connection.run("PRAGMA application_id")
     [(version,)] = connection.run("PRAGMA user_version")
     if owner != APPLICATION and (owner or version or _has_tables(connection)):
-        raise StoreError("this SQLite file is not lamina's", hint="give the path of a new file")
+        hint = "another program wrote it; give the path of a file that lamina wrote, or of a new one"
+        raise StoreError("this SQLite file is not lamina's", hint=hint)
     if version > newest:
         hint = "a newer release wrote it: update lamina"
         raise StoreError(f"the file has version {version}, and this release reads {newest}", hint=hint)
