@@ -81,10 +81,12 @@ def test_an_interrupted_answer_keeps_its_words_and_the_chat_goes_on(folder: Path
         first = len([one for one in body["messages"] if one["role"] == "user"]) == 1
         return Answer(" ".join(f"word{n}" for n in range(400)), pace=0.05) if first else Answer("Gladly.")
 
-    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url, echo=True) as chat:
         chat.wait("session s")
         chat.enter("Count.")
         chat.wait("word3")
+        chat.type("typed early")
+        assert "typed early" not in chat.wait("word9")
         chat.type(CTRL_C)
         chat.wait("(interrupted; what was said is kept)")
         chat.enter("Stop counting.")

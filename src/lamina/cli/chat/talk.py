@@ -29,7 +29,7 @@ from lamina.cli.chat.attaching import Choice, path_choices
 from lamina.cli.chat.commands import COMMANDS, fresh_name, segment_names
 from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.finding import ReachedModel, reach_model
-from lamina.cli.chat.lines import LineSource, lines_for
+from lamina.cli.chat.lines import LineSource, echo_typing, lines_for
 from lamina.cli.chat.screen import Screen
 from lamina.cli.stored import find_key, hide_password
 from lamina.context.tools import workspace_tools
@@ -192,7 +192,9 @@ class ChatRun:
     async def _take_line(self, chat: TerminalChat, line: str) -> None:
         """One line, which Ctrl-C interrupts, and for which no error ends the chat."""
         try:
-            if not await self.interrupts.run(_act_on_line(chat, line)):
+            with echo_typing(on=False):
+                is_done = await self.interrupts.run(_act_on_line(chat, line))
+            if not is_done:
                 self.screen.end()
                 self.screen.remark("(interrupted; what was said is kept)")
         except LaminaError as error:
