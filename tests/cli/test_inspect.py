@@ -11,6 +11,9 @@ from lamina.cli import main, parser_for
 from lamina.cli.demo import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.inspector.sessions import Sessions
+from lamina.sessions import Session
+from lamina.settings import load_settings
+from lamina.stores.address import open_default_store
 from tests.cli.running import SHORT, run, saved
 from tests.gateway.growing import messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -87,6 +90,25 @@ def test_conversations_of_a_gateway_that_keeps_all_can_be_inspected(
         assert main(["inspect", "--store", str(store), "--html", str(page)]) == code
     assert "start the gateway with --keep all" in capsys.readouterr().err
     assert "function_5" in page.read_text("utf-8")
+
+
+def test_the_users_own_store_is_opened_by_store_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    async def talk() -> None:
+        async with (
+            open_default_store(load_settings()) as store,
+            Session.open(store, "fence", model="gpt-5") as session,
+        ):
+            await session.ask("Is the fence green?")
+
+    asyncio.run(talk())
+    done = run("inspect", "--store", "--html", "-")
+    assert done.code == 0
+    assert "Is the fence green?" in done.out
 
 
 def test_the_session_of_the_demo_can_be_inspected() -> None:

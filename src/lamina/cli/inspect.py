@@ -45,12 +45,13 @@ _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
 what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
 opened. With --store, the conversations of a store are: sessions, and what a gateway with --keep all has
-stored. Nothing is sent anywhere.
+stored. Nothing is sent anywhere. The store of `lamina chat` is opened by --store alone.
 
 examples:
   lamina inspect --open
   lamina inspect logs/ --port 8123
-  lamina inspect --store chats.db --open
+  lamina inspect --store --open
+  lamina inspect --store chats.db
   lamina inspect session.jsonl --html session.html
   lamina inspect --demo --open
 
@@ -60,13 +61,13 @@ exit status: 0 done, 2 no session is there to write, or none of the usual places
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina inspect [PATH...] [--store STORE] [--demo [SEED]] [--open] [--port N] [--host H]\n"
+        "lamina inspect [PATH...] [--store [STORE]] [--demo [SEED]] [--open] [--port N] [--host H]\n"
         "                [--html FILE] [--redact]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="*", help="files, folders or globs of recorded sessions")
-    add_store(parser)
+    add_store(parser, alone=True)
     add(
         "--demo",
         metavar="SEED",
@@ -125,7 +126,7 @@ def _tell_problems(inspector: Inspector) -> None:
 
 def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     sources: list[TraceSource] = []
-    if arguments.store:
+    if arguments.store is not None:
         sources.append(StoreSource(arguments))
     if arguments.demo is not None:
         sources.append(DemoSource(arguments.demo))
