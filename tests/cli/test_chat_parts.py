@@ -22,12 +22,15 @@ from hypothesis import strategies as st
 from lamina.cli.chat import talk
 from lamina.cli.chat.attaching import attach_mentions, path_choices
 from lamina.cli.chat.conversation import TerminalChat
+from lamina.cli.chat.costs import COSTS
 from lamina.cli.chat.finding import DEFAULT_MODELS, ModelRoute, find_route, find_weights, ollama_host
 from lamina.cli.chat.markdown import CODE, Markdown, count_columns, make_inert
 from lamina.context.port import GatheredSegments
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session
+from lamina.stores.address import open_store
+from lamina.stores.port import ListedConversation
 from lamina.workspace.workspace import Workspace
 from tests.cli.chatting import Answer, environment, model
 from tests.cli.running import run
@@ -303,6 +306,11 @@ def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
     assert "there is no such command" in done.err
 
 
+async def list_costs(address: str) -> tuple[ListedConversation, ...]:
+    async with open_store(address) as store:
+        return tuple(await store.list(COSTS))
+
+
 def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = f"{home}/c.db"
     options = ("--model", "gpt-5", "--session", "s", "--store", store, "--workspace", home)
@@ -311,6 +319,7 @@ def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pyt
         first = run("chat", *options, given=b"One?\nTwo?\n/cost\n")
         second = run("chat", *options, given=b"/cost\nThree?\n/cost\n")
         assert run("sessions", "delete", "s", "--store", store, "--yes").code == 0
+        assert anyio.run(list_costs, store) == ()
         third = run("chat", *options, given=b"/cost\n")
     assert "whole conversation: 2 calls, 2,000 tokens read (50% from the cache), 20 written, $" in first.out
     assert "last turn: nothing\nwhole conversation: 2 calls, 2,000 tokens" in second.out

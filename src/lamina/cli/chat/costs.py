@@ -26,7 +26,7 @@ class CountedCost(msgspec.Struct, frozen=True, kw_only=True):
 async def open_cost(store: Store, session: Session) -> CountedCost:
     """What the conversation has cost so far. A new one of an old name begins at nothing."""
     if not session.log:
-        await store.delete(_cost_place(session))
+        await store.delete(cost_place(session.workspace, session.conversation))
     cost, _ = await _read_cost(store, session, uncounted=session.turns)
     return cost
 
@@ -37,7 +37,12 @@ async def add_cost(store: Store, session: Session, spent: TurnCost, *, uncounted
         cost, state = await _read_cost(store, session, uncounted=uncounted)
         cost = msgspec.structs.replace(cost, spent=cost.spent + spent)
         try:
-            await store.append(_cost_place(session), (), state=msgspec.json.encode(cost), was=state)
+            await store.append(
+                cost_place(session.workspace, session.conversation),
+                (),
+                state=msgspec.json.encode(cost),
+                was=state,
+            )
         except Conflict:
             continue
         return cost
@@ -45,12 +50,13 @@ async def add_cost(store: Store, session: Session, spent: TurnCost, *, uncounted
 
 async def _read_cost(store: Store, session: Session, *, uncounted: int) -> tuple[CountedCost, bytes]:
     """The cost, and the state that has it. `uncounted` is for a conversation of which nothing was counted."""
-    state = (await store.read(_cost_place(session), last=0)).head.state
+    state = (await store.read(cost_place(session.workspace, session.conversation), last=0)).head.state
     try:
         return msgspec.json.decode(state, type=CountedCost), state
     except msgspec.MsgspecError:
         return CountedCost(uncounted=uncounted), state
 
 
-def _cost_place(session: Session) -> Where:
-    return Where(f"{COSTS}{session.workspace}", session.conversation)
+def cost_place(workspace: str, conversation: str) -> Where:
+    """Where the cost of a conversation is stored. Whoever deletes the conversation deletes it, too."""
+    return Where(f"{COSTS}{workspace}", conversation)
