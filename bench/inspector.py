@@ -7,9 +7,9 @@
 The sessions are made up. One has a single request of 2,000 entries and a million tokens, one 200 requests,
 and one 5,000. "answer" is the time of the server, as the browser sees it, the first time and once it has
 built the session; "draw" is from the answer to a page that stands still. "longest task" is the longest time
-during which the page could not answer its reader, in milliseconds of its processor, from the browser's trace:
-on a busy machine the clock would count what other programs do. A browser of the system is needed
-(LAMINA_BROWSER names one).
+during which the page could not answer its reader, from the browser's trace: in milliseconds of its processor,
+and by the clock, which on a busy machine counts what other programs do as well. The load of the machine is
+printed above the table. A browser of the system is needed (LAMINA_BROWSER names one).
 
 With LAMINA_CLAUDE_TAP, the Python of an environment that has claude-tap, its page for the same session is
 opened, too. It holds every request whole, so a session of 5,000 growing requests is too large for it.
@@ -66,13 +66,15 @@ class Sample(NamedTuple):
 class Figure(NamedTuple):
     """One thing that somebody does: its milliseconds and its longest task, each the median of all runs.
 
-    The first are of the clock, the second of the processor.
+    The milliseconds are of the clock, the longest task is `long_task` of the processor and `long_wait` of the
+    clock.
     """
 
     session: str
     what: str
     milliseconds: float
-    long_task: float
+    long_task: float = 0.0
+    long_wait: float = 0.0
 
 
 def main() -> int:
@@ -156,13 +158,13 @@ def _measure(sample: Sample, browser_path: str, *, runs: int) -> list[Figure]:
             )
             last = len(inspector.sessions.get(session_id).conversation.calls) - 1
             page.request.get(f"{server.address}api/request/{session_id}/{last}", timeout=PATIENCE)
-            figures = [Figure(sample.name, "answer, the first time", first, 0)]
+            figures = [Figure(sample.name, "answer, the first time", first)]
             address = f"{server.address}#/s/{session_id}"
             again = [
                 _time(lambda: page.request.get(f"{server.address}api/session/{session_id}", timeout=PATIENCE))
                 for _ in range(runs)
             ]
-            figures.append(Figure(sample.name, "answer, built before", statistics.median(again), 0))
+            figures.append(Figure(sample.name, "answer, built before", statistics.median(again)))
             for what, act in _actions(address, session_id, last).items():
                 figures.append(_repeat(sample.name, what, page, act, runs))
             if len(sample.messages) <= ENTRIES + FEWER_CALLS:
@@ -248,30 +250,35 @@ def _peer_records(messages: list[Message]) -> list[dict[str, Any]]:
 
 def _repeat(session: str, what: str, page: Page, act: Callable[[Page], None], runs: int) -> Figure:
     times: list[float] = []
-    longest: list[float] = []
+    tasks: list[tuple[float, float]] = []
     browser_of_page = page.context.browser
     assert browser_of_page is not None  # noqa: S101 - for the type checker
     for _ in range(runs):
         browser_of_page.start_tracing(page=page, categories=TRACED)
         times.append(_time(lambda: act(page)))
         page.wait_for_timeout(120)  # what was begun ends
-        longest.append(_find_longest_task(browser_of_page.stop_tracing()))
-    return Figure(session, what, statistics.median(times), statistics.median(longest))
+        tasks.append(_find_longest_tasks(browser_of_page.stop_tracing()))
+    long_tasks, long_waits = zip(*tasks, strict=True)
+    return Figure(
+        session, what, statistics.median(times), statistics.median(long_tasks), statistics.median(long_waits)
+    )
 
 
-def _find_longest_task(trace: bytes) -> float:
-    """The milliseconds of a processor that the longest task of a page's main thread took."""
+def _find_longest_tasks(trace: bytes) -> tuple[float, float]:
+    """The milliseconds of the longest task of a page's main thread: of a processor, and of the clock."""
     events = json.loads(trace)["traceEvents"]
     main_threads = set()
     for event in events:
         if event.get("name") == "thread_name" and event["args"]["name"] == "CrRendererMain":
             main_threads.add((event["pid"], event["tid"]))
-    longest = 0.0
+    long_task = 0.0
+    long_wait = 0.0
     for event in events:
         is_task = event.get("name") in ("RunTask", "ThreadControllerImpl::RunTask")
         if is_task and (event["pid"], event["tid"]) in main_threads:
-            longest = max(longest, event.get("tdur", 0) / 1000)
-    return longest
+            long_task = max(long_task, event.get("tdur", 0) / 1000)
+            long_wait = max(long_wait, event.get("dur", 0) / 1000)
+    return long_task, long_wait
 
 
 def _wait(page: Page, condition: str) -> None:
@@ -291,10 +298,13 @@ def _time(act: Callable[[], object]) -> float:
 
 
 def _print(figures: list[Figure]) -> None:
-    print(f"{'session':<26} {'what':<32} {'ms':>8} {'longest task, ms':>16}")
+    loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    print(f"{os.cpu_count()} processors, load of the last 1, 5 and 15 minutes: {loads}")
+    print(f"{'session':<26} {'what':<32} {'ms':>8} {'longest task, ms':>16} {'by the clock':>12}")
     for figure in figures:
         print(
-            f"{figure.session:<26} {figure.what:<32} {figure.milliseconds:>8,.0f} {figure.long_task:>16,.0f}"
+            f"{figure.session:<26} {figure.what:<32} {figure.milliseconds:>8,.0f} "
+            f"{figure.long_task:>16,.0f} {figure.long_wait:>12,.0f}"
         )
 
 

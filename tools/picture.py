@@ -22,6 +22,9 @@ PICTURE = Path(__file__).resolve().parent.parent / "docs" / "session.svg"
 
 WIDTH, HEIGHT = 760, 380
 LEFT, RIGHT, TOP, BOTTOM = 64, 180, 74, 46
+CUT_WIDTH = 34
+"""Pixels that the words at a cut take; they stand above the bars below them."""
+
 GREY, RED, CACHED, NEW = "#6b7280", "#c0392b", "#2a9d8f", "#e9973f"
 NAMES = {
     "none": "untouched",
@@ -126,7 +129,9 @@ def _bars(scale: _Scale, points: Sequence[dict[str, Any]]) -> list[str]:
         cached.append(f"M{x} {floor}V{middle}h{width}V{floor}z")
         new.append(f"M{x} {middle}V{top}h{width}V{middle}z")
         if point["cut"]:
-            cuts.append(f'<text x="{x + 2}" y="{round(top - 16, 1)}">a cut</text>')
+            below = points[at : at + round(CUT_WIDTH / scale.step)]
+            highest = scale.y(max(each["tokens"] for each in below))
+            cuts.append(f'<text x="{x + 2}" y="{round(highest - 6, 1)}">a cut</text>')
     return [
         f'<path d="{"".join(cached)}" fill="{CACHED}"/>',
         f'<path d="{"".join(new)}" fill="{NEW}"/>',

@@ -21,10 +21,10 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from lamina.cli.recording import make_recording
-from lamina.inspector import views
-from lamina.inspector.building import BuildSettings
+from lamina.inspector import request_views, segment_views
 from lamina.inspector.server import make_server
 from lamina.inspector.sessions import Sessions
+from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
 from tests.browser.browser import SystemBrowser, browser
 
@@ -120,10 +120,10 @@ def list_pictures(inspector: Inspector) -> list[Picture]:
 
 def find_hidden_line(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> str:
     """A line of the largest result that this request leaves out."""
-    entries = views.show_request(inspector, session_id, number, settings)["entries"]
+    entries = request_views.show_request(inspector, session_id, number, settings)["entries"]
     results = [entry for entry in entries if entry["form"] == "OMITTED" and entry["kind"] == "tool_result"]
     largest = max(results, key=lambda entry: entry["full_tokens"])
-    segment = views.show_segment(inspector, session_id, number, largest["ref"], settings)
+    segment = segment_views.show_segment(inspector, session_id, number, largest["ref"], settings)
     lines = [line.strip() for line in str(segment["original"]).split("\n")]
     return max((line for line in lines if len(line) <= LONGEST_LINE), key=len)
 

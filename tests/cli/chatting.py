@@ -102,7 +102,7 @@ class _Asked(BaseHTTPRequestHandler):
 
 def environment(folder: Path, url: str = "") -> dict[str, str]:
     """That of a user who has set nothing but a server, with a home of their own."""
-    names = ("PATH", "LANG", "LD_LIBRARY_PATH")
+    names = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH")  # the last may name the checkout to test
     kept = {name: os.environ[name] for name in names if name in os.environ}
     home = {
         "HOME": str(folder),
@@ -117,15 +117,17 @@ def environment(folder: Path, url: str = "") -> dict[str, str]:
 class Terminal:
     """`lamina chat` behind a pseudo-terminal, and the screen as a user sees it."""
 
-    def __init__(self, folder: Path, *arguments: str, url: str = "", without: str = "", **more: str) -> None:
-        """`without` names a package that cannot be imported there."""
+    def __init__(
+        self, folder: Path, *arguments: str, url: str = "", without: str = "", echo: bool = False, **more: str
+    ) -> None:
+        """`without` names a package that cannot be imported there; `echo`: it shows what is typed."""
         command = f"import sys; sys.modules[{without!r}] = None; from lamina.cli import main; "
         code = [f"{command}sys.exit(main(sys.argv[1:]))", "chat", *arguments]
         way = ["-c", *code] if without else ["-m", "lamina", "chat", *arguments]
         self.screen = pyte.Screen(COLUMNS, ROWS)
         self._stream = pyte.ByteStream(self.screen)
         self.child = pexpect.spawn(
-            sys.executable, way, dimensions=(ROWS, COLUMNS), echo=False,
+            sys.executable, way, dimensions=(ROWS, COLUMNS), echo=echo,
             env=environment(folder, url) | more, cwd=str(folder), timeout=PATIENCE,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )  # fmt: skip

@@ -72,7 +72,7 @@ def test_files_are_completed_and_attached_and_the_window_is_explained(folder: Pa
         chat.wait("/compact [HOW]", "Ctrl-D leaves.")
         chat.type(CTRL_D)
         assert chat.left() == 0
-        assert "lamina chat --session s" in chat.shown
+        assert "lamina chat --session s --store chats.db" in chat.shown
     assert len(server.requests) == 1
 
 
@@ -81,10 +81,12 @@ def test_an_interrupted_answer_keeps_its_words_and_the_chat_goes_on(folder: Path
         first = len([one for one in body["messages"] if one["role"] == "user"]) == 1
         return Answer(" ".join(f"word{n}" for n in range(400)), pace=0.05) if first else Answer("Gladly.")
 
-    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url, echo=True) as chat:
         chat.wait("session s")
         chat.enter("Count.")
         chat.wait("word3")
+        chat.type("typed early")
+        assert "typed early" not in chat.wait("word9")
         chat.type(CTRL_C)
         chat.wait("(interrupted; what was said is kept)")
         chat.enter("Stop counting.")
@@ -221,7 +223,14 @@ def test_sessions_are_left_and_opened_without_leaving(folder: Path) -> None:
         chat.wait("Hello.", "tokens", times=2)
         assert "In the first." not in server.said()
         chat.enter("/sessions")
-        chat.wait("* other", "  s")
+        shown = chat.wait("* other", "  s ", "In the first.", times=2)
+        assert re.search(r"^\* other  \d{4}-\d\d-\d\d \d\d:\d\d  In the other\.$", shown, re.MULTILINE)
+        chat.enter("/recall nosuch")
+        chat.wait("! key: nothing here is called 'nosuch'; /why lists the keys")
+        chat.enter("/seshions")
+        chat.wait("did you mean /sessions?")
+        chat.enter("/attach nosuch.txt")
+        chat.wait("! nosuch.txt: there is no such file or folder")
         chat.enter("/open s")
         chat.wait("1 turn so far")
         chat.enter("/open nowhere")
@@ -287,13 +296,13 @@ def test_what_is_typed_is_kept_privately_and_never_beside_a_sealed_store(folder:
 def test_the_local_model_answers_and_is_found_again(folder: Path) -> None:
     arguments = ("--session", "s", "--store", "chats.db")
     with Terminal(folder, "--model", "tiny", "--window", "32768", *arguments) as chat:
-        chat.wait("tiny-letters at this process")
+        chat.wait("tiny-letters in this process")
         chat.enter("Read @docs/spec.md please.")
         chat.wait("attached docs/spec.md", "of 32,720 tokens")
         chat.type(CTRL_D)
         assert chat.left() == 0
     with Terminal(folder, *arguments, "--window", "16384") as chat:
-        chat.wait("tiny-letters at this process", "> Read @docs/spec.md please.")
+        chat.wait("tiny-letters in this process", "> Read @docs/spec.md please.")
         chat.enter("/context")
         chat.wait("window 16,384")
         chat.type(CTRL_D)

@@ -19,13 +19,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.cli.chat import talk
 from lamina.cli.chat.attaching import attach_mentions, path_choices
+from lamina.cli.chat.conversation import TerminalChat
+from lamina.cli.chat.costs import COSTS
 from lamina.cli.chat.finding import DEFAULT_MODELS, ModelRoute, find_route, find_weights, ollama_host
 from lamina.cli.chat.markdown import CODE, Markdown, count_columns, make_inert
 from lamina.context.port import GatheredSegments
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session
+from lamina.stores.address import open_store
+from lamina.stores.port import ListedConversation
 from lamina.workspace.workspace import Workspace
 from tests.cli.chatting import Answer, environment, model
 from tests.cli.running import run
@@ -299,6 +304,62 @@ def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
         )
     assert (done.code, done.out) == (1, "Here.\n")
     assert "there is no such command" in done.err
+
+
+async def list_costs(address: str) -> tuple[ListedConversation, ...]:
+    async with open_store(address) as store:
+        return tuple(await store.list(COSTS))
+
+
+def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = f"{home}/c.db"
+    options = ("--model", "gpt-5", "--session", "s", "--store", store, "--workspace", home)
+    with model(lambda _: "Yes.") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        first = run("chat", *options, given=b"One?\nTwo?\n/cost\n")
+        second = run("chat", *options, given=b"/cost\nThree?\n/cost\n")
+        assert run("sessions", "delete", "s", "--store", store, "--yes").code == 0
+        assert anyio.run(list_costs, store) == ()
+        third = run("chat", *options, given=b"/cost\n")
+    assert "whole conversation: 2 calls, 2,000 tokens read (50% from the cache), 20 written, $" in first.out
+    assert "last turn: nothing\nwhole conversation: 2 calls, 2,000 tokens" in second.out
+    assert "last turn: 1 call, 1,000 tokens" in second.out
+    assert "whole conversation: 3 calls, 3,000 tokens" in second.out
+    assert "whole conversation: nothing" in third.out
+
+
+def test_turns_of_another_program_are_said_not_to_be_counted(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk_elsewhere() -> None:
+        async with Session.open(f"{home}/c.db", "s", model="gpt-5") as session:
+            await session.ask("Before?")
+            await session.record("Yes.")
+
+    anyio.run(talk_elsewhere)
+    with model(lambda _: "Yes.") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        options = ("--model", "gpt-5", "--session", "s", "--store", f"{home}/c.db", "--workspace", home)
+        done = run("chat", *options, given=b"Now?\n/cost\n")
+    assert "whole conversation: 1 call, " in done.out
+    assert "(1 earlier turn was not counted)" in done.out
+
+
+def test_no_server_of_a_chat_outlives_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chats: list[TerminalChat] = []  # a chat that nobody holds would be closed with the garbage
+
+    def hold_chat(*arguments: Any, **options: Any) -> TerminalChat:
+        chats.append(TerminalChat(*arguments, **options))
+        return chats[-1]
+
+    monkeypatch.setattr(talk, "TerminalChat", hold_chat)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    done = run("chat", "--model", "gpt-5", "--workspace", home, given=b"/inspect\n")
+    names = {thread.name for thread in threading.enumerate()}
+    for chat in chats:
+        chat.close()
+    assert "request by request: http" in done.out
+    assert "lamina-inspector" not in names
 
 
 def test_a_pinned_attachment_stands_once_and_stays_pinned(

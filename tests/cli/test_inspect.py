@@ -11,6 +11,10 @@ from lamina.cli import main, parser_for
 from lamina.cli.demo import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.inspector.sessions import Sessions
+from lamina.sessions import Session
+from lamina.settings import load_settings
+from lamina.stores.address import open_default_store
+from tests.cli.running import SHORT, run, saved
 from tests.gateway.growing import messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, post
@@ -29,6 +33,30 @@ def test_a_file_that_cannot_be_read_is_named_and_no_empty_page_is_written(
     assert "broken.jsonl" in errors
     assert "there is no session to write" in errors
     assert not page.exists()
+
+
+def test_what_cannot_be_opened_is_said_in_one_line(tmp_path: Path) -> None:
+    request = saved(tmp_path, SHORT)
+    database = tmp_path / "chats.db"
+    database.write_bytes(b"SQLite format 3\0" + bytes(100))
+    missing = tmp_path / "missing" / "page.html"
+    for arguments, problem in (
+        (("inspect", database, "--html", "-"), "a store is opened with --store"),
+        (("inspect", request, "--html", missing), "its folder is not there"),
+        (("inspect", request, "--redact"), "give --html FILE, too"),
+        (("inspect", request, "--port", "99999"), "there is no port 99999"),
+        (("inspect", "--store", tmp_path, "--html", "-"), f"or write files:{tmp_path}"),
+        (("replay", database), "lamina sessions export"),
+        (("replay", request, "--jobs", "1"), "no model has answered in it"),
+        (
+            ("chat", "--model", "gpt-5", "--persona", "nosuch.md", "--store", "memory:"),
+            "there is no such file",
+        ),
+    ):
+        done = run(*arguments)
+        assert (done.code, done.out) == (2, ""), arguments
+        assert problem in done.err
+        assert done.err.count("\n") == 1
 
 
 def test_a_page_is_written_beside_what_cannot_be_read(
@@ -62,6 +90,25 @@ def test_conversations_of_a_gateway_that_keeps_all_can_be_inspected(
         assert main(["inspect", "--store", str(store), "--html", str(page)]) == code
     assert "start the gateway with --keep all" in capsys.readouterr().err
     assert "function_5" in page.read_text("utf-8")
+
+
+def test_the_users_own_store_is_opened_by_store_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    async def talk() -> None:
+        async with (
+            open_default_store(load_settings()) as store,
+            Session.open(store, "fence", model="gpt-5") as session,
+        ):
+            await session.ask("Is the fence green?")
+
+    asyncio.run(talk())
+    done = run("inspect", "--store", "--html", "-")
+    assert done.code == 0
+    assert "Is the fence green?" in done.out
 
 
 def test_the_session_of_the_demo_can_be_inspected() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
+from lamina.errors import BadInput
 from lamina.inspector.asgi import App, make_app
 from lamina.inspector.views import Inspector
 from tests.inspector.recorded import open_inspector, write_session
@@ -77,6 +78,22 @@ def test_a_live_page_is_told_and_ends_when_it_is_closed(inspector: Inspector) ->
     assert body == b"" or body.startswith(b"data: ")
 
 
+def test_a_websocket_is_refused_and_anything_else_is_an_error(inspector: Inspector) -> None:
+    app = make_app(inspector, hosts=[HOST])
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    anyio.run(app, {"type": "websocket", "path": "/"}, receive, send)
+    assert sent == [{"type": "websocket.close"}]
+    with pytest.raises(BadInput, match="does not answer 'carrier pigeon'"):
+        anyio.run(app, {"type": "carrier pigeon"}, receive, send)
+
+
 @pytest.mark.skipif(find_spec("uvicorn") is None, reason="uvicorn comes with the extra of the gateway")
 def test_a_real_server_serves_it(tmp_path: Path) -> None:
     import uvicorn  # noqa: PLC0415 - where it is installed
@@ -85,7 +102,7 @@ def test_a_real_server_serves_it(tmp_path: Path) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     app = make_app(inspector, hosts=[f"127.0.0.1:{port}"], prefix="/inspect")
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -17,10 +17,12 @@ from urllib.parse import quote
 import pytest
 
 from lamina.core.explanation import Manifest, explain
-from lamina.inspector import views
-from lamina.inspector.building import BuildSettings, BuiltSession, build_call
+from lamina.inspector import comparisons, request_views
+from lamina.inspector.building import build_call
+from lamina.inspector.built_values import BuiltSession
 from lamina.inspector.one_file import write_page
 from lamina.inspector.server import Server, make_server
+from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
 from tests.browser.browser import Browser, Page, SystemBrowser
 from tests.browser.browser import browser as start_browser
@@ -167,7 +169,7 @@ def test_why_a_request_cost_more(
     number = next((call.number for call in built.calls if call.cut), len(built.calls) - 1)
     view.go(f"#/s/{session_id}/r/{number}")
     view.click("#why-cost")
-    answer = views.compare_requests(inspector, session_id, number - 1, number, view.settings)
+    answer = comparisons.compare_requests(inspector, session_id, number - 1, number, view.settings)
     verdict = view.text("#verdict .sentence").lower()
     if answer["cause"] == "none":
         assert "continues" in verdict
@@ -301,7 +303,7 @@ def test_hostile_content_is_shown_and_does_nothing(
         opened = open_view(browser, hostile, tmp_path, stack)
         opened.settings = BuildSettings()
         last = len(hostile.built(session_id, opened.settings).calls) - 1
-        shown = views.show_request(hostile, session_id, last, opened.settings)
+        shown = request_views.show_request(hostile, session_id, last, opened.settings)
         prompts = [entry for entry in shown["entries"] if entry["kind"] == "user"][-len(HOSTILE) - 1 :]
         assert len(prompts) == len(HOSTILE) + 1
         for entry, text in zip(prompts, (*HOSTILE, LONG_LINE), strict=True):

@@ -12,9 +12,10 @@ import anyio
 import pytest
 
 from lamina.cli.inspect import StoreSource
-from lamina.inspector import building, views
-from lamina.inspector.building import BuildSettings, build_session
+from lamina.inspector import building, comparisons, exports, request_views, segment_views, views, visibility
+from lamina.inspector.building import build_session
 from lamina.inspector.sessions import Sessions
+from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
 from lamina.sessions import Session
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
@@ -72,10 +73,12 @@ def test_a_long_session_under_a_budget_is_built_at_some_requests(
     assert 2 <= len(numbers) < len(built.session.conversation.calls)
     assert numbers[0] == 0
     assert numbers[-1] == len(built.session.conversation.calls) - 1
-    answer = views.show_what_if(inspector, session_id, settings)
+    answer = comparisons.show_what_if(inspector, session_id, settings)
     assert answer["recorded"]["calls"] == answer["other"]["calls"] == len(numbers)
-    seen = views.find_visible(inspector, session_id, "def ", settings)
+    seen = visibility.find_visible(inspector, session_id, "def ", settings)
     assert len(seen["states"]) == len(numbers)
+    compared = comparisons.compare_requests(inspector, session_id, numbers[-2], numbers[-1], settings)
+    assert compared["gap"] == sum(call.idle for call in built.calls[-1:])
 
 
 def test_what_records_lack_is_one_estimated_block(tmp_path: Path) -> None:
@@ -102,11 +105,11 @@ def test_sub_agents_stand_under_their_parent(tmp_path: Path) -> None:
 def test_markers_stand_where_the_rules_put_them(tmp_path: Path) -> None:
     inspector = open_inspector(write_session(tmp_path, turns=2))
     session_id = inspector.sessions.summaries()[0].id
-    shown = views.show_request(inspector, session_id, 9, BuildSettings(rules="anthropic"))
+    shown = request_views.show_request(inspector, session_id, 9, BuildSettings(rules="anthropic"))
     assert 1 <= len(shown["markers"]) <= 4
     assert all(0 <= m["looks_back_to"] < m["tokens"] <= shown["call"]["tokens"] for m in shown["markers"])
     assert shown["markers"][-1]["tokens"] == shown["call"]["tokens"]
-    assert views.show_request(inspector, session_id, 9, BuildSettings())["markers"] == []
+    assert request_views.show_request(inspector, session_id, 9, BuildSettings())["markers"] == []
 
 
 def test_only_images_of_the_session_itself_are_shown(tmp_path: Path) -> None:
@@ -126,11 +129,11 @@ def test_only_images_of_the_session_itself_are_shown(tmp_path: Path) -> None:
     inspector = open_inspector(write_session(tmp_path, turns=1, extra=extra))
     session_id = inspector.sessions.summaries()[0].id
     last = len(inspector.built(session_id, BuildSettings()).calls) - 1
-    shown = views.show_request(inspector, session_id, last, BuildSettings())
+    shown = request_views.show_request(inspector, session_id, last, BuildSettings())
     images = []
     texts = []
     for entry in shown["entries"]:
-        segment = views.show_segment(inspector, session_id, last, entry["ref"], BuildSettings())
+        segment = segment_views.show_segment(inspector, session_id, last, entry["ref"], BuildSettings())
         images += segment["images"]
         texts.append(segment["original"])
     assert images == [f"data:image/png;base64,{PIXEL}"]
@@ -143,12 +146,33 @@ def test_a_command_for_curl_quotes_everything(tmp_path: Path) -> None:
     inspector = open_inspector(write_session(tmp_path, turns=1, extra=extra))
     session_id = inspector.sessions.summaries()[0].id
     last = len(inspector.built(session_id, BuildSettings()).calls) - 1
-    command = views.write_curl(inspector, session_id, last, BuildSettings())["curl"]
+    command = exports.write_curl(inspector, session_id, last, BuildSettings())["curl"]
     body = command.partition("-d ")[2]
     assert body.startswith("'")
     assert body.endswith("'")
     request = json.loads(body[1:-1].replace("'\"'\"'", "'"))
     assert request["messages"][-1]["content"] == hostile
+
+
+def test_a_session_whose_first_request_was_never_answered_is_shown(tmp_path: Path) -> None:
+    question = {"role": "user", "content": "Why do the tests fail?"}
+    row = {"id": "chat", "format": "openai-chat", "model": "gpt-5", "messages": [question]}
+    line = {"type": "user", "uuid": "u", "sessionId": "claude", "message": question}
+    command = {"role": "user", "content": "<command-name>/clear</command-name>"}
+    (tmp_path / "chat.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    (tmp_path / "claude.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
+    (tmp_path / "command.jsonl").write_text(
+        json.dumps({**line, "sessionId": "c", "message": command}) + "\n", "utf-8"
+    )
+    inspector = open_inspector(tmp_path)
+    summaries = inspector.sessions.summaries()
+    assert sorted(summary.name for summary in summaries) == ["chat", "claude"]
+    for summary in summaries:
+        assert not summary.answered
+        assert summary.first_words == "Why do the tests fail?"
+        shown = request_views.show_request(inspector, summary.id, 0, BuildSettings())
+        assert [entry["preview"] for entry in shown["entries"]] == ["Why do the tests fail?"]
+        assert comparisons.show_what_if(inspector, summary.id, BuildSettings())["recorded"]["calls"] == 1
 
 
 def test_a_store_is_followed(tmp_path: Path) -> None:
@@ -157,7 +181,8 @@ def test_a_store_is_followed(tmp_path: Path) -> None:
     async def talk(name: str) -> None:
         async with Session.open(str(path), name, model="gpt-5", workspace="") as session:
             await session.ask("How are you?")
-            await session.record("Well.")
+            if name != "waiting":
+                await session.record("Well.")
 
     anyio.run(talk, "first")
     arguments = argparse.Namespace(store=str(path), workspace="", key_file=None)
@@ -168,6 +193,9 @@ def test_a_store_is_followed(tmp_path: Path) -> None:
     anyio.run(talk, "second")
     assert inspector.sessions.state() != state
     assert {summary.name for summary in inspector.sessions.summaries()} == {"first", "second"}
+    anyio.run(talk, "waiting")
+    answered = {summary.name: summary.answered for summary in inspector.sessions.summaries()}
+    assert answered == {"first": True, "second": True, "waiting": False}
     summary = inspector.sessions.summaries()[0]
     assert summary.model == "gpt-5"
     assert views.show_session(inspector, summary.id, BuildSettings())["calls"][0]["tokens"] > 0

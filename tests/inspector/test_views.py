@@ -8,8 +8,9 @@ import pytest
 
 from lamina.core.explanation import explain
 from lamina.errors import BadInput
-from lamina.inspector import views
-from lamina.inspector.building import BuildSettings, build_call
+from lamina.inspector import comparisons, exports, request_views, segment_views, settings, views, visibility
+from lamina.inspector.building import build_call
+from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
 from tests.inspector.recorded import open_inspector, write_session
 
@@ -47,7 +48,7 @@ def test_every_request_is_what_explain_says(
 ) -> None:
     built = inspector.built(session_id, settings)
     for call in built.calls[::5]:
-        shown = views.show_request(inspector, session_id, call.number, settings)
+        shown = request_views.show_request(inspector, session_id, call.number, settings)
         manifest = explain(build_call(built, call.number))
         assert [entry["tokens"] for entry in shown["entries"]] == [row.tokens for row in manifest.rows]
         assert [entry["why"] for entry in shown["entries"]] == [row.why for row in manifest.rows]
@@ -65,7 +66,7 @@ def test_a_request_built_again_is_the_request_of_the_walk(inspector: Inspector, 
 
 def test_what_is_left_out_keeps_its_former_size_and_its_reason(inspector: Inspector, session_id: str) -> None:
     last = len(inspector.built(session_id, NARROW).calls) - 1
-    shown = views.show_request(inspector, session_id, last, NARROW)
+    shown = request_views.show_request(inspector, session_id, last, NARROW)
     gone = [entry for entry in shown["entries"] if entry["form"] == "OMITTED" and not entry["own"]]
     assert gone
     assert all(entry["why"] for entry in gone)
@@ -75,9 +76,9 @@ def test_what_is_left_out_keeps_its_former_size_and_its_reason(inspector: Inspec
 def test_a_segment_shows_its_original_and_its_history(inspector: Inspector, session_id: str) -> None:
     built = inspector.built(session_id, NARROW)
     last = len(built.calls) - 1
-    shown = views.show_request(inspector, session_id, last, NARROW)
+    shown = request_views.show_request(inspector, session_id, last, NARROW)
     gone = next(entry for entry in shown["entries"] if entry["form"] == "OMITTED" and not entry["own"])
-    segment = views.show_segment(inspector, session_id, last, gone["ref"], NARROW)
+    segment = segment_views.show_segment(inspector, session_id, last, gone["ref"], NARROW)
     assert segment["original"]
     assert segment["sent"] == ""
     assert segment["history"][0]["form"] == "FULL"
@@ -90,15 +91,15 @@ def test_a_segment_shows_its_original_and_its_history(inspector: Inspector, sess
 def test_two_requests_around_a_cut_say_that_lamina_made_it(inspector: Inspector, session_id: str) -> None:
     built = inspector.built(session_id, NARROW)
     cut = next(call.number for call in built.calls if call.cut)
-    answer = views.compare_requests(inspector, session_id, cut - 1, cut, NARROW)
+    answer = comparisons.compare_requests(inspector, session_id, cut - 1, cut, NARROW)
     assert answer["cause"] != "none"
     assert "cut" in answer["sentence"]
-    continued = views.compare_requests(inspector, session_id, cut, cut + 1, NARROW)
+    continued = comparisons.compare_requests(inspector, session_id, cut, cut + 1, NARROW)
     assert continued["cause"] == "none"
 
 
 def test_what_if_builds_the_session_under_another_window(inspector: Inspector, session_id: str) -> None:
-    answer = views.show_what_if(inspector, session_id, NARROW)
+    answer = comparisons.show_what_if(inspector, session_id, NARROW)
     assert answer["other"]["largest"] <= 16_000 < answer["recorded"]["largest"]
     assert answer["other"]["cuts"] == sum(bool(call["cut"]) for call in answer["calls"]) > 0
     assert answer["over_window"] > 0
@@ -106,13 +107,13 @@ def test_what_if_builds_the_session_under_another_window(inspector: Inspector, s
 
 def test_a_pinned_segment_stays_and_one_left_out_goes(inspector: Inspector, session_id: str) -> None:
     last = len(inspector.built(session_id, NARROW).calls) - 1
-    shown = views.show_request(inspector, session_id, last, NARROW)
+    shown = request_views.show_request(inspector, session_id, last, NARROW)
     gone = next(e for e in shown["entries"] if e["form"] == "OMITTED" and e["kind"] == "user")
     pinned = BuildSettings(policy="lamina", window=16_000, pinned=(gone["ref"],))
-    entries = views.show_request(inspector, session_id, last, pinned)["entries"]
+    entries = request_views.show_request(inspector, session_id, last, pinned)["entries"]
     assert [e["form"] for e in entries if e["ref"] == gone["ref"]] == ["FULL"]
     left_out = BuildSettings(left_out=(gone["ref"],))
-    entries = views.show_request(inspector, session_id, last, left_out)["entries"]
+    entries = request_views.show_request(inspector, session_id, last, left_out)["entries"]
     changed = [e for e in entries if e["form"] == "OMITTED"]
     assert [e["preview"] for e in changed] == [gone["preview"]]
 
@@ -120,14 +121,14 @@ def test_a_pinned_segment_stays_and_one_left_out_goes(inspector: Inspector, sess
 def test_a_text_is_visible_until_the_cut_that_lowers_it(inspector: Inspector, session_id: str) -> None:
     built = inspector.built(session_id, NARROW)
     last = len(built.calls) - 1
-    shown = views.show_request(inspector, session_id, last, NARROW)
+    shown = request_views.show_request(inspector, session_id, last, NARROW)
     gone = next(e for e in shown["entries"] if e["form"] == "OMITTED" and e["kind"] == "tool_result")
-    segment = views.show_segment(inspector, session_id, last, gone["ref"], NARROW)
+    segment = segment_views.show_segment(inspector, session_id, last, gone["ref"], NARROW)
     text = max(segment["original"].split("\n"), key=len)
-    answer = views.find_visible(inspector, session_id, text, NARROW)
+    answer = visibility.find_visible(inspector, session_id, text, NARROW)
     assert answer["states"][segment["arrived"]] in ("full", "part")
     for call in built.calls:
-        text_of_request = str(views.export_request(inspector, session_id, call.number, NARROW))
+        text_of_request = str(exports.export_request(inspector, session_id, call.number, NARROW))
         if answer["states"][call.number] == "full":
             assert repr(text)[1:-1] in text_of_request or text in text_of_request
 
@@ -144,7 +145,7 @@ def test_unused_tools_are_listed_first(inspector: Inspector, session_id: str) ->
 )
 def test_settings_that_are_no_numbers_are_refused(query: dict[str, str]) -> None:
     with pytest.raises(BadInput):
-        views.read_settings(query)
+        settings.read_settings(query)
 
 
 def test_a_file_that_grows_is_read_again(tmp_path: Path) -> None:

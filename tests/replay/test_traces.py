@@ -393,3 +393,12 @@ def test_files_that_hold_no_session_are_not_damaged(tmp_path: Path) -> None:
     assert [trace.id for trace in traces] == ["S", "S/s1"]
     assert {line.foreign for line in unreadable} == {True}
     assert len(unreadable) == 2
+
+
+def test_a_trace_is_called_by_the_question_and_not_by_what_is_attached_to_it(tmp_path: Path) -> None:
+    texts = ("docs/plan.md:\n\n# Plan", "Paint the fence.")
+    content = [{"type": "text", "text": text} for text in texts]
+    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "Done."}]
+    row = {"id": "chat", "format": "openai-chat", "model": "gpt-5", "messages": messages}
+    trace = the_trace(written(tmp_path / "chat.jsonl", [row]))
+    assert trace.title == "Paint the fence."

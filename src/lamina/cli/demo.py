@@ -19,6 +19,7 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.cli.bar import SIGNS, draw_bar
+from lamina.cli.files import check_folder
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.recording import MODEL, make_recording, split_calls
@@ -122,6 +123,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    check_folder(arguments.html)
     write_page = page_writer() if arguments.html else None
     request = make_recording(arguments.seed, turns=max(arguments.turns, 1))
     with progress("replaying a made-up session"):

@@ -11,6 +11,7 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,29 @@ def read_request(path: str) -> dict[str, Any]:
         hint = "give one request: an object with messages"
         raise BadInput(f"it holds {_describe_type(value)}", place=name, hint=hint)
     return value
+
+
+def check_folder(path: str | None) -> None:
+    """Refuses a file that could not be written, before the work and not after it."""
+    if not path or path == "-":
+        return
+    if not Path(path).absolute().parent.is_dir():
+        raise BadInput("its folder is not there", place=path, hint="make the folder, or name another file")
+
+
+def refuse_databases(paths: Iterable[str], *, hint: str) -> None:
+    """Refuses a SQLite file where records are read: most likely it is a store."""
+    for path in paths:
+        try:
+            with Path(path).open("rb") as file:
+                start = file.read(len(_SQLITE))
+        except OSError:
+            continue  # it is a folder, a pattern, or not there
+        if start == _SQLITE:
+            raise BadInput("it is a SQLite file, not a recorded session", place=path, hint=hint)
+
+
+_SQLITE = b"SQLite format 3\0"
 
 
 def read_ledger(path: str | None) -> Ledger:

@@ -16,9 +16,11 @@ from pathlib import Path
 import anyio
 
 from lamina.cli.demo import SEED, make_demo_trace
+from lamina.cli.files import check_folder, refuse_databases
 from lamina.cli.output import tell
 from lamina.cli.parser import whole_number
 from lamina.cli.stored import add_store, open_existing, open_named_store
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode
 from lamina.inspector.one_file import write_page
@@ -43,12 +45,13 @@ _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
 what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
 opened. With --store, the conversations of a store are: sessions, and what a gateway with --keep all has
-stored. Nothing is sent anywhere.
+stored. Nothing is sent anywhere. The store of `lamina chat` is opened by --store alone.
 
 examples:
   lamina inspect --open
   lamina inspect logs/ --port 8123
-  lamina inspect --store chats.db --open
+  lamina inspect --store --open
+  lamina inspect --store chats.db
   lamina inspect session.jsonl --html session.html
   lamina inspect --demo --open
 
@@ -58,13 +61,13 @@ exit status: 0 done, 2 no session is there to write, or none of the usual places
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina inspect [PATH...] [--store STORE] [--demo [SEED]] [--open] [--port N] [--host H]\n"
+        "lamina inspect [PATH...] [--store [STORE]] [--demo [SEED]] [--open] [--port N] [--host H]\n"
         "                [--html FILE] [--redact]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="*", help="files, folders or globs of recorded sessions")
-    add_store(parser)
+    add_store(parser, alone=True)
     add(
         "--demo",
         metavar="SEED",
@@ -81,6 +84,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.redact and not arguments.html:
+        raise BadInput("only a file can be redacted", place="--redact", hint="give --html FILE, too")
+    check_folder(arguments.html)
+    refuse_databases(arguments.paths, hint="a store is opened with --store")
     inspector = Inspector(_find_sessions(arguments))
     sessions = inspector.sessions.summaries()
     _tell_problems(inspector)
@@ -98,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.host not in LOOPBACK:
         token = secrets.token_urlsafe(24)
     server = make_server(inspector, host=arguments.host, port=arguments.port, token=token)
-    print(f"{len(sessions)} sessions at {server.address}  (Ctrl-C ends it)", flush=True)
+    print(f"{count_noun(len(sessions), 'session')} at {server.address}  (Ctrl-C ends it)", flush=True)
     if arguments.open:
         webbrowser.open(server.address)
     try:
@@ -119,7 +126,7 @@ def _tell_problems(inspector: Inspector) -> None:
 
 def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     sources: list[TraceSource] = []
-    if arguments.store:
+    if arguments.store is not None:
         sources.append(StoreSource(arguments))
     if arguments.demo is not None:
         sources.append(DemoSource(arguments.demo))

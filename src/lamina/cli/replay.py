@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Self
 
 from lamina.caches import all_rules
+from lamina.cli.files import check_folder, refuse_databases
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.engines import ENGINES, Engine, open_engine
+from lamina.replay.headline import summarise
 from lamina.replay.parquet import open_tables
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import replay
@@ -114,8 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
     rules = _chosen("--rules", arguments.rules, [AUTO, *sorted(all_rules())])
     windows = _windows(arguments.window)
     jobs = arguments.jobs or _processors()
+    refuse_databases(arguments.paths, hint="write its conversations out: lamina sessions export")
     for path in (arguments.json, arguments.html):
-        _check_folder(path)
+        check_folder(path)
     if arguments.html:
         page_writer()  # a missing package is reported before the replay
     with contextlib.ExitStack() as stack:
@@ -217,14 +221,6 @@ def _windows(text: str) -> list[int]:
     return windows
 
 
-def _check_folder(path: str | None) -> None:
-    """Refuses a file that could not be written, before the replay and not after it."""
-    if not path or path == "-":
-        return
-    if not Path(path).absolute().parent.is_dir():
-        raise BadInput("its folder is not there", place=path, hint="make the folder, or name another file")
-
-
 def _limit_traces(traces: Iterable[Trace | UnreadableLine], limit: int) -> Iterator[Trace | UnreadableLine]:
     """The first traces, and the lines between them that cannot be read; all of them if the limit is 0."""
     count = 0
@@ -237,16 +233,20 @@ def _limit_traces(traces: Iterable[Trace | UnreadableLine], limit: int) -> Itera
 
 
 def _refuse_empty(account: ReplayAccount, paths: Sequence[str]) -> None:
-    if account.outcomes or account.reported:
+    place = ", ".join(paths)
+    if summarise(account).calls:
         return
-    contents = "no records"
+    if account.outcomes or account.reported:
+        hint = "lamina explain and lamina inspect show what a request holds"
+        raise BadInput("no model has answered in it, so there is no cost to compare", place=place, hint=hint)
+    problem = "there is no session in it"
     if account.foreign:
-        contents = f"{len(account.foreign):,} files of other things"
+        problem += f", but {count_noun(len(account.foreign), 'file')} of other things"
     if account.damaged:
         first = account.damaged[0]
-        contents = f"{len(account.damaged):,} damaged records; the first is {first.place}: {first.reason}"
-    hint = "see lamina replay --help for what can be read"
-    raise BadInput(f"there is no session in it, but {contents}", place=", ".join(paths), hint=hint)
+        count = count_noun(len(account.damaged), "damaged record")
+        problem = f"there is no session in it, but {count}; the first is {first.place}: {first.reason}"
+    raise BadInput(problem, place=place, hint="see lamina replay --help for what can be read")
 
 
 def write_file(path: str, content: str) -> None:

@@ -146,6 +146,9 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
     [name] = arguments.names
     if not arguments.yes:
         raise BadInput(f"{name!r} would be gone for good", place="delete", hint="say --yes if you mean it")
+    from lamina.cli.chat.costs import cost_place  # noqa: PLC0415 - only here
+
+    await store.delete(cost_place(workspace, name))
     if not await store.delete(Where(workspace, name)):
         raise no_such_conversation(name)
     tell(f"{name!r} is deleted")

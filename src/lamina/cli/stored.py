@@ -20,9 +20,14 @@ from lamina.stores.port import Store, Where
 KEY = "LAMINA_KEY"
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
+def add_store(parser: argparse.ArgumentParser, *, alone: bool = False) -> None:
+    """Adds the options that name a store. `alone`: --store without a value is the user's own store."""
     parser.add_argument(
-        "--store", metavar="STORE", help="a path, files:FOLDER or postgresql://...; by default, yours"
+        "--store",
+        metavar="STORE",
+        nargs="?" if alone else None,
+        const="" if alone else None,
+        help="a path, files:FOLDER or postgresql://...; by default, yours",
     )
     parser.add_argument("--workspace", metavar="NAME", help="the workspace; by default, that of the settings")
     parser.add_argument(

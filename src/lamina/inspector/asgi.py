@@ -15,16 +15,21 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from lamina.errors import LaminaError
-from lamina.inspector.pages import Access, PageAnswer, answer_request, refuse_stranger
+from lamina.errors import BadInput, LaminaError
+from lamina.inspector.pages import (
+    SECONDS_BETWEEN_LOOKS,
+    Access,
+    PageAnswer,
+    answer_request,
+    refuse_stranger,
+    write_event,
+)
 from lamina.inspector.views import Inspector
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def make_app(inspector: Inspector, *, hosts: Iterable[str], token: str = "", prefix: str = "") -> App:
@@ -44,8 +49,19 @@ class _App:
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise NotImplementedError(f"the inspector does not answer {scope['type']}")
+        match scope["type"]:
+            case "http":
+                await self._answer(scope, receive, send)
+            case "lifespan":
+                await _live(receive, send)
+            case "websocket":
+                await send({"type": "websocket.close"})  # before it was accepted: the client gets a 403
+            case other:
+                raise BadInput(
+                    f"the inspector does not answer {other!r}", place="scope", hint="send it HTTP requests"
+                )
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix(self._prefix)
         if not path:
             # The page names its files relative to itself, so its address has to end with a slash.
@@ -56,7 +72,7 @@ class _App:
             )
             return
         query = scope.get("query_string", b"").decode("latin-1")
-        target = f"{path}?{query}" if query else path
+        target = f"{path}?{query}"
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -98,17 +114,27 @@ class _App:
                 state = await anyio.to_thread.run_sync(self._inspector.sessions.state)
             except LaminaError:
                 state = last_state  # a file or a store cannot be read just now
-            line = f"data: {state}\n\n" if state != last_state else ": still here\n\n"
+            event = write_event(state, last_state)
+            await send({"type": "http.response.body", "body": event, "more_body": True})
             last_state = state
-            await send({"type": "http.response.body", "body": line.encode(), "more_body": True})
-            await anyio.sleep(_SECONDS_BETWEEN_LOOKS)
+            await anyio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """The pages need nothing at the start and leave nothing at the end, so both are complete at once."""
+    event = ""
+    while event != "lifespan.shutdown":
+        event = (await receive())["type"]
+        await send({"type": f"{event}.complete"})
 
 
 async def _send_answer(answer: PageAnswer, send: Send, *, has_body: bool = True, prefix: str = "") -> None:
-    headers = [(b"content-length", str(len(answer.body)).encode())]
-    for name, value in answer.headers.items():
-        if name == "Location":
-            value = prefix + value  # noqa: PLW2901 - the page is mounted below it
-        headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+    fields = answer.headers | {"Content-Length": str(len(answer.body))}
+    if "Location" in fields:
+        fields["Location"] = prefix + fields["Location"]  # the page is mounted below it
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+    body = b""
+    if has_body:
+        body = answer.body
     await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body if has_body else b""})
+    await send({"type": "http.response.body", "body": body})

@@ -11,10 +11,12 @@ import hashlib
 import re
 from typing import Any
 
-from lamina.inspector import views
-from lamina.inspector.building import LAMINA, BuildSettings
+from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.pages import encode_json, read_static
-from lamina.inspector.views import Inspector
+from lamina.inspector.request_views import show_request
+from lamina.inspector.segment_views import show_segment
+from lamina.inspector.settings import LAMINA, BuildSettings
+from lamina.inspector.views import Inspector, show_session, show_sessions
 
 MODULES = (
     "dom.js",
@@ -77,7 +79,7 @@ def write_page(inspector: Inspector, *, redact: bool = False) -> str:
 
 def _collect(inspector: Inspector, *, redact: bool) -> dict[str, Any]:
     """Every answer that the page asks for, by its address."""
-    answers: dict[str, Any] = {"/api/sessions": views.show_sessions(inspector)}
+    answers: dict[str, Any] = {"/api/sessions": show_sessions(inspector)}
     for summary in inspector.sessions.summaries():
         answers |= _collect_session(inspector, summary.id)
     if redact:
@@ -87,7 +89,7 @@ def _collect(inspector: Inspector, *, redact: bool) -> dict[str, Any]:
 
 def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
     settings = BuildSettings()
-    session = views.show_session(inspector, session_id, settings)
+    session = show_session(inspector, session_id, settings)
     answers: dict[str, Any] = {f"/api/session/{session_id}": session}
     rows: list[dict[str, Any]] = []
     places: dict[str, int] = {}
@@ -96,27 +98,25 @@ def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
     entries_left = MOST_ENTRIES
     for at in reversed(range(len(numbers))):
         number = numbers[at]
-        request = views.show_request(inspector, session_id, number, settings)
+        request = show_request(inspector, session_id, number, settings)
         entries_left -= len(request["entries"])
         if entries_left < 0:
             break
         if not texts:
             for entry in request["entries"][:MOST_SEGMENTS]:
-                texts[entry["ref"]] = views.show_segment(
-                    inspector, session_id, number, entry["ref"], settings
-                )
+                texts[entry["ref"]] = show_segment(inspector, session_id, number, entry["ref"], settings)
         request["entries"] = [_share_entry(entry, rows, places) for entry in request["entries"]]
         answers[f"/api/request/{session_id}/{number}"] = request
         if at:
             before = numbers[at - 1]
-            compared = views.compare_requests(inspector, session_id, before, number, settings)
+            compared = compare_requests(inspector, session_id, before, number, settings)
             answers[f"/api/compare/{session_id}/{before}/{number}"] = compared
     answers[f"/rows/{session_id}"] = rows
     answers[f"/texts/{session_id}"] = texts
     for window in WINDOWS:
         other = BuildSettings(policy=LAMINA, window=window)
         address = f"/api/whatif/{session_id}?policy={LAMINA}&window={window}"
-        answers[address] = views.show_what_if(inspector, session_id, other)
+        answers[address] = show_what_if(inspector, session_id, other)
     return answers
 
 

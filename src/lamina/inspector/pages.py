@@ -21,8 +21,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from lamina.errors import BadInput, LaminaError
-from lamina.inspector import views
-from lamina.inspector.views import Inspector
+from lamina.inspector.comparisons import compare_requests, show_what_if
+from lamina.inspector.exports import export_request, export_session, write_curl
+from lamina.inspector.request_views import show_request
+from lamina.inspector.segment_views import show_segment, show_text
+from lamina.inspector.settings import BuildSettings, read_settings
+from lamina.inspector.views import Inspector, show_session, show_sessions
+from lamina.inspector.visibility import find_visible
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -50,6 +55,9 @@ LINES_TYPE = "application/x-ndjson"
 
 LINE_ITEMS = 250
 """Items of a long list in one line."""
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often a live page is told whether a file has changed."""
 
 TOKEN_COOKIE = "lamina_token"  # noqa: S105 - the name of a cookie
 
@@ -85,7 +93,7 @@ def answer_request(
     words = [unquote(word) for word in address.path.strip("/").split("/")]
     if words[0] == "api":
         in_lines = LINES_TYPE in headers.get("accept", "")
-        return _answer_api(inspector, words[1:], query, in_lines=in_lines)
+        return _answer_api(inspector, words[1:] or [""], query, in_lines=in_lines)
     return _answer_file(words)
 
 
@@ -103,19 +111,24 @@ def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> 
         return None
     query = parse_qs(urlsplit(target).query)
     offers = [query.get("token", [""])[-1], _bearer(headers), _cookie(headers)]
-    if any(_is_token(offer, access.token) for offer in offers):
+    # Comparing takes the same time, wherever two tokens differ.
+    if any(hmac.compare_digest(offer.encode(), access.token.encode()) for offer in offers):
         return None
     return _problem(HTTPStatus.UNAUTHORIZED, "open the address with ?token=… that `lamina inspect` printed")
 
 
-def _is_token(offer: str, token: str) -> bool:
-    """Compares in the same time, wherever the two differ."""
-    return hmac.compare_digest(offer.encode(), token.encode())
+def write_event(state: str, last_state: str) -> bytes:
+    """What a live page is sent: the new state, or a remark that keeps the connection open."""
+    if state == last_state:
+        return b": still here\n\n"
+    return f"data: {state}\n\n".encode()
 
 
 def _bearer(headers: Mapping[str, str]) -> str:
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    if scheme.lower() != "bearer":
+        return ""
+    return token.strip()
 
 
 def _cookie(headers: Mapping[str, str]) -> str:
@@ -133,41 +146,35 @@ def _remember_token(path: str, token: str) -> PageAnswer:
     return PageAnswer(status=HTTPStatus.SEE_OTHER, headers=headers)
 
 
-View = Callable[[Inspector, list[str], dict[str, str]], Any]
+View = Callable[[Inspector, list[str], dict[str, str], BuildSettings], Any]
 
 _VIEWS: dict[tuple[str, int], View] = {
-    ("sessions", 1): lambda inspector, _, query: views.show_sessions(inspector, query.get("search", "")),
-    ("state", 1): lambda inspector, _words, _query: {"state": inspector.sessions.state()},
-    ("session", 2): lambda inspector, words, query: views.show_session(
-        inspector, words[1], views.read_settings(query)
+    ("sessions", 1): lambda inspector, _, query, __: show_sessions(inspector, query.get("search", "")),
+    ("state", 1): lambda inspector, _, __, ___: {"state": inspector.sessions.state()},
+    ("session", 2): lambda inspector, words, _, settings: show_session(inspector, words[1], settings),
+    ("request", 3): lambda inspector, words, _, settings: show_request(
+        inspector, words[1], _number(words[2]), settings
     ),
-    ("request", 3): lambda inspector, words, query: views.show_request(
-        inspector, words[1], _number(words[2]), views.read_settings(query)
+    ("segment", 4): lambda inspector, words, _, settings: show_segment(
+        inspector, words[1], _number(words[2]), words[3], settings
     ),
-    ("segment", 4): lambda inspector, words, query: views.show_segment(
-        inspector, words[1], _number(words[2]), words[3], views.read_settings(query)
+    ("text", 4): lambda inspector, words, _, settings: show_text(
+        inspector, words[1], _number(words[2]), words[3], settings
     ),
-    ("text", 4): lambda inspector, words, query: views.show_text(
-        inspector, words[1], _number(words[2]), words[3], views.read_settings(query)
+    ("compare", 4): lambda inspector, words, _, settings: compare_requests(
+        inspector, words[1], _number(words[2]), _number(words[3]), settings
     ),
-    ("compare", 4): lambda inspector, words, query: views.compare_requests(
-        inspector, words[1], _number(words[2]), _number(words[3]), views.read_settings(query)
+    ("whatif", 2): lambda inspector, words, _, settings: show_what_if(inspector, words[1], settings),
+    ("visible", 2): lambda inspector, words, query, settings: find_visible(
+        inspector, words[1], query.get("text", ""), settings
     ),
-    ("whatif", 2): lambda inspector, words, query: views.show_what_if(
-        inspector, words[1], views.read_settings(query)
+    ("export", 3): lambda inspector, words, _, settings: export_request(
+        inspector, words[1], _number(words[2]), settings
     ),
-    ("visible", 2): lambda inspector, words, query: views.find_visible(
-        inspector, words[1], query.get("text", ""), views.read_settings(query)
+    ("curl", 3): lambda inspector, words, _, settings: write_curl(
+        inspector, words[1], _number(words[2]), settings
     ),
-    ("export", 3): lambda inspector, words, query: views.export_request(
-        inspector, words[1], _number(words[2]), views.read_settings(query)
-    ),
-    ("curl", 3): lambda inspector, words, query: views.write_curl(
-        inspector, words[1], _number(words[2]), views.read_settings(query)
-    ),
-    ("archive", 2): lambda inspector, words, query: views.export_session(
-        inspector, words[1], views.read_settings(query)
-    ),
+    ("archive", 2): lambda inspector, words, _, settings: export_session(inspector, words[1], settings),
 }
 """Each view under /api: the first word of its path and the number of words."""
 
@@ -175,11 +182,11 @@ _VIEWS: dict[tuple[str, int], View] = {
 def _answer_api(
     inspector: Inspector, words: list[str], query: dict[str, str], *, in_lines: bool
 ) -> PageAnswer:
-    view = _VIEWS.get((words[0] if words else "", len(words)))
+    view = _VIEWS.get((words[0], len(words)))
     if view is None:
         return _problem(HTTPStatus.NOT_FOUND, "there is no such view")
     try:
-        value = view(inspector, words, query)
+        value = view(inspector, words, query, read_settings(query))
     except BadInput as error:
         return _problem(HTTPStatus.BAD_REQUEST, str(error))
     except LaminaError as error:
@@ -200,7 +207,7 @@ def encode_lines(value: dict[str, Any]) -> bytes:
     """
     lists = {name: items for name, items in value.items() if isinstance(items, list)}
     long_lists = {name: items for name, items in lists.items() if len(items) > LINE_ITEMS}
-    first: dict[str, Any] = {name: [] if name in long_lists else each for name, each in value.items()}
+    first: dict[str, Any] = value | {name: [] for name in long_lists}
     lines = [encode_json(first)]
     for name, items in long_lists.items():
         starts = range(0, len(items), LINE_ITEMS)

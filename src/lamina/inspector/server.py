@@ -9,13 +9,18 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from lamina.errors import BadInput, LaminaError
-from lamina.inspector.pages import Access, PageAnswer, answer_request, refuse_stranger
+from lamina.inspector.pages import (
+    SECONDS_BETWEEN_LOOKS,
+    Access,
+    PageAnswer,
+    answer_request,
+    refuse_stranger,
+    write_event,
+)
 from lamina.inspector.views import Inspector
 
+LARGEST_PORT = 65_535
 LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
-
-_SECONDS_BETWEEN_LOOKS = 1.0
-"""How often a live page is told whether a file has changed."""
 
 _MILLISECONDS_TO_RETRY = 1000
 """After how long a browser tries again if the server has ended."""
@@ -32,6 +37,8 @@ def make_server(inspector: Inspector, *, host: str = "127.0.0.1", port: int = 0,
             place="host",
             hint="give a token, or leave the address at 127.0.0.1",
         )
+    if port > LARGEST_PORT:
+        raise BadInput(f"there is no port {port}", place="port", hint=f"the largest is {LARGEST_PORT}")
     try:
         return Server(inspector, host, port, token)
     except OSError as error:
@@ -63,8 +70,10 @@ class Server(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         """Where a browser finds the page."""
-        token = f"?token={self.access.token}" if self.access.token else ""
-        return f"http://{self.host}:{self.port}/{token}"
+        address = f"http://{self.host}:{self.port}/"
+        if self.access.token:
+            address += f"?token={self.access.token}"
+        return address
 
     @contextmanager
     def running(self) -> Iterator[Server]:
@@ -134,11 +143,10 @@ class _Connection(BaseHTTPRequestHandler):
             self.wfile.write(f"retry: {_MILLISECONDS_TO_RETRY}\n\n".encode())
             for _ in range(_MOST_EVENTS):
                 state = self.server.inspector.sessions.state()
-                line = f"data: {state}\n\n" if state != last_state else ": still here\n\n"
-                last_state = state
-                self.wfile.write(line.encode())
+                self.wfile.write(write_event(state, last_state))
                 self.wfile.flush()
-                if self.server.stopping.wait(_SECONDS_BETWEEN_LOOKS):
+                last_state = state
+                if self.server.stopping.wait(SECONDS_BETWEEN_LOOKS):
                     return
         except OSError:
             return  # the page was closed

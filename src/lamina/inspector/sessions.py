@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.errors import BadInput, LaminaError
 from lamina.models.facts import model as facts_of
-from lamina.replay.model_calls import RecordedConversation, message_text, read_conversation
+from lamina.replay.model_calls import ModelCall, RecordedConversation, message_text, read_conversation
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.traces import find_files, read_traces
 from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
@@ -29,7 +29,10 @@ _TAGGED = re.compile(r"<([a-z_-]{1,40})>.*?</\1>", re.DOTALL)
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the list of sessions. Amounts that the records do not have are None."""
+    """One line of the list of sessions. Amounts that the records do not have are None.
+
+    `answered` is False if no model has answered the first request, which is then the only one.
+    """
 
     id: str
     name: str
@@ -48,6 +51,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     cuts: int = 0
     project: str = ""
     parent: str = ""
+    answered: bool = True
 
 
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,11 +214,14 @@ def _name_apart(session: RecordedSession, others: Mapping[str, RecordedSession])
 
 
 def read_session(trace: Trace) -> RecordedSession | None:
-    """A trace as a session; None for one in which no model was called."""
+    """A trace as a session; None for one in which no model was asked."""
     try:
         conversation = read_conversation(trace)
     except (LaminaError, RecursionError):
         return None
+    is_answered = bool(conversation.calls)
+    if not is_answered:
+        conversation = _add_unanswered_call(conversation)
     if not conversation.calls:
         return None
     reported = sum_recorded_usage(trace)
@@ -238,8 +245,22 @@ def read_session(trace: Trace) -> RecordedSession | None:
         cuts=len(trace.compacted),
         project=_find_project(trace),
         parent=_find_parent(trace),
+        answered=is_answered,
     )
     return RecordedSession(summary=summary, conversation=conversation)
+
+
+def _add_unanswered_call(conversation: RecordedConversation) -> RecordedConversation:
+    """The conversation with its first request, if there is no answer to it.
+
+    It stays without a call if all of its answers are copies from another session, or if nobody asked
+    anything: clients also record their own commands.
+    """
+    roles = {message.get("role") for message in conversation.messages}
+    if "assistant" in roles or not find_first_words(conversation):
+        return conversation
+    call = ModelCall(end=len(conversation.messages), answer="")
+    return msgspec.structs.replace(conversation, calls=(call,))
 
 
 def window_of(model: str) -> int:
@@ -295,4 +316,6 @@ def _find_parent(trace: Trace) -> str:
     if trace.source != "claude-code":
         return ""
     parent, separator, _ = trace.id.rpartition("/")
-    return parent if separator else ""
+    if not separator:
+        return ""
+    return parent

@@ -42,6 +42,9 @@ async def open_store(address: str, *, key: Any = None, create: bool = True) -> A
     if not create and kind in ("sqlite", "files") and not await to_thread.run_sync(_path_exists, rest):
         hint = "check the address; the first conversation makes it, for instance in lamina chat"
         raise BadInput("there is no store", place=address, hint=hint)
+    if kind == "sqlite" and await to_thread.run_sync(_is_folder, rest):
+        hint = f"name a file in it, or write files:{rest} to keep conversations as files"
+        raise BadInput("it is a folder", place=address, hint=hint)
     async with open_kind(rest) as store:
         if key is None:
             await check_plain(store)
@@ -131,6 +134,10 @@ def _make_private_folder(path: str) -> None:
 
 def _path_exists(path: str) -> bool:
     return Path(path).expanduser().exists()
+
+
+def _is_folder(path: str) -> bool:
+    return Path(path).expanduser().is_dir()
 
 
 def _parse_address(address: str) -> tuple[str, StoreOpener, str]:

@@ -62,7 +62,11 @@ async def attach_mentions(text: str, space: Workspace) -> GatheredSegments:
 
 async def attach_path(path: str, space: Workspace) -> GatheredSegments:
     """One file, or the files below a folder."""
-    if await to_thread.run_sync(space.kind, path) != "folder":
+    kind = await to_thread.run_sync(space.kind, path)
+    if not kind:
+        hint = "it is looked for in the workspace; Tab completes paths"
+        raise BadInput("there is no such file or folder", place=path, hint=hint)
+    if kind != "folder":
         segment = await to_thread.run_sync(_read_file, path, space)
         return GatheredSegments((segment,))
     gathered: GatheredSegments = await files(space, folders=[path])("", None)  # type: ignore[assignment]

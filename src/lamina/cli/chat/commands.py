@@ -10,14 +10,20 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lamina.cli.chat.conversation import TerminalChat
-from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, spending_text, window_map
+from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, shorten, spending_text, window_map
 from lamina.cli.explain import input_price
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Form, Segment
 from lamina.core.wording import text_of
-from lamina.errors import BadInput, BudgetExceeded, NotFound
+from lamina.errors import BadInput, BudgetExceeded, LaminaError
+from lamina.sessions.records import read_records
+from lamina.sessions.turns import list_dialogue
+from lamina.stores.port import Where
 from lamina.summaries import compact
+
+MOST_SESSIONS = 30
+"""Sessions that the list shows. Each of them is read for it."""
 
 Act = Callable[[TerminalChat, str], Awaitable[None]]
 
@@ -78,7 +84,8 @@ async def _compact(chat: TerminalChat, instructions: str) -> None:
     chat.screen.end()
     chat.remarks(compaction.notes)
     if compaction.segment is None:
-        chat.screen.show("nothing was summarised")
+        if not compaction.notes:
+            chat.screen.show("nothing was summarised")
         return
     await chat.session.build()
     tokens = f"{compaction.before:,} tokens are {compaction.after:,} now"
@@ -121,7 +128,7 @@ async def _recall(chat: TerminalChat, key: str) -> None:
 
 
 async def _cost(chat: TerminalChat, _: str) -> None:
-    chat.screen.show(spending_text(chat.last, chat.spent, _cost_of_last_request(chat)))
+    chat.screen.show(spending_text(chat.last, chat.cost, _cost_of_last_request(chat)))
 
 
 def _cost_of_last_request(chat: TerminalChat) -> str:
@@ -150,11 +157,43 @@ async def _retry(chat: TerminalChat, _: str) -> None:
 
 
 async def _sessions(chat: TerminalChat, _: str) -> None:
+    names = await _list_sessions(chat)
+    if not names:
+        chat.screen.show("none is kept yet")
+        return
+    rows = [await _describe_session(chat, name) for name in names[-MOST_SESSIONS:]]
+    width = max(len(row.name) for row in rows)
     lines = []
-    for name in await _list_sessions(chat):
-        mark = "*" if name == chat.session.conversation else " "
-        lines.append(f"{mark} {name}")
-    chat.screen.show("\n".join(lines) or "none is kept yet")
+    for row in sorted(rows, key=lambda row: row.last):
+        mark = "*" if row.name == chat.session.conversation else " "
+        line = f"{mark} {row.name:<{width}}  {row.last:<16}  {row.first_words}".rstrip()
+        lines.append(shorten(line, chat.screen.width))
+    if len(names) > len(rows):
+        lines.append(f"and {len(names) - len(rows):,} more, which `lamina sessions list` names")
+    chat.screen.show("\n".join(lines))
+
+
+class SessionRow(NamedTuple):
+    """A line of the list: the session's name, the time of its last words, and how it began."""
+
+    name: str
+    last: str
+    first_words: str
+
+
+async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
+    page = await chat.store.read(Where(chat.session.workspace, name))
+    try:
+        log = read_records([record.body for record in page.records]).log
+    except LaminaError:
+        return SessionRow(name, "", "(it cannot be read; see lamina sessions verify)")
+    dialogue = list_dialogue(log)
+    if not dialogue:
+        return SessionRow(name, "", "(nothing was said yet)")
+    last = ""
+    if dialogue[-1].at:
+        last = f"{datetime.fromisoformat(dialogue[-1].at).astimezone():%Y-%m-%d %H:%M}"
+    return SessionRow(name, last, " ".join(dialogue[0].text.split()))
 
 
 async def _list_sessions(chat: TerminalChat) -> list[str]:
@@ -180,16 +219,16 @@ COMMANDS = {
     "attach": Command("[PATH]", "attach a file or folder to the next message", _attach),
     "context": Command("", "what the model sees: layers, tokens, forms, budget", _context),
     "inspect": Command("", "the same in a browser, for every request so far", _inspect),
-    "why": Command("[KEY]", "why each segment stands in its form", _why),
+    "why": Command("[KEY]", "why each piece is sent in full, shortened or not at all", _why),
     "pin": Command("[KEY]", "keep a segment as it stands, whatever is cut", _pin),
     "unpin": Command("KEY", "let a cut lower it again", _unpin),
     "recall": Command("KEY", "show the full text behind a key", _recall),
     "compact": Command("[HOW]", "summarise what is old, now", _compact),
-    "cost": Command("", "what this chat took so far", _cost),
+    "cost": Command("", "what the last turn and the whole conversation took", _cost),
     "retry": Command("", "ask for the last answer again", _retry),
     "new": Command("[NAME]", "begin another session", _new),
     "open": Command("NAME", "go on with another session", _open),
-    "sessions": Command("", "list the sessions that are kept", _sessions),
+    "sessions": Command("", "list the sessions: when each was last used, and how it began", _sessions),
     "help": Command("", "this list", _help),
     "quit": Command("", "leave; the session is kept", _quit),
 }
@@ -219,7 +258,7 @@ def _find_segment(chat: TerminalChat, key: str) -> Segment:
         if start and name.startswith(start):
             matches[id(segment)] = segment
     if not matches:
-        raise NotFound(key)
+        raise BadInput(f"nothing here is called {key!r}", place="key", hint="/why lists the keys")
     if len(matches) > 1:
         hint = "give more of it; /why lists them"
         raise BadInput(f"{len(matches)} keys begin with {start!r}", place="key", hint=hint)

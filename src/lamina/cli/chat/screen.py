@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from typing import Any
 
 from lamina.agent.outcome import ToolRunEvent, TurnEvent
@@ -58,10 +59,11 @@ class Screen:
         """Something that went wrong, in one line."""
         self._end_answer()
         line = " ".join(make_inert(text).split())
-        if self.live:
-            print(f"! {line}", flush=True)
-        else:
+        if not self.live:
             tell(f"lamina: {line}")
+            return
+        lines = textwrap.wrap(line, self.width - 2, break_long_words=False, break_on_hyphens=False)
+        print("! " + "\n  ".join(lines), flush=True)
 
     def wait(self) -> None:
         """The model is asked: whoever waits long is told so."""

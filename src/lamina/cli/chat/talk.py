@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import difflib
 import os
+import shlex
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -27,9 +29,9 @@ from lamina.cli.chat.attaching import Choice, path_choices
 from lamina.cli.chat.commands import COMMANDS, fresh_name, segment_names
 from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.finding import ReachedModel, reach_model
-from lamina.cli.chat.lines import LineSource, lines_for
+from lamina.cli.chat.lines import LineSource, echo_typing, lines_for
 from lamina.cli.chat.screen import Screen
-from lamina.cli.stored import find_key
+from lamina.cli.stored import find_key, hide_password
 from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
@@ -43,11 +45,14 @@ from lamina.workspace.workspace import Workspace
 
 PROMPT = "> "
 HISTORY = "chat_history"
+LONGEST_PATH = 1_000
+"""Characters of a path; a longer persona is a text."""
 
 
 async def talk(arguments: argparse.Namespace) -> int:
     """A whole run: finds store and model, and opens one session after the other."""
     settings = await to_thread.run_sync(load_settings)
+    persona = _find_persona(arguments.persona)
     space = await to_thread.run_sync(Workspace, os.path.expanduser(arguments.workspace))  # noqa: ASYNC240, PTH111
     key = find_key(arguments.key_file)
     async with _open_store(arguments.store, settings, key) as store:
@@ -56,7 +61,9 @@ async def talk(arguments: argparse.Namespace) -> int:
         reaching = reach_model(model, dialect=dialect, window=arguments.window, environment=os.environ)
         async with reaching as reached_model:
             private = key is not None or arguments.store == "memory:"
-            chat_run = ChatRun(arguments, settings, store, reached_model, space, history=not private)
+            chat_run = ChatRun(
+                arguments, settings, store, reached_model, space, persona=persona, history=not private
+            )
             if not chat_run.lines.asks:
                 return await chat_run.run_sessions(name)
             with chat_run.interrupts.listen():
@@ -111,6 +118,7 @@ class ChatRun:
         reached_model: ReachedModel,
         space: Workspace,
         *,
+        persona: Words | None,
         history: bool,
     ) -> None:
         self.arguments = arguments
@@ -118,6 +126,7 @@ class ChatRun:
         self.store = store
         self.reached_model = reached_model
         self.space = space
+        self.persona = persona
         history_path = data_folder() / HISTORY if history else None
         self.lines: LineSource = lines_for(history_path, self._choices)
         self.screen = Screen(live=self.lines.asks)
@@ -136,15 +145,27 @@ class ChatRun:
                 chat = TerminalChat(
                     session, self.agent, store=self.store, space=self.space, screen=self.screen
                 )
-                chat.greet(self.reached_model.model, self.reached_model.where)
-                await self._read_lines(chat)
+                with contextlib.closing(chat):
+                    await chat.begin(self.reached_model.model, self.reached_model.where)
+                    await self._read_lines(chat)
                 next_name = chat.after
                 failed = failed or chat.failed
         if session.log:
-            self.screen.remark(f"kept; go on with: lamina chat --session {name}")
+            self.screen.remark(f"kept; go on with: {self._command(name)}")
         if failed and not self.lines.asks:
             return 1
         return 0
+
+    def _command(self, name: str) -> str:
+        """The command that goes on with a session, in the same store and workspace."""
+        words = ["lamina", "chat", "--session", name]
+        if self.arguments.store:
+            words += ["--store", hide_password(self.arguments.store)]
+        if self.arguments.key_file:
+            words += ["--key-file", self.arguments.key_file]
+        if self.arguments.workspace != ".":
+            words += ["--workspace", self.arguments.workspace]
+        return shlex.join(words)
 
     def _open(self, name: str) -> AbstractAsyncContextManager[Session]:
         return open_for(
@@ -154,7 +175,7 @@ class ChatRun:
             model=self.reached_model.model,
             budget=self.reached_model.budget,
             runtime=RuntimeOptions(counter=self.reached_model.counter, mentioned=files_mentioned(self.space)),
-            persona=_find_persona(self.arguments.persona),
+            persona=self.persona,
             setup=SetupOptions(head=PlainHead(output=self.reached_model.output)),
             workspace=self.settings.workspace,
             settings=self.settings,
@@ -171,7 +192,9 @@ class ChatRun:
     async def _take_line(self, chat: TerminalChat, line: str) -> None:
         """One line, which Ctrl-C interrupts, and for which no error ends the chat."""
         try:
-            if not await self.interrupts.run(_act_on_line(chat, line)):
+            with echo_typing(on=False):
+                is_done = await self.interrupts.run(_act_on_line(chat, line))
+            if not is_done:
                 self.screen.end()
                 self.screen.remark("(interrupted; what was said is kept)")
         except LaminaError as error:
@@ -214,6 +237,8 @@ async def _act_on_line(chat: TerminalChat, line: str) -> None:
     command = COMMANDS.get(word[1:])
     if command is None:
         hint = "/help lists them; a line that begins with a space is sent as it is"
+        for name in difflib.get_close_matches(word[1:], COMMANDS, n=1):
+            hint = f"did you mean /{name}? {hint}"
         raise BadInput("there is no such command", place=word, hint=hint)
     await command.act(chat, rest.strip())
 
@@ -240,7 +265,12 @@ def _find_persona(text: str) -> Words | None:
     """The persona, as words or as the file that has them; None for the chat's own."""
     if not text:
         return None
+    if len(text) > LONGEST_PATH or "\n" in text:
+        return text
     path = Path(text).expanduser()
-    if len(text) < 1_000 and "\n" not in text and path.is_file():
+    if path.is_file():
         return path
+    if " " not in text and path.suffix:
+        hint = "check the path, or give the persona itself as a text"
+        raise BadInput("there is no such file", place=f"--persona {text}", hint=hint)
     return text

@@ -80,7 +80,7 @@ function drawFrame(session, address, words, selected) {
   const tabs = h("div", { class: "view-tabs", role: "tablist", "aria-label": "Views of this session" });
   replace(
     main,
-    h("section", { class: "session-head" }, h("div", {}, h("h1", {}, words), h("p", { class: "faint" }, factsOf(session))), makeControls(session, address)),
+    h("section", { class: "session-head" }, h("h1", {}, words), h("p", { class: "faint" }, factsOf(session)), makeControls(session, address)),
     makeCards(session),
     h("figure", { class: "figure" }, strip.element, makeLegend(session)),
     tabs,

@@ -6,8 +6,8 @@ const LEFT = 22;
 const WIDTH = 116;
 const GHOST_LEFT = LEFT + WIDTH + 12;
 const GHOST = 60;
-const TOP = 18;
-const HEIGHT = 620;
+const TOP = 24;
+const HEIGHT = 614;
 const ROW = 30;
 
 export function makeMap(request, { selected, onSelect }) {
@@ -41,8 +41,8 @@ export function makeMap(request, { selected, onSelect }) {
     pen.font = "11px system-ui, sans-serif";
     pen.textAlign = "left";
     pen.fillStyle = colours.faint;
-    pen.fillText("sent", LEFT, 11);
-    if (ghosts.length) pen.fillText("left out", GHOST_LEFT, 11);
+    pen.fillText("sent", LEFT, 16);
+    if (ghosts.length) pen.fillText("left out", GHOST_LEFT, 16);
     let y = TOP;
     for (const [layer, amount] of fixed) {
       if (!amount) continue;

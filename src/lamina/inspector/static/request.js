@@ -144,7 +144,8 @@ function showLargest(request) {
 
 function nameOf(entry) {
   const name = entry.what || entry.kind;
-  return name.includes(" ") ? name : `${name} ${entry.preview.slice(0, 50)}`;
+  if (name.includes(" ")) return name;
+  return `${name} ${entry.preview.length > 50 ? `${entry.preview.slice(0, 49).trimEnd()}…` : entry.preview}`;
 }
 
 async function drawSegment(side, address) {

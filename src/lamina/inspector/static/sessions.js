@@ -100,7 +100,7 @@ function makeRow(session, isChild) {
       {},
       isLive ? h("span", { class: "live", title: "It is running" }, "live ") : null,
       h("a", { href: `#/s/${session.id}` }, isChild ? "↳ " : "", session.first_words || session.name),
-      h("div", { class: "faint small" }, [session.project, session.source, session.name].filter(Boolean).join(" · ")),
+      h("div", { class: "faint small" }, [...describeAnswer(session), session.project, session.source, session.name].filter(Boolean).join(" · ")),
     ),
     h("td", {}, session.model || "not recorded"),
     h("td", { class: "nowrap" }, session.ended === null ? "not recorded" : date(session.ended)),
@@ -110,6 +110,10 @@ function makeRow(session, isChild) {
     h("td", { class: "num" }, session.cuts || "–"),
     h("td", { class: "num" }, session.lost_caches || "–"),
   );
+}
+
+function describeAnswer(session) {
+  return session.answered ? [] : ["no answer recorded"];
 }
 
 function showProblems(problems) {

@@ -104,12 +104,14 @@ def _first_words(items: Iterable[dict[str, Any]]) -> str:
 
 
 def _user_text(content: Any) -> str:
-    """The text of a message, without the blocks that a client put beside the user's words."""
+    """The user's words in a message: its last text that no client put there. Attachments come before it."""
     if isinstance(content, str):
         return content
-    blocks = list_field({"content": content}, "content")
-    texts = [text_field(block, "text") for block in blocks]
-    return " ".join(text for text in texts if text and not text.startswith(_BY_CLIENTS))
+    for block in reversed(list_field({"content": content}, "content")):
+        text = text_field(block, "text")
+        if text and not text.startswith(_BY_CLIENTS):
+            return text
+    return ""
 
 
 def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:

@@ -253,7 +253,8 @@ def _read_version(connection: SqliteConnection, newest: int) -> int:
     if owner != APPLICATION:
         is_new = not owner and not version and not _has_tables(connection)
         if not is_new:
-            raise StoreError("this SQLite file is not lamina's", hint="give the path of a new file")
+            hint = "another program wrote it; give the path of a file that lamina wrote, or of a new one"
+            raise StoreError("this SQLite file is not lamina's", hint=hint)
     if version > newest:
         hint = "a newer release wrote it: update lamina"
         raise StoreError(f"the file has version {version}, and this release reads {newest}", hint=hint)

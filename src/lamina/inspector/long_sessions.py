@@ -1,0 +1,156 @@
+"""Sessions of thousands of calls: measured in one pass over their entries, where nothing is lowered.
+
+Building every call takes a time that grows with the square of the length of a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from lamina.caches import Tally
+from lamina.core.envelope import Envelope
+from lamina.core.values import Layer, Ledger
+from lamina.dialects import DIALECTS
+from lamina.dialects.memos import ParseMemo
+from lamina.errors import LaminaError
+from lamina.inspector.built_values import BuiltCall, FormChange
+from lamina.inspector.pricing import add_unrecorded, price_call
+from lamina.inspector.walk import SessionWalk, idle_between, sum_layers, turn_of
+from lamina.replay.model_calls import CHAT
+
+_CHECKED_CALLS = 5
+"""Calls of a long session that are built, to see whether measuring it gives the same."""
+
+
+def measure_calls(run: SessionWalk) -> list[BuiltCall] | None:
+    """Every call of a session that is sent as it was recorded, measured in one pass over its entries.
+
+    Nothing is lowered there, so a request is the beginning of the last one, and its size is a sum. A few
+    calls are built as well. None is returned if one of them differs, or if something would be lowered.
+    """
+    if not run.is_plain:
+        return None
+    conversation = run.session.conversation
+    parse_memo = ParseMemo()
+    try:
+        log = DIALECTS[CHAT].parse(conversation.request(conversation.calls[-1]), memo=parse_memo).log
+        envelope = run.build_log(log, 0)
+    except LaminaError:
+        return None
+    if len(envelope.entries) != len(log):
+        return None  # something was repaired: sizes are no sums then
+    entry_counts = [len(segments) for _, segments in parse_memo.known]
+    ends = list(accumulate(entry_counts, initial=0))  # [1, 2, 1] entries end at [0, 1, 3, 4]
+    sums = _EntrySums(envelope)
+    calls: list[BuiltCall] = []
+    previous_time: float | None = None
+    previous_tokens = 0
+    for number, call in enumerate(conversation.calls):
+        end = ends[call.end]
+        idle = idle_between(previous_time, call.at)
+        built = BuiltCall(
+            number=number,
+            call=call,
+            at=call.at,
+            idle=idle,
+            ledger=Ledger(),
+            tokens=sums.tokens_before(end),
+            layers=sums.layers_before(end),
+            entries=end,
+            left_out=0,
+            room=None,
+            turn=turn_of(envelope.entries, end),
+        )
+        tally = _guess_tally(run, built.tokens, previous_tokens, idle)
+        calls.append(price_call(run, built, add_unrecorded(tally, run.unrecorded)))
+        previous_tokens = built.tokens
+        if call.at is not None:
+            previous_time = call.at
+    if not _are_as_built(run, calls):
+        return None
+    _note_arrivals(run, envelope, [ends[call.end] for call in conversation.calls])
+    return calls
+
+
+def _note_arrivals(run: SessionWalk, envelope: Envelope, ends: Sequence[int]) -> None:
+    """Keeps for each entry the first call whose request it is in. `ends` says how many entries each has."""
+    start = 0
+    for number, end in enumerate(ends):
+        for entry in envelope.entries[start:end]:
+            run.arrivals[entry.ref] = number
+            run.history[entry.ref] = [FormChange(number, entry.form.name, entry.why)]
+        start = end
+
+
+class _EntrySums:
+    """Sums of tokens over the beginnings of a request, as a whole and by layer."""
+
+    def __init__(self, envelope: Envelope) -> None:
+        entries = envelope.entries
+        self._entries = entries
+        self._all = list(accumulate((entry.tokens for entry in entries), initial=0))
+        self._fixed = envelope.account.total - self._all[-1]
+        system = (entry.tokens * (entry.layer is Layer.SYSTEM) for entry in entries)
+        self._system = list(accumulate(system, initial=0))
+        prompts = (entry.tokens * (entry.segment.kind == "user") for entry in entries)
+        self._prompts = list(accumulate(prompts, initial=0))
+        self._turn_starts = self._find_turn_starts()
+
+    def tokens_before(self, end: int) -> int:
+        """The size of the request that ends before this entry, with its head."""
+        return self._fixed + self._all[end]
+
+    def layers_before(self, end: int) -> dict[str, int]:
+        """Tokens by layer of the same request: what is older than its last turn is history."""
+        if not end:
+            return {}
+        start = self._turn_starts[end - 1]
+        prompt = self._prompts[end] - self._prompts[start]
+        turn_system = self._system[end] - self._system[start]
+        in_turn = self._all[end] - self._all[start] - turn_system
+        layers = {
+            Layer.SYSTEM.value: self._system[end],
+            Layer.HISTORY.value: self._all[start] - self._system[start],
+            Layer.PROMPT.value: prompt,
+            Layer.STEPS.value: in_turn - prompt,
+        }
+        return {name: tokens for name, tokens in layers.items() if tokens}
+
+    def _find_turn_starts(self) -> list[int]:
+        """Where the turn of each entry begins."""
+        starts: list[int] = []
+        for at, entry in enumerate(self._entries):
+            begins = at == 0 or entry.turn != self._entries[at - 1].turn
+            starts.append(at if begins else starts[-1])
+        return starts
+
+
+def _guess_tally(run: SessionWalk, tokens: int, previous_tokens: int, idle: float) -> Tally:
+    """What a cache would read of a request that continues the last one: all of it, while it is remembered."""
+    rules = run.rules
+    model = run.session.conversation.trace.model
+    lifetime = rules.lifetimes.get(rules.lifetime, 0.0)
+    is_remembered = not lifetime or idle <= lifetime
+    read = 0
+    if is_remembered and previous_tokens >= rules.least(model):
+        read = min(previous_tokens, tokens)
+    if rules.write > 1:
+        return Tally(read=read, written=tokens - read)
+    return Tally(read=read, uncached=tokens - read)
+
+
+def _are_as_built(run: SessionWalk, calls: Sequence[BuiltCall]) -> bool:
+    """Whether a few calls, built one by one, have the measured sizes."""
+    step = max(len(calls) // _CHECKED_CALLS, 1)
+    for call in calls[::step]:
+        request = run.session.conversation.request(call.call)
+        try:
+            envelope = run.build_log(DIALECTS[CHAT].parse(request).log, 0)
+        except LaminaError:
+            return False
+        if envelope.account.total != call.tokens:
+            return False
+        if sum_layers(envelope.entries) != call.layers:
+            return False
+    return True

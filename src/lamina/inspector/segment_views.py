@@ -1,0 +1,141 @@
+"""One segment of a request as plain JSON values: as sent, in full, how the two differ, and why."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+import msgspec
+
+from lamina.core.envelope import Envelope
+from lamina.core.hashing import handle
+from lamina.core.values import Entry, Form, Image, Part, ToolResult
+from lamina.core.wording import describe_segment
+from lamina.errors import BadInput
+from lamina.inspector.built_values import BuiltSession
+from lamina.inspector.request_views import find_subjects
+from lamina.inspector.segment_texts import join_texts
+from lamina.inspector.settings import BuildSettings
+from lamina.inspector.views import Inspector, Json
+
+LONGEST_TEXT = 400_000
+"""Characters of one text that the page gets; the download has all of it."""
+
+LONGEST_DIFFERENCE = 4_000
+"""Lines that are compared for the Difference pane."""
+
+LONGEST_IMAGE = 8_000_000
+"""Characters of the largest image that is shown."""
+
+_IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
+"""Images that a browser draws without running anything: no SVG."""
+
+
+def show_segment(
+    inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings
+) -> Json:
+    """One segment of a request: as sent, in full, how the two differ, why, and its form over the session."""
+    built = inspector.built(session_id, settings)
+    envelope = inspector.builder.build_call(built, number)
+    entry = _find_entry(envelope, ref)
+    sent = join_texts(entry.parts)
+    original = join_texts(entry.segment.parts)
+    if entry.segment.origin == "lamina":
+        original = sent
+    history = built.history.get(entry.ref, ())
+    return {
+        "ref": str(entry.ref),
+        "key": entry.segment.key or handle(entry.content),
+        "what": describe_segment(entry.segment),
+        "kind": entry.segment.kind,
+        "role": entry.role.value,
+        "layer": entry.layer.value,
+        "form": entry.form.name,
+        "tokens": entry.tokens,
+        "why": entry.why,
+        "sent": sent[:LONGEST_TEXT],
+        "original": original[:LONGEST_TEXT],
+        "clipped": max(len(sent), len(original)) > LONGEST_TEXT,
+        "difference": list(compare_texts(original, sent)),
+        "arrived": built.arrivals.get(entry.ref, number),
+        "history": [msgspec.to_builtins(change) for change in history],
+        "explanation": explain_form(entry, history, built),
+        "recall": handle(entry.content) if entry.form is not Form.FULL else "",
+        "covers": [str(covered) for covered in entry.segment.covers],
+        "images": list(find_images(entry.segment.parts)),
+        "path": _path_of(envelope, entry),
+    }
+
+
+def show_text(inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings) -> Json:
+    """A segment as sent and in full, however long it is."""
+    entry = _find_entry(inspector.builder.build_call(inspector.built(session_id, settings), number), ref)
+    sent = join_texts(entry.parts)
+    original = join_texts(entry.segment.parts)
+    return {"ref": ref, "sent": sent, "original": original}
+
+
+def find_images(parts: Sequence[Part]) -> Iterator[str]:
+    """Images of a segment as data addresses. One at another address is not loaded, so it is not here."""
+    for part in parts:
+        if isinstance(part, ToolResult):
+            yield from find_images(part.content)
+        if not isinstance(part, Image):
+            continue
+        source = part.url
+        if part.data:
+            source = f"data:{part.media_type or 'image/png'};base64,{part.data}"
+        if _IMAGE.match(source) and len(source) <= LONGEST_IMAGE:
+            yield source
+
+
+def _path_of(envelope: Envelope, entry: Entry) -> str:
+    """The file that a call or its result is about, "" if there is none."""
+    at = next(at for at, other in enumerate(envelope.entries) if other is entry)
+    return find_subjects(envelope.entries).get(at, ("", ""))[1]
+
+
+def _find_entry(envelope: Envelope, ref: str) -> Entry:
+    for entry in envelope.entries:
+        if str(entry.ref) == ref:
+            return entry
+    raise BadInput(f"the request has no segment {ref!r}", place="segment", hint="the window map lists them")
+
+
+def compare_texts(original: str, sent: str) -> Iterator[tuple[str, str]]:
+    """Lines of both texts: " " for one that is in both, "-" for one that was left out, "+" for a new one."""
+    if original == sent:
+        return
+    before = original.split("\n")[:LONGEST_DIFFERENCE]
+    after = sent.split("\n")[:LONGEST_DIFFERENCE]
+    is_large = len(before) * len(after) > 4_000_000
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=is_large)
+    for operation, start, end, new_start, new_end in matcher.get_opcodes():
+        if operation == "equal":
+            yield from zip(repeat(" "), before[start:end], strict=False)
+            continue
+        yield from zip(repeat("-"), before[start:end], strict=False)
+        yield from zip(repeat("+"), after[new_start:new_end], strict=False)
+
+
+def explain_form(entry: Entry, history: Sequence[Any], built: BuiltSession) -> str:
+    """Why a segment is sent as it is, in a sentence or two."""
+    forms = {
+        "FULL": "It is sent in full",
+        "COMPACT": "It is sent shortened",
+        "STUB": "Only its name and a handle are sent",
+        "OMITTED": "It is not sent",
+    }
+    sentence = forms[entry.form.name]
+    if entry.why:
+        sentence += f": {entry.why}"
+    sentence += "."
+    if len(history) > 1:
+        last = history[-1]
+        sentence += f" It was lowered at request {last.call + 1} of {len(built.calls)}."
+    if entry.form is not Form.FULL and entry.segment.origin != "lamina":
+        sentence += " Pin it to keep it in full, or recall it by its handle."
+    return sentence

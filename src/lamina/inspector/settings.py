@@ -1,0 +1,109 @@
+"""Under what a session is built: the settings, as an address has them, and what follows from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lamina.caches import CacheRules, all_rules, rules_for
+from lamina.core.values import Budget
+from lamina.errors import BadInput
+
+AS_RECORDED = "recorded"
+
+LAMINA = "lamina"
+
+POLICIES = {
+    AS_RECORDED: "as it was sent",
+    LAMINA: "as lamina would have sent it",
+}
+
+_RESERVED_PART = 8
+"""One part in so many of the window is kept for the answer, as in the lab."""
+
+
+class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Under what the session is built. `window` 0 is that of its model, `rules` "" those of its model.
+
+    `left_out` and `pinned` name segments by their refs.
+    """
+
+    policy: str = AS_RECORDED
+    window: int = 0
+    trigger: float | None = None
+    target: float | None = None
+    keep_last: int | None = None
+    rules: str = ""
+    left_out: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+
+
+def read_settings(query: dict[str, str]) -> BuildSettings:
+    """Settings from the words of an address. A word that is not a number raises BadInput."""
+    return BuildSettings(
+        policy=query.get("policy") or AS_RECORDED,
+        window=_whole(query, "window") or 0,
+        trigger=_share(query, "trigger"),
+        target=_share(query, "target"),
+        keep_last=_whole(query, "keep_last"),
+        rules=query.get("rules", ""),
+        left_out=_list(query.get("left_out", "")),
+        pinned=_list(query.get("pinned", "")),
+    )
+
+
+def _whole(query: dict[str, str], name: str) -> int | None:
+    word = query.get(name, "")
+    if not word:
+        return None
+    if not word.isascii() or not word.isdigit():
+        raise BadInput(f"{name} is {word!r}", place=name, hint="give a whole number")
+    return int(word)
+
+
+def _share(query: dict[str, str], name: str) -> float | None:
+    word = query.get(name, "")
+    if not word:
+        return None
+    try:
+        return float(word)
+    except ValueError:
+        raise BadInput(
+            f"{name} is {word!r}", place=name, hint="give a share of the room, such as 0.5"
+        ) from None
+
+
+def _list(word: str) -> tuple[str, ...]:
+    return tuple(item for item in word.split(",") if item)
+
+
+def make_budget(settings: BuildSettings, window_of_model: int, *, unrecorded: int = 0) -> Budget | None:
+    """The budget of these settings; None if everything is sent as it was recorded.
+
+    What the records do not have takes room, too, and so it is part of the reserve.
+    """
+    if settings.policy == AS_RECORDED:
+        return None
+    if settings.policy != LAMINA:
+        raise BadInput(
+            f"there is no policy {settings.policy!r}",
+            place="policy",
+            hint=f"use one of {', '.join(POLICIES)}",
+        )
+    window = settings.window or window_of_model
+    limits: dict[str, Any] = {"target": settings.target}
+    if settings.trigger is not None:
+        limits["trigger"] = settings.trigger
+    if settings.keep_last is not None:
+        limits["keep_last"] = settings.keep_last
+    return Budget(window=window, reserve=window // _RESERVED_PART + unrecorded, **limits)
+
+
+def find_rules(name: str, model: str, dialect: str) -> CacheRules:
+    if not name:
+        return rules_for(model, dialect=dialect)
+    if name not in all_rules():
+        names = ", ".join(sorted(all_rules()))
+        raise BadInput(f"there are no rules {name!r}", place="rules", hint=f"use one of {names}")
+    return all_rules()[name]

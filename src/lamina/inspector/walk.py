@@ -1,0 +1,261 @@
+"""One walk through a session: each call is built from the ledger that the one before it left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from lamina.caches import CacheRules, rates
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.layout import Filter, Layout
+from lamina.core.memo import Memo
+from lamina.core.recall import list_refs
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Ref, Segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.translate import choose_options
+from lamina.errors import LaminaError
+from lamina.inspector.built_values import BuiltCall, FormChange
+from lamina.inspector.sessions import RecordedSession
+from lamina.inspector.settings import BuildSettings, find_rules, make_budget
+from lamina.models.counters import counter_for
+from lamina.models.counters.openai import o200k
+from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.model_calls import CHAT, ModelCall
+from lamina.replay.needed_names import NeededTerms
+from lamina.replay.policies.port import PolicyRequest
+from lamina.replay.values import RecordedUsage
+from lamina.replay.walk import WalkStep
+
+_LEFT_OUT = "left out in the inspector"
+"""The key of segments that somebody left out to see what happens."""
+
+
+class SessionWalk:
+    """One walk through a session. It keeps the ledger, the memos, and what was sent last."""
+
+    def __init__(self, session: RecordedSession, settings: BuildSettings) -> None:
+        trace = session.conversation.trace
+        self.session = session
+        self.settings = settings
+        self.counter = counter_for(trace.model) if trace.model else o200k()
+        self.rules = find_rules(settings.rules, trace.model, trace.dialect)
+        first_request = session.conversation.request(session.conversation.calls[0])
+        self.head = DIALECTS[CHAT].parse(first_request).head
+        self.sizes = MessageSizes(self.counter, session.conversation.tools)
+        self.unrecorded = self._estimate_unrecorded()
+        self.budget = make_budget(settings, session.window, unrecorded=self.unrecorded)
+        self.ledger = Ledger()
+        self.memo = Memo()
+        self.parse_memo = ParseMemo()
+        self.calls: list[BuiltCall] = []
+        self.steps: list[WalkStep] = []
+        self.history: dict[Ref, list[FormChange]] = {}
+        self.arrivals: dict[Ref, int] = {}
+        self.previous_messages: list[dict[str, Any]] = []
+        self.previous_time: float | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether everything is sent as it was recorded."""
+        return self.budget is None and not self.settings.left_out and not self.settings.pinned
+
+    @cached_property
+    def needed_terms(self) -> NeededTerms:
+        return NeededTerms(self.session.conversation, self.sizes)
+
+    @cached_property
+    def usages(self) -> list[RecordedUsage | None]:
+        return usages_by_call(self.session)
+
+    def build_log(self, log: tuple[Segment, ...], idle: float, memo: Memo | None = None) -> Envelope:
+        return build_log(
+            log,
+            head=self.head,
+            budget=self.budget,
+            ledger=self.ledger,
+            counter=self.counter,
+            rules=self.rules,
+            idle=idle,
+            memo=memo,
+        )
+
+    def _estimate_unrecorded(self) -> int:
+        """Tokens of system text and tools that the records lack: the first usage, less what is there."""
+        if self.session.has_head:
+            return 0
+        usage = self.usages[0]
+        if usage is None:
+            return 0
+        first_call = self.session.conversation.calls[0]
+        recorded = self.sizes.count_tokens(self.session.conversation.messages[: first_call.end])
+        return max(usage.total - recorded, 0)
+
+    def send(self, number: int, call: ModelCall) -> None:
+        idle = self._idle_before(call)
+        ledger = self.ledger
+        request = self.session.conversation.request(call)
+        try:
+            log = DIALECTS[CHAT].parse(request, memo=self.parse_memo).log
+            envelope = self.build_log(choose_segments(log, self.settings), idle, self.memo)
+        except LaminaError as error:
+            self._keep_failure(number, call, idle, ledger, str(error))
+            return
+        self.ledger = envelope.ledger
+        messages = request["messages"]
+        if not self.is_plain or envelope.ledger.repairs:
+            messages = DIALECTS[CHAT].render(envelope)["messages"]
+        shared = count_shared(self.previous_messages, messages)
+        continues = shared >= len(self.previous_messages)
+        self.previous_messages = messages
+        self._note_forms(number, envelope)
+        cut_reason = ""
+        cut_lowered = 0
+        if envelope.cut is not None and envelope.cut.lowered > 0:
+            cut_reason = envelope.cut.reason
+            cut_lowered = envelope.cut.lowered
+        sent_entries = [entry for entry in envelope.entries if entry.form is not Form.OMITTED]
+        built = BuiltCall(
+            number=number,
+            call=call,
+            at=call.at,
+            idle=idle,
+            ledger=ledger,
+            tokens=envelope.account.total,
+            layers=sum_layers(sent_entries),
+            entries=len(sent_entries),
+            left_out=len(envelope.entries) - len(sent_entries),
+            room=envelope.room,
+            cut=cut_reason,
+            cut_lowered=cut_lowered,
+            turn=turn_of(envelope.entries, len(envelope.entries)),
+            continues=continues,
+        )
+        if self.budget is not None:
+            built = self._count_needed(built, messages)
+        self.calls.append(built)
+        sent = PolicyRequest(messages=messages, cut=built.cut, layers=built.layers)
+        self.steps.append(WalkStep(call=call, sent=sent, tokens=built.tokens, same=shared))
+
+    def _count_needed(self, built: BuiltCall, messages: list[dict[str, Any]]) -> BuiltCall:
+        """The call with how many names its answer needed, and how many of these the request had."""
+        terms = self.needed_terms.by_call[built.number]
+        text = "\n".join(self.sizes.measure(message).words for message in messages)
+        visible = sum(term in text for term in terms)
+        return msgspec.structs.replace(built, needed=len(terms), visible=visible)
+
+    def _idle_before(self, call: ModelCall) -> float:
+        idle = idle_between(self.previous_time, call.at)
+        if call.at is not None:
+            self.previous_time = call.at
+        return idle
+
+    def _keep_failure(self, number: int, call: ModelCall, idle: float, ledger: Ledger, error: str) -> None:
+        self.calls.append(
+            BuiltCall(
+                number=number,
+                call=call,
+                at=call.at,
+                idle=idle,
+                ledger=ledger,
+                tokens=0,
+                layers={},
+                entries=0,
+                left_out=0,
+                room=None,
+                error=error,
+            )
+        )
+        self.steps.append(WalkStep(call=call, sent=None, failed=error))
+
+    def _note_forms(self, number: int, envelope: Envelope) -> None:
+        """Keeps the form of each segment when it arrives, and whenever it changes."""
+        for entry in envelope.entries:
+            changes = self.history.setdefault(entry.ref, [])
+            self.arrivals.setdefault(entry.ref, number)
+            if not changes or changes[-1].form != entry.form.name:
+                changes.append(FormChange(number, entry.form.name, entry.why))
+
+
+def turn_of(entries: Sequence[Entry], end: int) -> int:
+    """The turn that a request of so many entries belongs to, counted from 1."""
+    if not end:
+        return 1
+    return max(entries[end - 1].turn, 0) + 1
+
+
+def idle_between(before: float | None, after: float | None) -> float:
+    """Seconds from one call to the next; 0 where a time is not recorded."""
+    if before is None or after is None:
+        return 0.0
+    return max(after - before, 0.0)
+
+
+def build_log(
+    log: tuple[Segment, ...],
+    *,
+    head: Head,
+    budget: Budget | None,
+    ledger: Ledger,
+    counter: Counter,
+    rules: CacheRules,
+    idle: float,
+    memo: Memo | None = None,
+) -> Envelope:
+    layout = Layout(context="logged", exclude=Filter(keys=frozenset((_LEFT_OUT,))))
+    model = str(head.parameters.get("model", ""))
+    options = choose_options(DIALECTS[CHAT], head, layout=layout, rates=rates(rules, model))
+    return build(
+        log,
+        head=head,
+        budget=budget,
+        ledger=ledger,
+        counter=counter,
+        options=options,
+        idle=idle,
+        memo=memo,
+    )
+
+
+def choose_segments(log: tuple[Segment, ...], settings: BuildSettings) -> tuple[Segment, ...]:
+    """The log with the segments pinned, and marked to be left out, that the settings name by their refs."""
+    if not settings.pinned and not settings.left_out:
+        return log
+    chosen: list[Segment] = []
+    for ref, segment in list_refs(log):
+        if ref in settings.left_out:
+            chosen.append(msgspec.structs.replace(segment, key=_LEFT_OUT))
+        elif ref in settings.pinned:
+            chosen.append(msgspec.structs.replace(segment, pinned=True))
+        else:
+            chosen.append(segment)
+    return tuple(chosen)
+
+
+def sum_layers(entries: Sequence[Entry]) -> dict[str, int]:
+    """Tokens by layer, in the order of the layers."""
+    sums = {layer.value: 0 for layer in Layer}
+    for entry in entries:
+        sums[entry.layer.value] += entry.tokens
+    return {name: tokens for name, tokens in sums.items() if tokens}
+
+
+def count_shared(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> int:
+    """How many messages two requests share at their beginning."""
+    for at, (one, other) in enumerate(zip(before, after, strict=False)):
+        if one is not other and one != other:
+            return at
+    return min(len(before), len(after))
+
+
+def usages_by_call(session: RecordedSession) -> list[RecordedUsage | None]:
+    """The reported usage of each call; None where the records have none."""
+    usages = [usage for _, usage in sorted(session.conversation.trace.used.items())]
+    if len(usages) != len(session.conversation.calls):
+        return [None] * len(session.conversation.calls)
+    return list(usages)
