@@ -15,6 +15,7 @@ import msgspec
 from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.dialects import DIALECTS
+from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.replay.traces.growing_requests import is_answer
 from lamina.replay.values import RecordedUsage, Trace
@@ -108,7 +109,7 @@ def message_text(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
-    parts = [part for part in content or () if isinstance(part, dict)]
+    parts = [part for part in list_or_empty(content) if isinstance(part, dict)]
     return "\n".join(str(part.get("text") or "") for part in parts)
 
 

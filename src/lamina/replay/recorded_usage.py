@@ -15,6 +15,7 @@ from typing import NamedTuple
 from lamina.caches import CacheRules, Tally, cost, rules_for
 from lamina.errors import BadInput
 from lamina.models.facts import Model, model
+from lamina.replay.account_sums import sum_fields
 from lamina.replay.outcomes import input_equivalents
 from lamina.replay.values import LostCache, RecordedUsage, Reported, Trace
 
@@ -44,10 +45,7 @@ def sum_recorded_usage(trace: Trace) -> Reported:
         source=trace.source,
         model=trace.model,
         calls=len(calls),
-        read=sum(usage.read for usage in usages),
         written=sum(usage.written + usage.written_long for usage in usages),
-        uncached=sum(usage.uncached for usage in usages),
-        output=sum(usage.output for usage in usages),
         equivalents=sum(
             input_equivalents(_tally(call.usage), call.rules, call.rules.read_share(call.model))
             for call in calls
@@ -58,6 +56,7 @@ def sum_recorded_usage(trace: Trace) -> Reported:
         project=trace.project,
         began=trace.began,
         title=trace.title,
+        **sum_fields(usages, ["read", "uncached", "output"]),
     )
 
 
@@ -145,7 +144,9 @@ def _explain_loss(  # noqa: PLR0911 - one return for each reason
         return f"the model changed from {last.model} to {call.model}"
     if any(last.place < compaction <= call.place for compaction in trace.compacted):
         return "the client compacted its history"
-    idle = _seconds_between(last.usage, call.usage)
+    idle = 0.0
+    if last.usage.at is not None and call.usage.at is not None:
+        idle = call.usage.at - last.usage.at
     lifetime = _longest_lifetime(calls, call)
     if idle > lifetime:
         return f"idle for {_describe_span(idle)}, past the lifetime of {_describe_span(lifetime)}"
@@ -167,13 +168,6 @@ def _longest_lifetime(calls: Sequence[_ReportedCall], call: _ReportedCall) -> fl
     if any(earlier.usage.written_long for earlier in calls[: call.number - 1]):
         lifetimes += [rules.seconds(word) for word in rules.lifetimes]
     return max(lifetimes)
-
-
-def _seconds_between(last: RecordedUsage, call: RecordedUsage) -> float:
-    """The time between two calls; 0 if one of them was recorded without a time."""
-    if last.at is None or call.at is None:
-        return 0.0
-    return call.at - last.at
 
 
 def _describe_span(seconds: float) -> str:

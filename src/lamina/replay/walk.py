@@ -16,6 +16,7 @@ from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import ModelCall, RecordedConversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.policies.port import Message, Policy, PolicyRequest, PolicyRun, Setting
+from lamina.replay.traces.growing_requests import count_leading
 
 __all__ = ["NeededTerms", "WalkStep", "walk"]
 
@@ -116,16 +117,8 @@ def _check_sent(
     return msgspec.structs.replace(
         step,
         tokens=message_sizes.tool_tokens + sum(size.tokens for size in sizes),
-        same=_count_shared(previous_messages, messages),
+        same=count_leading(previous_messages, messages),
         visible=len(terms) - len(hidden_terms),
         invalid=message_sizes.is_refused(messages),
         hidden={at: needs.tokens[at] for at in positions_to_recall},
     )
-
-
-def _count_shared(before: list[Message], after: list[Message]) -> int:
-    """How many messages lead both."""
-    for at, (one, other) in enumerate(zip(before, after, strict=False)):
-        if one is not other and one != other:
-            return at
-    return min(len(before), len(after))

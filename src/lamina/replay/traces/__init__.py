@@ -14,6 +14,7 @@ counted in the first one only. Nothing here asks what a trace cost or would cost
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
 from lamina.replay.traces.codex import Codex, is_codex
 from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
-from lamina.replay.traces.json_fields import list_field, text_field
+from lamina.replay.traces.json_fields import as_list, text_field
 from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
 from lamina.replay.traces.lines import TraceRow, read_rows, read_text
 from lamina.replay.traces.packed import Tell
@@ -83,10 +84,10 @@ def _name_of_call(trace: Trace, place: int) -> str:
 def _describe(trace: Trace, copied: frozenset[int]) -> Trace:
     """The trace with what a reader tells it by, and with the usage of its own answers only."""
     used = {place: usage for place, usage in trace.used.items() if place not in copied}
-    moments = [usage.at for usage in used.values() if usage.at is not None]
     began = trace.began
-    if moments and (began is None or copied):
-        began = min(moments)
+    if began is None or copied:
+        moments = [usage.at for usage in used.values() if usage.at is not None]
+        began = min(moments, default=began)
     return msgspec.structs.replace(
         trace, used=used, copied=copied, began=began, title=trace.title or _first_words(trace.items)
     )
@@ -107,9 +108,8 @@ def _user_text(content: Any) -> str:
     """The text of a message, without the blocks that a client put beside the user's words."""
     if isinstance(content, str):
         return content
-    blocks = list_field({"content": content}, "content")
-    texts = [text_field(block, "text") for block in blocks]
-    return " ".join(text for text in texts if text and not text.startswith(_BY_CLIENTS))
+    texts = [text_field(block, "text") for block in as_list(content)]
+    return " ".join(text for text in texts if not text.startswith(_BY_CLIENTS))
 
 
 def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
@@ -118,21 +118,16 @@ def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[T
     total = sum(sizes)
     done = 0
     for path, size in zip(paths, sizes, strict=True):
-        tell = _teller(progress, done, size, total)
+        tell = partial(_tell_progress, progress, done, size, total)
         yield from _bound_damage(_read_file(path, tell), str(path))
+        tell(size)
         done += size
-        if progress is not None:
-            progress(done, total)
 
 
-def _teller(progress: Progress | None, done: int, size: int, total: int) -> Tell:
+def _tell_progress(progress: Progress | None, done: int, size: int, total: int, behind: int) -> None:
     """Tells the progress within one file as progress over all files."""
-
-    def tell(behind: int) -> None:
-        if progress is not None:
-            progress(done + min(behind, size), total)
-
-    return tell
+    if progress is not None:
+        progress(done + min(behind, size), total)
 
 
 def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Iterator[Trace | UnreadableLine]:

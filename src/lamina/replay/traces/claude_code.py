@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 from lamina.replay.traces.json_fields import (
-    json_field,
+    as_list,
     list_field,
     object_field,
     parse_moment,
@@ -40,6 +40,9 @@ _MADE_UP = "<synthetic>"
 _SHAPE = "api-request-shape"
 _BLOB = "api-request-blob"
 _HEAD_FIELDS = ("system", "tools")
+
+_Addition = Literal["compaction", "answer", "user message", "reminder"]
+"""What a line adds to a conversation."""
 
 
 def is_claude_code(row: dict[str, Any]) -> bool:
@@ -65,14 +68,13 @@ class ClaudeCode:
             self._take_request(row.value)
             return
         uuid = text_field(row.value, "uuid")
-        is_copy = uuid in self.chains
-        is_sent = _is_message(row.value) or _is_compaction(row.value) or bool(_rendered_text(row.value))
-        if is_copy or not is_sent:
+        addition = _find_addition(row.value)
+        if addition is None or uuid in self.chains:
             return
         chain = self._find_chain(row)
         if uuid:
             self.chains[uuid] = chain
-        chain.take(row.value)
+        chain.take(row.value, addition)
         while len(self.sessions) > SESSIONS:
             yield from self._end_oldest_session()
 
@@ -136,22 +138,23 @@ class _Chain:
         self.project = ""
         self.began: float | None = None
 
-    def take(self, line: dict[str, Any]) -> None:
+    def take(self, line: dict[str, Any], addition: _Addition) -> None:
         """Takes in a line: a compaction, a piece of an answer, or a message of the user."""
         message = object_field(line, "message")
         if not self.project:
             self.project = PurePath(text_field(line, "cwd")).name
         if self.began is None:
             self.began = parse_moment(line.get("timestamp"))
-        if _is_compaction(line):
-            self.compacted.append(len(self.items))
-            self.answers.clear()
-        elif line["type"] == "assistant" and text_field(message, "model") != _MADE_UP:
-            self._add_answer(message, line)
-        elif line["type"] == "user":
-            self._add_user_message(message.get("content"))
-        elif line["type"] == "attachment":
-            self._add_reminder(_rendered_text(line))
+        match addition:
+            case "compaction":
+                self.compacted.append(len(self.items))
+                self.answers.clear()
+            case "answer" if text_field(message, "model") != _MADE_UP:
+                self._add_answer(message, line)
+            case "user message":
+                self._add_user_message(message.get("content"))
+            case "reminder":
+                self._add_reminder(_rendered_text(line))
 
     def _add_answer(self, message: dict[str, Any], line: dict[str, Any]) -> None:
         """A piece of an answer; results may stand between the pieces of one."""
@@ -182,19 +185,19 @@ class _Chain:
 
     def _add_user_message(self, content: Any) -> None:
         """A message of the user; the results of one answer stand in one message."""
-        if isinstance(content, str):
-            if content:
-                self.items.append({"role": "user", "content": content})
-            return
         blocks = _content_blocks(content)
         if not blocks:
             return
-        if _are_results(blocks) and self.items:
-            last_blocks = _content_blocks(self.items[-1].get("content"))
-            if _are_results(last_blocks):
-                self.items[-1]["content"] += blocks
-                return
-        self.items.append({"role": "user", "content": blocks})
+        if isinstance(content, str):
+            self.items.append({"role": "user", "content": content})
+        elif _are_results(blocks) and self._ends_with_results():
+            self.items[-1]["content"] += blocks
+        else:
+            self.items.append({"role": "user", "content": blocks})
+
+    def _ends_with_results(self) -> bool:
+        """Whether the last message holds results of calls, and nothing else."""
+        return bool(self.items) and _are_results(_content_blocks(self.items[-1]["content"]))
 
     def _add_reminder(self, text: str) -> None:
         """A system message of the client; several in a row are sent as one."""
@@ -242,32 +245,36 @@ def _session_traces(chains: dict[str, _Chain]) -> Iterator[Trace]:
             yield chain.trace()
 
 
-def _is_compaction(line: dict[str, Any]) -> bool:
-    """Whether the client put a summary in place of its history here."""
-    return line.get("type") == "system" and line.get("subtype") == "compact_boundary"
+def _find_addition(line: dict[str, Any]) -> _Addition | None:
+    """What a line adds to its conversation, None for nothing.
 
-
-def _is_message(line: dict[str, Any]) -> bool:
-    """Whether a line is one of the conversation. `api-request-blob` has a message, too: a copy of one."""
-    return line.get("type") in ("user", "assistant") and bool(object_field(line, "message"))
+    A compaction is where the client put a summary in place of its history. A reminder is an attachment that
+    the model read in a system message.
+    """
+    has_message = bool(object_field(line, "message"))
+    match line.get("type"):
+        case "system" if line.get("subtype") == "compact_boundary":
+            return "compaction"
+        case "assistant" if has_message:
+            return "answer"
+        case "user" if has_message:
+            return "user message"
+        case "attachment" if line.get("renderedRole") == "system":
+            return "reminder" if _rendered_text(line) else None
+    return None
 
 
 def _rendered_text(line: dict[str, Any]) -> str:
-    """The text of an attachment, as the model read it in a system message; "" if it did not."""
-    if line.get("type") != "attachment" or line.get("renderedRole") != "system":
-        return ""
+    """The text of an attachment, as the model read it."""
     texts = [text_field(piece, "content") for piece in list_field(line, "rendered")]
-    return "\n\n".join(text for text in texts if text)
+    return "\n\n".join(filter(None, texts))
 
 
 def _content_blocks(content: Any) -> list[dict[str, Any]]:
     """The blocks of a content. Text is one block, and what has no type is left out."""
-    if content == "":
-        return []
-    if isinstance(content, str):
+    if content and isinstance(content, str):
         return [{"type": "text", "text": content}]
-    blocks = list_field({"content": content}, "content")
-    return [block for block in blocks if isinstance(block, dict) and text_field(block, "type")]
+    return [block for block in as_list(content) if text_field(block, "type")]
 
 
 def _join_texts(blocks: list[dict[str, Any]]) -> str:
@@ -276,4 +283,4 @@ def _join_texts(blocks: list[dict[str, Any]]) -> str:
 
 def _are_results(blocks: list[dict[str, Any]]) -> bool:
     """Whether there are blocks, and all of them are results of calls."""
-    return bool(blocks) and all(json_field(block, "type") == "tool_result" for block in blocks)
+    return {block["type"] for block in blocks} == {"tool_result"}

@@ -103,20 +103,22 @@ class _Rollout:
         """Adds an item. The first one of an answer is where its usage will belong."""
         if not text_field(item, "type", "role") or text_field(item, "type") in _UNSENT:
             return
-        after_answer = bool(self.items) and is_answer(self.items[-1])
-        if is_answer(item) and (not after_answer or self.answer is None):
-            self.answer = len(self.items)
-        item_id = text_field(item, "id", "call_id")
-        if is_answer(item) and item_id and self.answer is not None:
-            self.call_ids.setdefault(self.answer, item_id)
-        self.items.append({name: value for name, value in item.items() if name != _NOT_SENT})
+        if is_answer(item):
+            goes_on = any(map(is_answer, self.items[-1:]))
+            if self.answer is None or not goes_on:
+                self.answer = len(self.items)
+            item_id = text_field(item, "id", "call_id")
+            if item_id:
+                self.call_ids.setdefault(self.answer, item_id)
+        sent_item = dict(item)
+        sent_item.pop(_NOT_SENT, None)
+        self.items.append(sent_item)
 
     def _add_usage(self, info: dict[str, Any], at: float | None) -> None:
         """The usage of the answer before it. The same total once more is only news about limits."""
         total = info.get("total_token_usage")
-        if self.answer is None:
-            return
-        if total is not None and total == self.counted_total:
+        is_counted = total is not None and total == self.counted_total
+        if self.answer is None or is_counted:
             return
         usage = parse_usage(info.get("last_token_usage"), at=at, model=self.model)
         if usage is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -34,7 +34,10 @@ class GrowingConversations:
         self.open: list[_GrowingConversation] = []
 
     def take(self, call: RecordedCall) -> Iterator[Trace]:
-        """Adds a call; gives the traces that are held no longer."""
+        """Adds a call; gives the traces that are held no longer.
+
+        There may not be too many conversations, nor too many bytes in more than one.
+        """
         fingerprints = [fingerprint(item) for item in call.trace.items]
         conversation = self._find_continued(call, fingerprints)
         if conversation is None:
@@ -43,7 +46,9 @@ class GrowingConversations:
             self.open.remove(conversation)
             conversation.add(call, fingerprints)
         self.open.append(conversation)
-        while self._holds_too_much():
+        held_bytes = sum(each.size for each in self.open)
+        while len(self.open) > OPEN or (len(self.open) > 1 and held_bytes > LONGEST):
+            held_bytes -= self.open[0].size
             yield self.open.pop(0).trace()
 
     def end(self) -> Iterator[Trace]:
@@ -51,12 +56,6 @@ class GrowingConversations:
         for conversation in self.open:
             yield conversation.trace()
         self.open.clear()
-
-    def _holds_too_much(self) -> bool:
-        """Whether there are too many conversations, or too many bytes in more than one."""
-        if len(self.open) > OPEN:
-            return True
-        return len(self.open) > 1 and sum(conversation.size for conversation in self.open) > LONGEST
 
     def _find_continued(self, call: RecordedCall, fingerprints: list[bytes]) -> _GrowingConversation | None:
         """The conversation that a call belongs to, the latest first; None if it begins one.
@@ -88,7 +87,7 @@ class _GrowingConversation:
         """Whether a request begins with all of the last; the same once more is a retry of one under way."""
         if not self._leads(fingerprints):
             return False
-        return len(fingerprints) > len(self.sent) or any(is_answer(item) for item in self.items)
+        return len(fingerprints) > len(self.sent) or any(map(is_answer, self.items))
 
     def is_rewritten_by(self, fingerprints: list[bytes]) -> bool:
         """Whether a request has many items of the last one and its end, or a long beginning of it.
@@ -99,7 +98,7 @@ class _GrowingConversation:
         has_half = len(shared) * 2 >= min(len(fingerprints), len(self.sent))
         if len(shared) > 2 and self.sent[-1] in shared and has_half:
             return True
-        leading = _count_leading(self.sent, fingerprints)
+        leading = count_leading(self.sent, fingerprints)
         return leading >= LONG and leading * 2 >= len(self.sent)
 
     def add(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
@@ -121,11 +120,16 @@ class _GrowingConversation:
     def _rewrite(self, items: list[dict[str, Any]], fingerprints: list[bytes]) -> None:
         """Adds what is new after a rewrite: a summary, say, and what follows the last item sent before."""
         sent_before = set(self.sent)
-        last = max(at for at, each in enumerate(fingerprints) if each in sent_before)
         self.compacted.append(len(self.items))
-        for at in range(last):
-            if fingerprints[at] not in sent_before and _is_user_text(items[at]):
-                self.items.append(items[at])
+        unsent_texts: list[dict[str, Any]] = []
+        last = 0
+        for at, item in enumerate(items):
+            if fingerprints[at] in sent_before:
+                last = at
+                self.items += unsent_texts
+                unsent_texts.clear()
+            elif _is_user_text(item):
+                unsent_texts.append(item)
         self.items += items[last + 1 :]
 
     def _remember_call(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
@@ -180,10 +184,10 @@ def _without_marker(value: Any) -> Any:
     return {name: each for name, each in value.items() if each is not None and name != "cache_control"}
 
 
-def _count_leading(before: list[bytes], after: list[bytes]) -> int:
-    """How many items lead both."""
+def count_leading(before: Sequence[Any], after: Sequence[Any]) -> int:
+    """How many items lead both. The same object is not compared, since most items are the same objects."""
     for at, (old, new) in enumerate(zip(before, after, strict=False)):
-        if old != new:
+        if old is not new and old != new:
             return at
     return min(len(before), len(after))
 

@@ -84,7 +84,7 @@ def _list_paths(file_system: Any, path: str, endings: tuple[str, ...]) -> list[s
         return sorted(each for each in file_system.find(path) if each.lower().endswith(endings))
     if not frozenset("*?[") & set(path):
         return []
-    return sorted(each for each in file_system.glob(path) if file_system.isfile(each))
+    return sorted(filter(file_system.isfile, file_system.glob(path)))
 
 
 def _open_file_system(url: str) -> tuple[Any, str]:
