@@ -204,13 +204,13 @@ def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]
     return group_by(totals, lambda total: ReplaySetting(total.rules, total.window))
 
 
-def sum_recorded(reported: Iterable[Reported]) -> Total | None:
-    """What the records say of all sessions that have usage, as a row beside the policies; None of none."""
+def sum_recorded(reported: Iterable[Reported]) -> list[Total]:
+    """What the records say of all sessions that have usage: a row beside the policies, or none."""
     reports = [report for report in reported if report.calls]
     if not reports:
-        return None
+        return []
     prices = select_known(reports, "dollars")
-    return Total(
+    total = Total(
         policy=AS_IT_WAS,
         window=OWN_WINDOW,
         rules=OWN_RULES,
@@ -220,6 +220,7 @@ def sum_recorded(reported: Iterable[Reported]) -> Total | None:
         cuts=sum(report.compactions for report in reports),
         **sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"]),
     )
+    return [total]
 
 
 def find_frontier(totals: Sequence[Total]) -> list[Total]:

@@ -13,6 +13,7 @@ import msgspec
 
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
+    AS_IT_WAS,
     OWN_RULES,
     OWN_WINDOW,
     PaidTotal,
@@ -140,12 +141,12 @@ PAID_COLUMNS = (
 
 def account_json(account: ReplayAccount) -> dict[str, Any]:
     """Everything as plain JSON: the figures that are shown, and what they are sums of."""
-    recorded = sum_recorded(account.reported)
+    recorded = [_row_as_json(POLICY_COLUMNS, total) for total in sum_recorded(account.reported)]
     return {
         "as_of": account.as_of,
         "headline": msgspec.to_builtins(summarise(account)),
         "totals": [_row_as_json(POLICY_COLUMNS, total) for total in sum_outcomes(account.outcomes)],
-        "recorded": _row_as_json(POLICY_COLUMNS, recorded) if recorded else None,
+        "recorded": next(iter(recorded), None),
         "paid": [_row_as_json(PAID_COLUMNS, total) for total in sum_paid(account.reported)],
         "losses": [loss._asdict() for loss in sum_losses(list_losses(account.reported))],
         "sessions": msgspec.to_builtins(compare_sessions(account)),
@@ -254,18 +255,18 @@ def describe_setting(setting: ReplaySetting) -> str:
 def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
     """One table for each setting, and under the last what its columns mean."""
     lines: list[str] = []
-    row_of_records = sum_recorded(account.reported) if recorded else None
+    recorded_rows = sum_recorded(account.reported) if recorded else []
     columns: list[Column] = []
     for setting, totals in group_by_setting(sum_outcomes(account.outcomes)).items():
-        rows = [row_of_records, *totals] if row_of_records else totals
+        rows = [*recorded_rows, *totals]
         columns = [column for column in useful_columns(rows) if column.name in _IN_TERMINAL]
         counts = f"{count_noun(totals[0].sessions, 'session')}, {count_noun(totals[0].calls, 'call')}"
         lines.append(f"{describe_setting(setting)}: {counts}")
         lines += [*align_columns(columns, rows), ""]
     if not columns:
         return []
-    if row_of_records:
-        lines.append(f"{row_of_records.policy}: what the records say; all other rows are simulated")
+    if recorded_rows:
+        lines.append(f"{AS_IT_WAS}: what the records say; all other rows are simulated")
     return [*lines, *(f"{column.head}: {column.meaning}" for column in columns[1:]), ""]
 
 

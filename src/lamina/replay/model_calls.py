@@ -67,15 +67,14 @@ def read_conversation(trace: Trace) -> RecordedConversation:
     else:
         messages, tools = _convert_to_chat(trace)
     ends = list(_answer_starts(messages))
-    places: list[int] | list[None] = list(_answer_starts(trace.items))
+    places = list(_answer_starts(trace.items))
     if len(places) != len(ends):  # the conversion joined or parted answers, so nothing is known of each
-        places = [None] * len(ends)
-    calls = []
-    for end, place in zip(ends, places, strict=True):
-        if place is None:
-            calls.append(_read_call(messages, end, None))
-        elif place not in trace.copied:
-            calls.append(_read_call(messages, end, trace.used.get(place)))
+        calls = [_read_call(messages, end, None) for end in ends]
+    else:
+        recorded = [
+            (end, place) for end, place in zip(ends, places, strict=True) if place not in trace.copied
+        ]
+        calls = [_read_call(messages, end, trace.used.get(place)) for end, place in recorded]
     return RecordedConversation(trace=trace, messages=messages, tools=list(tools), calls=tuple(calls))
 
 
@@ -127,9 +126,8 @@ def _leaves(value: Any) -> Iterator[str]:
     `{"a": ["x", 1, null]}` has `x` and `1`.
     """
     if isinstance(value, dict):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list):
+        value = list(value.values())
+    if isinstance(value, list):
         for inner in value:
             yield from _leaves(inner)
     elif value is not None and not isinstance(value, bool):

@@ -23,6 +23,7 @@ from lamina.replay.account_sums import (
     ReplaySetting,
     Total,
     find_frontier,
+    group_by,
     group_by_setting,
     list_losses,
     setting_of,
@@ -146,7 +147,7 @@ def _policy_sections(account: ReplayAccount) -> list[PolicySection]:
     styles = policy_styles([total.policy for total in totals])
     sections = []
     for setting, rows in group_by_setting(totals).items():
-        all_rows = [recorded, *rows] if recorded else rows
+        all_rows = [*recorded, *rows]
         section = PolicySection(
             setting=setting,
             title=describe_setting(setting),
@@ -196,10 +197,8 @@ def _count_broken(account: ReplayAccount, setting: ReplaySetting) -> list[tuple[
 
 def _courses(account: ReplayAccount) -> list[SessionCourse]:
     """The dearest sessions call by call, under the first setting, if the outcomes have points."""
-    outcomes_by_trace: dict[str, list[ReplayOutcome]] = {}
-    for outcome in outcomes_of_first_setting(account.outcomes):
-        if outcome.points:
-            outcomes_by_trace.setdefault(outcome.trace, []).append(outcome)
+    outcomes = [outcome for outcome in outcomes_of_first_setting(account.outcomes) if outcome.points]
+    outcomes_by_trace = group_by(outcomes, lambda outcome: outcome.trace)
     costs = {
         trace: max(outcome.equivalents for outcome in group) for trace, group in outcomes_by_trace.items()
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -77,14 +78,15 @@ class PairedLosses:
                 continue
             names.setdefault(loss.policy)
             by_answer.setdefault((loss.session, loss.call), {})[loss.policy] = loss
+        names.pop(FULL, None)
         self.window = window
-        self.policies = [name for name in names if name != FULL]
+        self.policies = list(names)
         self.sessions: dict[str, list[dict[str, AnswerLoss]]] = {}
         for (session, _), by_policy in by_answer.items():
-            is_complete = len(by_policy) == len(names) and FULL in by_policy
+            is_complete = by_policy.keys() == {FULL, *names}
             if is_complete and _fits(by_policy, room):
                 self.sessions.setdefault(session, []).append(by_policy)
-        self.answers = [answer for answers in self.sessions.values() for answer in answers]
+        self.answers = list(chain.from_iterable(self.sessions.values()))
         if not self.answers:
             hint = "judge the same answers for all policies, and for the full context"
             raise BadInput(f"no answer was judged for every policy at {window:,}", place="losses", hint=hint)

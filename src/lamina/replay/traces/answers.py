@@ -45,23 +45,19 @@ def _answer_items(dialect: str, response: Any) -> list[dict[str, Any]]:
 
 def _find_events(response: Any) -> list[Any] | None:
     """The events of a streamed answer: a list of them, or the text of the stream; None if it is whole."""
-    if isinstance(response, list):
-        return [event for event in response if isinstance(event, dict)]
-    if not isinstance(response, str):
+    events = response
+    if isinstance(response, str):
+        events = [_decode_event(line) for line in response.splitlines()]
+    if not isinstance(events, list):
         return None
-    events = []
-    for line in response.splitlines():
-        if not line.startswith("data:"):
-            continue
-        event = _decode_event(line.removeprefix("data:").strip())
-        if isinstance(event, dict):
-            events.append(event)
-    return events
+    return [event for event in events if isinstance(event, dict)]
 
 
-def _decode_event(data: str) -> Any:
+def _decode_event(line: str) -> Any:
     """The event in a line of a stream; None for `[DONE]` and for what is not JSON."""
-    if not data.startswith("{"):
+    field, _, value = line.partition(":")
+    data = value.strip()
+    if field != "data" or not data.startswith("{"):
         return None
     try:
         return decode_json(data.encode("utf-8", "replace"))

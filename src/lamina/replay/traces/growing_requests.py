@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from lamina.dialects.json_values import drop_nulls
+from lamina.replay.traces.json_fields import json_field, list_field
 from lamina.replay.traces.lines import LONGEST
 from lamina.replay.traces.requests import RecordedCall
 from lamina.replay.values import RecordedUsage, Trace
@@ -181,7 +183,9 @@ def _without_marker(value: Any) -> Any:
     """An object without its cache marker and without fields that are null."""
     if not isinstance(value, dict):
         return value
-    return {name: each for name, each in value.items() if each is not None and name != "cache_control"}
+    plain = drop_nulls(value)
+    plain.pop("cache_control", None)
+    return plain
 
 
 def count_leading(before: Sequence[Any], after: Sequence[Any]) -> int:
@@ -204,10 +208,8 @@ def _is_user_text(item: dict[str, Any]) -> bool:
     """Whether it stands by itself: text of the user, and no result of a call."""
     if item.get("role") != "user":
         return False
-    content = item.get("content")
-    if not isinstance(content, list):
-        return True
-    return not any(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
+    types = [json_field(block, "type") for block in list_field(item, "content")]
+    return "tool_result" not in types
 
 
 def _add_usages(earlier: RecordedUsage | None, usage: RecordedUsage) -> RecordedUsage:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.dialects.json_values import mapping_or_empty
 from lamina.errors import BadInput
 from lamina.replay.traces.files import TraceFile
 from lamina.replay.traces.packed import Tell, read_pieces
@@ -163,7 +164,7 @@ def _rows_of_line(line: TraceLine, path: TraceFile) -> Iterator[TraceRow | Unrea
 
 def _is_conversation(value: list[Any]) -> bool:
     """Whether a list is one conversation: messages, not records."""
-    return bool(value) and all(isinstance(element, dict) and "role" in element for element in value)
+    return bool(value) and all("role" in mapping_or_empty(element) for element in value)
 
 
 def _make_row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
