@@ -89,8 +89,7 @@ class BreakpointCache:
             return f"read up to {path.blocks[hit].place}"
         if marks:
             return "no live entry at a marker or within its look-back"
-        has_marker = any(block.marker for block in path.blocks)
-        if has_marker or (stream.automatic and self.rules.automatic):
+        if find_marks(stream, path, self.rules):
             return f"what is marked is below the minimum of {self.rules.least(stream.model)} tokens"
         return "no marker"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
@@ -106,11 +106,8 @@ def count_shared_tokens(block: StreamBlock, equal_bytes: int) -> int:
     return block.tokens * min(equal_bytes, len(block.data)) // len(block.data)
 
 
-_Items = TypeVar("_Items", bytes, tuple[int, ...], tuple[bytes, ...])
-
-
-def count_common_items(one: _Items, other: _Items) -> int:
-    """How many items two sequences begin with in common.
+def count_common_items(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many items two sequences of one type begin with in common.
 
     Slices are compared, since Python compares them much faster than single items: first piece by piece, then
     by halving inside the first piece that differs.

@@ -150,5 +150,6 @@ class SlotCache:
     def _forget_oldest(self) -> None:
         """Removes the oldest saved sequences while the memory is full. The last one always stays."""
         tokens = sum(saved.length for saved in self.saved)
-        while self.rules.memory and tokens > self.rules.memory and len(self.saved) > 1:
+        limit = self.rules.memory or tokens  # 0: without limit
+        while tokens > limit and len(self.saved) > 1:
             tokens -= self.saved.pop(0).length

@@ -183,10 +183,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def step(self, model: str) -> int:
         """The number of tokens that a hit of `model` is rounded down to."""
-        for name, granularity in self.granularities.items():
-            if is_named(model, name):
-                return granularity
-        return self.granularity
+        return _find_named(self.granularities, model) or self.granularity
 
     def drops_thinking(self, model: str) -> bool:
         """Whether `model` drops earlier thinking when the user speaks."""
@@ -200,12 +197,14 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def word(self, model: str, requested: str = "") -> str:
         """The word of the lifetime that `model` gives if this one is `requested`; "" requests none."""
-        for name, words in self.lives.items():
-            if is_named(model, name):
-                return requested if requested in words else words[0]
-        if not self.lives and requested in self.lifetimes:
+        words = _find_named(self.lives, model)
+        if words is None:
+            words = (self.lifetime,)
+            if not self.lives:  # models do not differ, so each takes all words
+                words = (self.lifetime, *self.lifetimes)
+        if requested in words:
             return requested
-        return self.lifetime
+        return words[0]
 
     def seconds(self, word: str) -> float:
         """A lifetime in seconds, by its word. Unknown words, and "", mean the default lifetime."""
@@ -222,6 +221,17 @@ def rates(rules: CacheRules, of: str) -> Rates:
         return Rates()
     lifetime = min(rules.seconds(rules.word(of)), FOREVER)
     return Rates(read=rules.read_share(of), write=rules.write, ttl=int(lifetime))
+
+
+_Value = TypeVar("_Value")
+
+
+def _find_named(table: dict[str, _Value], model: str) -> _Value | None:
+    """The value under the first name of the table that `model` is called by, None if there is none."""
+    for name, value in table.items():
+        if is_named(model, name):
+            return value
+    return None
 
 
 _Number = TypeVar("_Number", int, float)

@@ -12,12 +12,12 @@ import msgspec
 
 from lamina.caches import CacheRules, Tally, cost, simulator
 from lamina.caches.marker_plan import plan_markers
+from lamina.caches.prefix_path import count_common_items
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import LaminaError
 from lamina.models.facts import model as facts_of
 from lamina.replay.account_sums import sum_fields
 from lamina.replay.policies.port import Policy, Setting
-from lamina.replay.traces.growing_requests import count_leading
 from lamina.replay.values import Point, ReplayOutcome, Trace
 from lamina.replay.walk import WalkStep
 
@@ -108,7 +108,7 @@ class _BlockNumbers:
 
     def add(self, stream: Stream) -> Stream:
         """The stream with numbered blocks, of which those that are the same as before are not made again."""
-        same = count_leading(self.last_blocks, stream.blocks)
+        same = count_common_items(self.last_blocks, stream.blocks)
         numbered = list(self.last_numbered[:same])
         for at, block in enumerate(stream.blocks[same:], start=same):
             numbered.append(msgspec.structs.replace(block, place=str(at), markable=True))

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches.prefix_path import count_common_items
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import ModelCall, RecordedConversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.policies.port import Message, Policy, PolicyRequest, PolicyRun, Setting
-from lamina.replay.traces.growing_requests import count_leading
 
 __all__ = ["NeededTerms", "WalkStep", "walk"]
 
@@ -117,7 +117,7 @@ def _check_sent(
     return msgspec.structs.replace(
         step,
         tokens=message_sizes.tool_tokens + sum(size.tokens for size in sizes),
-        same=count_leading(previous_messages, messages),
+        same=count_common_items(previous_messages, messages),
         visible=len(terms) - len(hidden_terms),
         invalid=message_sizes.is_refused(messages),
         hidden={at: needs.tokens[at] for at in positions_to_recall},

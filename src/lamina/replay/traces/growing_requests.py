@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from lamina.caches.prefix_path import count_common_items
 from lamina.dialects.json_values import drop_nulls
 from lamina.replay.traces.json_fields import json_field, list_field
 from lamina.replay.traces.lines import LONGEST
@@ -100,7 +101,7 @@ class _GrowingConversation:
         has_half = len(shared) * 2 >= min(len(fingerprints), len(self.sent))
         if len(shared) > 2 and self.sent[-1] in shared and has_half:
             return True
-        leading = count_leading(self.sent, fingerprints)
+        leading = count_common_items(self.sent, fingerprints)
         return leading >= LONG and leading * 2 >= len(self.sent)
 
     def add(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
@@ -186,14 +187,6 @@ def _without_marker(value: Any) -> Any:
     plain = drop_nulls(value)
     plain.pop("cache_control", None)
     return plain
-
-
-def count_leading(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """How many items lead both. The same object is not compared, since most items are the same objects."""
-    for at, (old, new) in enumerate(zip(before, after, strict=False)):
-        if old is not new and old != new:
-            return at
-    return min(len(before), len(after))
 
 
 def is_answer(item: dict[str, Any]) -> bool:
