@@ -172,6 +172,14 @@ def test_breakpoints_are_taken_off_where_they_may_not_stand(dialect: str) -> Non
 # every dialect
 
 
+def test_two_halves_of_a_message_that_is_sent_twice_are_not_taken_for_the_whole_message() -> None:
+    picture = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+    response = {"functionResponse": {"name": "read", "response": {"output": "x"}, "id": "t1"}}
+    content = {"role": "user", "parts": [response, picture]}
+    sent_request = fitted("gemini", gemini(content, content)).request
+    assert sent_request["contents"] == [{"role": "user", "parts": [picture, picture]}]
+
+
 def _question(dialect: str, at: int) -> list[Json]:
     if dialect == "gemini":
         return [user_content(f"q{at}"), spoke(f"a{at}")]

@@ -10,7 +10,6 @@ of the SDK, `{"model", "contents", "config"}`. Read `parse` first, then `render`
 
 from __future__ import annotations
 
-from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment
 from lamina.dialects.gemini.absorb import absorb, absorb_stream
@@ -46,11 +45,6 @@ def carries(segment: Segment) -> str:
     return explain_foreign_segment(segment, NAME)
 
 
-def _get_binding(_: object) -> Binding:
-    """No thinking of this API is bound to what comes before it."""
-    return "none"
-
-
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
@@ -59,7 +53,6 @@ DIALECT = Dialect(
     check=check,
     absorb=absorb,
     absorb_stream=absorb_stream,
-    binding=_get_binding,
     stream=stream,
     mark=mark_nothing,
     carries=carries,
