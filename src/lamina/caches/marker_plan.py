@@ -163,7 +163,11 @@ def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, 
 
 
 def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> Iterator[MarkerPlace]:
-    """Places to mark, the most useful first."""
+    """Places to mark, the most useful first.
+
+    The docstring of this module says why each of them is useful. Some may be the same block, and then the
+    first reason counts.
+    """
     blocks = stream.blocks
     end = len(blocks) - 1
     head = _count_head(blocks)

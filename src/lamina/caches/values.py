@@ -165,7 +165,10 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.minimum
 
     def read_share(self, model: str) -> float:
-        """What a cached token of `model` costs, as a share of the input price."""
+        """What a cached token of `model` costs, as a share of the input price.
+
+        0.1 says that ten cached tokens cost as much as one that is not cached.
+        """
         own_share = _longest_beginning(self.reads, model)
         if own_share is not None:
             return own_share
@@ -186,7 +189,10 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return _find_named(self.granularities, model) or self.granularity
 
     def drops_thinking(self, model: str) -> bool:
-        """Whether `model` drops earlier thinking when the user speaks."""
+        """Whether `model` drops earlier thinking when the user speaks.
+
+        `claude-3-7*` in the rules means every model whose name begins so.
+        """
         for name in self.strips_thinking:
             beginning = plain_name(name.removesuffix("*"))
             if name.endswith("*") and plain_name(model).startswith(beginning):
@@ -196,7 +202,10 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return False
 
     def word(self, model: str, requested: str = "") -> str:
-        """The word of the lifetime that `model` gives if this one is `requested`; "" requests none."""
+        """The word of the lifetime that `model` gives if this one is `requested`; "" requests none.
+
+        A model that takes "5m" only gives "5m" also if "1h" is requested.
+        """
         words = _find_named(self.lives, model)
         if words is None:
             words = (self.lifetime,)
@@ -238,7 +247,10 @@ _Number = TypeVar("_Number", int, float)
 
 
 def _longest_beginning(table: dict[str, _Number], model: str) -> _Number | None:
-    """The value under the longest name that `model` begins with, None if it begins with none of them."""
+    """The value under the longest name that `model` begins with, None if it begins with none of them.
+
+    Of `gpt-5` and `gpt-5-mini` in the table, `gpt-5-mini-2026` has the value of the second.
+    """
     plain_model = plain_name(model)
     names = [name for name in table if plain_model.startswith(plain_name(name))]
     if not names:

@@ -95,7 +95,10 @@ def weigh_request(
 def _choose_dialect(
     request: Mapping[str, Any], dialect: str | Dialect | None, earlier: ComparedRequest | None
 ) -> Dialect:
-    """The dialect that the caller names, else that of the earlier request, else by recognition."""
+    """The dialect that the caller names, else that of the earlier request, else by recognition.
+
+    The later of two requests is of the same dialect as the earlier, if it can be one of that dialect.
+    """
     if isinstance(dialect, Dialect):
         return dialect
     if dialect is not None:
@@ -111,7 +114,10 @@ def _choose_dialect(
 
 
 def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> ComparedRequest:
-    """Counts or estimates the blocks, unless they are counted already."""
+    """Counts or estimates the blocks, unless they are counted already.
+
+    Tools add the framing that an API puts around all of them, once.
+    """
     counts = [block.tokens for block in stream.blocks]
     if any(counts):
         return ComparedRequest(stream, counts, 0, sum(counts))
@@ -148,7 +154,10 @@ def _count_block(block: StreamBlock, counter: Counter) -> int:
 
 
 def _read_text(block: StreamBlock) -> str:
-    """The text of a block. If it is more than one text, its JSON; for a result, all its texts."""
+    """The text of a block. If it is more than one text, its JSON; for a result, all its texts.
+
+    `{"type": "text", "text": "Hi"}` is `Hi`. A call is its JSON, since the model reads names and values.
+    """
     value = msgspec.json.decode(block.data)
     text = mapping_or_empty(value).get("text")
     if isinstance(text, str):
@@ -161,7 +170,10 @@ def _read_text(block: StreamBlock) -> str:
 
 
 def _estimate_rate(stream: Stream) -> int:
-    """Thousandths of a token for a byte, in a sample from all over the stream. At least 1."""
+    """Thousandths of a token for a byte, in a sample from all over the stream. At least 1.
+
+    Of 640 texts every 21st is taken, so that old and new ones are in the sample.
+    """
     texts = [block.data for block in stream.blocks if block.sort not in ("image", "document")]
     every = len(texts) // SAMPLED_BLOCKS + 1
     sample = [data[:SAMPLED_BYTES] for data in texts[::every]]

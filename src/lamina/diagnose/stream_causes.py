@@ -244,7 +244,10 @@ def _find_split(change: BlockChange) -> str:
 
 
 def _read_texts_in_row(blocks: Blocks, at: int) -> list[str]:
-    """The texts of blocks in a row from `at` on, all of the same sort and role, without spaces."""
+    """The texts of blocks in a row from `at` on, all of the same sort and role, without spaces.
+
+    Of text, text, call these are the first two.
+    """
     first = blocks[at]
     texts: list[str] = []
     for block in blocks[at : at + MOST_PIECES]:

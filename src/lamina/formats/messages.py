@@ -208,7 +208,10 @@ def _write_message(group: list[Segment]) -> dict[str, Any]:
 
 
 def _write_content(segment: Segment) -> dict[str, Any]:
-    """What a segment says, as a part of a message."""
+    """What a segment says, as a part of a message.
+
+    It is what `_read_part` reads. What has no part of its own is written as text.
+    """
     match segment.parts:
         case (ToolCall() as call,):
             arguments = _load_json(call.arguments)

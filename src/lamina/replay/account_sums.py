@@ -186,7 +186,10 @@ def sum_fields(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def select_known(rows: Iterable[Any], name: str) -> list[float]:
-    """What the rows have in this field, without None."""
+    """What the rows have in this field, without None.
+
+    A model without a price has no dollars, so prices may be missing.
+    """
     amounts = [getattr(row, name) for row in rows]
     return [amount for amount in amounts if amount is not None]
 
@@ -243,7 +246,10 @@ def find_frontier(totals: Sequence[Total]) -> list[Total]:
 
 
 def sum_paid(reported: Iterable[Reported]) -> tuple[PaidTotal, ...]:
-    """What the records say, by model, of sessions that have usage; the most calls first."""
+    """What the records say, by model, of sessions that have usage; the most calls first.
+
+    Two sessions of one model, with 3 and 5 calls, are one row with 8 calls.
+    """
     groups = group_by(reported, lambda report: report.model)
     totals = []
     for model, group in groups.items():

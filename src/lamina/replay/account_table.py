@@ -182,7 +182,10 @@ def account_text(account: ReplayAccount, *, recorded: bool = True) -> str:
 
 
 def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
-    """The answer: what was paid, what it would have been, and what was lost to cache misses."""
+    """The answer: what was paid, what it would have been, and what was lost to cache misses.
+
+    The first line counts sessions and calls. Each line after it has an amount, and what that is based on.
+    """
     lines = [describe_sessions(headline)]
     if not headline.compared:
         return [*lines, "what they cost is not known: no model of them has a price"]
@@ -212,7 +215,10 @@ def describe_sessions(headline: Headline) -> str:
 
 
 def describe_difference(headline: Headline) -> str:
-    """How lamina compares, in a sentence. Without a cut the difference is not lamina's."""
+    """How lamina compares, in a sentence. Without a cut the difference is not lamina's.
+
+    "recalls included: -20.0 %; dearer in 3 sessions", for example.
+    """
     difference = ((headline.own or 0.0) - headline.before) / (headline.before or 1.0)
     words = f"recalls included: {100 * difference:+.1f} %"
     if not headline.own_cuts and abs(difference) < 1e-9:
@@ -253,7 +259,10 @@ def describe_setting(setting: ReplaySetting) -> str:
 
 
 def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
-    """One table for each setting, and under the last what its columns mean."""
+    """One table for each setting, and under the last what its columns mean.
+
+    What was recorded is the first row of each table. A column that says nothing is left out.
+    """
     lines: list[str] = []
     recorded_rows = sum_recorded(account.reported) if recorded else []
     columns: list[Column] = []
@@ -284,7 +293,10 @@ def useful_columns(rows: Sequence[Total]) -> list[Column]:
 
 
 def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:
-    """The sessions that cost more under lamina, each with the reason."""
+    """The sessions that cost more under lamina, each with the reason.
+
+    At most a few are named. A last line then says how many more there are.
+    """
     dearer = [session for session in sessions if session.dearer]
     if not dearer:
         return []
@@ -295,7 +307,10 @@ def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:
 
 
 def describe_session(session: SessionCost) -> str:
-    """A session as a reader knows it: its date, its project, its first words, and its calls."""
+    """A session as a reader knows it: its date, its project, its first words, and its calls.
+
+    "2026-01-02 lamina Read the spec (12 calls)", for example. What is not known is left out.
+    """
     words = [format_date(session.began), session.project, session.title or session.trace]
     named = "  ".join(word for word in words if word not in ("", "-"))
     return f"{named} ({count_noun(session.calls, 'call')})"

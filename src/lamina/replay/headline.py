@@ -178,7 +178,10 @@ def compare_sessions(account: ReplayAccount) -> list[SessionCost]:
 
 
 def outcomes_of_first_setting(outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
-    """The outcomes under the window and the rules that were asked for first."""
+    """The outcomes under the window and the rules that were asked for first.
+
+    With `--window 64000 --window 128000` these are the outcomes for 64,000.
+    """
     if not outcomes:
         return []
     first = setting_of(outcomes[0])
@@ -186,7 +189,10 @@ def outcomes_of_first_setting(outcomes: Sequence[ReplayOutcome]) -> list[ReplayO
 
 
 def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutcome]) -> SessionCost:
-    """One session: its records, if it has some, beside its outcome under each policy."""
+    """One session: its records, if it has some, beside its outcome under each policy.
+
+    A session that was only replayed has no report.
+    """
     if report is None:
         report = Reported(trace=trace, source=outcomes[0].source, model=outcomes[0].model)
     own = next((outcome for outcome in outcomes if outcome.policy == OWN_POLICY), None)
@@ -223,7 +229,10 @@ def _estimate_own(policies: dict[str, float], report: Reported) -> float | None:
 
 
 def _explain_dearer(session: SessionCost, own: ReplayOutcome | None) -> str:
-    """Why lamina costs more in this session; "" if it does not."""
+    """Why lamina costs more in this session; "" if it does not.
+
+    If recalls alone make the difference, they are the reason.
+    """
     if own is None or session.own is None or session.before is None:
         return ""
     if session.own <= DEARER_BY * session.before:

@@ -79,7 +79,10 @@ def read_conversation(trace: Trace) -> RecordedConversation:
 
 
 def _read_call(messages: list[dict[str, Any]], end: int, usage: RecordedUsage | None) -> ModelCall:
-    """The call whose answer begins at `end`: all assistant messages in a row are one answer."""
+    """The call whose answer begins at `end`: all assistant messages in a row are one answer.
+
+    Without a usage nothing is known of its time and its tokens.
+    """
     texts = []
     for message in messages[end:]:
         if message.get("role") != "assistant":
@@ -104,7 +107,10 @@ def answer_text(message: dict[str, Any]) -> str:
 
 
 def message_text(message: dict[str, Any]) -> str:
-    """The text of a message, without its calls."""
+    """The text of a message, without its calls.
+
+    `[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]` is `a` and `b` on two lines.
+    """
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -135,7 +141,10 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
-    """Where each answer of the model begins. One at the very beginning has no request, and is left out."""
+    """Where each answer of the model begins. One at the very beginning has no request, and is left out.
+
+    Of user, assistant, assistant, user, assistant it is 1 and 4.
+    """
     after_answer = True
     for at, item in enumerate(items):
         is_by_model = is_answer(item)

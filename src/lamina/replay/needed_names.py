@@ -53,6 +53,7 @@ class NeededTerms:
     """
 
     def __init__(self, conversation: RecordedConversation, message_sizes: MessageSizes) -> None:
+        """Joins the words of all messages to one text, in which `_starts` has the beginning of each."""
         sizes = [message_sizes.measure(message) for message in conversation.messages]
         self.tokens = [size.tokens for size in sizes]
         self._text = "\n".join(size.words for size in sizes)

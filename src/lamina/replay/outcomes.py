@@ -75,7 +75,10 @@ def evaluate_walk(
 
 
 def simulate_cache(steps: Sequence[WalkStep], setting: Setting, rules: CacheRules) -> list[Tally]:
-    """What a cache under these rules would have read and written, call by call."""
+    """What a cache under these rules would have read and written, call by call.
+
+    A call that the policy gave up sends nothing, but time goes on.
+    """
     cache = simulator(rules, model=setting.model)
     block_numbers = _BlockNumbers()
     now = 0.0

@@ -100,7 +100,10 @@ class ParquetTables:
 
 
 def _columns(pyarrow: Any, name: str) -> Iterator[Any]:
-    """The columns of a table: each field of its struct that holds one value."""
+    """The columns of a table: each field of its struct that holds one value.
+
+    A lost cache has no field for its trace, so its table gets one.
+    """
     types = {
         "str": pyarrow.string(),
         "int": pyarrow.int64(),

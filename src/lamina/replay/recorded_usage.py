@@ -61,7 +61,10 @@ def sum_recorded_usage(trace: Trace) -> Reported:
 
 
 def _reported_calls(trace: Trace) -> list[_ReportedCall]:
-    """The calls with a reported usage. One that names no model was a call to the trace's own."""
+    """The calls with a reported usage. One that names no model was a call to the trace's own.
+
+    The rules of each model are looked up once.
+    """
     rules: dict[str, CacheRules] = {}
     calls = []
     for number, (place, usage) in enumerate(sorted(trace.used.items()), start=1):
@@ -139,7 +142,10 @@ def _price_of_loss(call: _ReportedCall, tokens: int) -> float | None:
 def _explain_loss(  # noqa: PLR0911 - one return for each reason
     trace: Trace, calls: Sequence[_ReportedCall], last: _ReportedCall, call: _ReportedCall
 ) -> str:
-    """The first reason that holds. What a client can change comes before what was merely read."""
+    """The first reason that holds. What a client can change comes before what was merely read.
+
+    A call after a pause of 7 minutes that also sends less is explained by the pause.
+    """
     if last.model != call.model:
         return f"the model changed from {last.model} to {call.model}"
     if any(last.place < compaction <= call.place for compaction in trace.compacted):
@@ -162,7 +168,10 @@ def _explain_loss(  # noqa: PLR0911 - one return for each reason
 
 
 def _longest_lifetime(calls: Sequence[_ReportedCall], call: _ReportedCall) -> float:
-    """Seconds that what was written before a call could be read: the longest lifetime, if one was bought."""
+    """Seconds that what was written before a call could be read: the longest lifetime, if one was bought.
+
+    With lifetimes of 5 minutes and an hour it is an hour, once anything was written for an hour.
+    """
     rules = call.rules
     lifetimes = [rules.seconds("")]
     if any(earlier.usage.written_long for earlier in calls[: call.number - 1]):

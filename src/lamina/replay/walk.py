@@ -43,7 +43,10 @@ class WalkStep(msgspec.Struct, frozen=True, kw_only=True):
 def walk(
     conversation: RecordedConversation, policy: Policy, setting: Setting, needs: NeededTerms
 ) -> list[WalkStep]:
-    """Every call of a conversation, as the policy sends it."""
+    """Every call of a conversation, as the policy sends it.
+
+    The time between two calls is 0 where the records have no times.
+    """
     run = _start_policy(policy, setting)
     steps = []
     previous_messages: list[Message] = []
@@ -109,7 +112,10 @@ def _check_sent(
     needs: NeededTerms,
     previous_messages: list[Message],
 ) -> WalkStep:
-    """The step with what its request takes, shares with the request before it, and hides."""
+    """The step with what its request takes, shares with the request before it, and hides.
+
+    A term that the request does not show is hidden: the last message that had it would have to come back.
+    """
     sizes = [message_sizes.measure(message) for message in messages]
     text = "\n".join(size.words for size in sizes)
     hidden_terms = [term for term in terms if term not in text]

@@ -302,7 +302,10 @@ def write_index(chosen: CoveredEntries, terms: Terms) -> str:
 
 
 def _recall_key(entry: Entry) -> str:
-    """Return a name that fits on a line and can be recalled."""
+    """Return a name that fits on a line and can be recalled.
+
+    A path such as `docs/spec.md` is its own key. A key with a line break, or a very long one, is not used.
+    """
     key = entry.segment.key
     if key and is_printable(key) and len(key) <= NAME:
         return key
@@ -310,7 +313,10 @@ def _recall_key(entry: Entry) -> str:
 
 
 def _describe_entry(entry: Entry) -> str:
-    """Return what the index says about an entry, or "" if it is not listed."""
+    """Return what the index says about an entry, or "" if it is not listed.
+
+    A result is described by its call: "read_file src/a.py". Short calls and thoughts are not listed.
+    """
     first = entry.segment.parts[0] if entry.segment.parts else None
     if isinstance(first, Thinking):
         return ""

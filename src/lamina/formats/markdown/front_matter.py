@@ -48,7 +48,10 @@ def split_front_matter(page: str) -> tuple[dict[str, str | list[str]], str]:
 
 
 def _read_fields(text: str) -> dict[str, str | list[str]]:
-    """The fields in these lines. Lines that are neither a field nor an item of a list are skipped."""
+    """The fields in these lines. Lines that are neither a field nor an item of a list are skipped.
+
+    `tags:` begins a list, and ` - "a"` in the next line is its first item.
+    """
     fields: dict[str, str | list[str]] = {}
     items: list[str] = []
     for line in text.split("\n"):

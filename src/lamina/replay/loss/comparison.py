@@ -69,6 +69,7 @@ class PairedLosses:
     def __init__(
         self, losses: Iterable[AnswerLoss], window: int, *, policies: Sequence[str] = (), room: int = 0
     ) -> None:
+        """Keeps the answers that every policy has, by session."""
         by_answer: dict[AnswerKey, dict[str, AnswerLoss]] = {}
         names: dict[str, None] = {}
         for loss in losses:
@@ -164,14 +165,20 @@ def comparison_text(comparison: LossComparison) -> str:
 
 
 def _fits(by_policy: dict[str, AnswerLoss], room: int) -> bool:
-    """Whether no policy's prompt is longer than the room; without a room every one fits."""
+    """Whether no policy's prompt is longer than the room; without a room every one fits.
+
+    The full context has no window, so it does not count.
+    """
     if not room:
         return True
     return all(loss.prompt <= room for name, loss in by_policy.items() if name != FULL)
 
 
 def _mean_loss(answers: Sequence[dict[str, AnswerLoss]], policy: str, *, needed: bool) -> float:
-    """Nats for each token, over all tokens of all answers together."""
+    """Nats for each token, over all tokens of all answers together.
+
+    A long answer counts for more than a short one, as its tokens do.
+    """
     if needed:
         tokens = sum(answer[policy].needed for answer in answers)
         loss = sum(answer[policy].needed_loss for answer in answers)

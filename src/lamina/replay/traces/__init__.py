@@ -82,7 +82,10 @@ def _name_of_call(trace: Trace, place: int) -> str:
 
 
 def _describe(trace: Trace, copied: frozenset[int]) -> Trace:
-    """The trace with what a reader tells it by, and with the usage of its own answers only."""
+    """The trace with what a reader tells it by, and with the usage of its own answers only.
+
+    A session that began with copied answers began when its first own answer came.
+    """
     used = {place: usage for place, usage in trace.used.items() if place not in copied}
     began = trace.began
     if began is None or copied:
@@ -94,7 +97,10 @@ def _describe(trace: Trace, copied: frozenset[int]) -> Trace:
 
 
 def _first_words(items: Iterable[dict[str, Any]]) -> str:
-    """The beginning of what the user wrote first. What a client put there itself begins with a tag."""
+    """The beginning of what the user wrote first. What a client put there itself begins with a tag.
+
+    `<environment_context>…` is passed over, and `Fix the tests` is a title.
+    """
     for item in items:
         if item.get("role") != "user":
             continue
@@ -193,7 +199,11 @@ class _Shapes:
         self.exported = Exported()
 
     def take(self, row: TraceRow) -> Iterator[Trace | UnreadableLine]:
-        """Gives a row to the reader of its shape. The first shape that fits is taken."""
+        """Gives a row to the reader of its shape. The first shape that fits is taken.
+
+        Some shapes have fields of others, so the order matters: a line of Codex may have a `type`, as one of
+        Claude Code has.
+        """
         if is_codex(row.value):
             yield from self.codex.take(row)
         elif is_export(row.value):

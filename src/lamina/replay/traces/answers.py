@@ -26,7 +26,10 @@ def read_answer(dialect: str, response: Any) -> Answer:
 
 
 def _answer_items(dialect: str, response: Any) -> list[dict[str, Any]]:
-    """The items of a whole response: its output, its content, or the message of its first choice."""
+    """The items of a whole response: its output, its content, or the message of its first choice.
+
+    `{"choices": [{"message": {"content": "Hi"}}]}` has one item, a message of the assistant.
+    """
     if dialect == "openai_responses":
         return [item for item in list_field(response, "output") if isinstance(item, dict)]
     if dialect == "anthropic":
@@ -44,7 +47,10 @@ def _answer_items(dialect: str, response: Any) -> list[dict[str, Any]]:
 
 
 def _find_events(response: Any) -> list[Any] | None:
-    """The events of a streamed answer: a list of them, or the text of the stream; None if it is whole."""
+    """The events of a streamed answer: a list of them, or the text of the stream; None if it is whole.
+
+    `data: {"type": "message_stop"}` is an event, and a line `event: message_stop` is not.
+    """
     events = response
     if isinstance(response, str):
         events = [_decode_event(line) for line in response.splitlines()]

@@ -46,7 +46,10 @@ _Addition = Literal["compaction", "answer", "user message", "reminder"]
 
 
 def is_claude_code(row: dict[str, Any]) -> bool:
-    """Whether it is a line of a session: a message, or an event that belongs to one."""
+    """Whether it is a line of a session: a message, or an event that belongs to one.
+
+    `{"type": "summary", "leafUuid": "…"}` is one. An event of a new type is known by its ids.
+    """
     line_type = text_field(row, "type")
     if line_type in _EVENT_TYPES:
         return True
@@ -63,7 +66,10 @@ class ClaudeCode:
         self.chains: dict[str, _Chain] = {}
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
-        """Takes in a line that is no copy; gives the traces of sessions that are held no longer."""
+        """Takes in a line that is no copy; gives the traces of sessions that are held no longer.
+
+        A line with a `uuid` that was seen before is a copy.
+        """
         if row.value.get("type") in (_SHAPE, _BLOB):
             self._take_request(row.value)
             return
@@ -86,7 +92,10 @@ class ClaudeCode:
         self.chains.clear()
 
     def _take_request(self, line: dict[str, Any]) -> None:
-        """What the next request has besides the lines of the conversation, which stand before this one."""
+        """What the next request has besides the lines of the conversation, which stand before this one.
+
+        The shape of a request has the system text and the tools. A blob has a message as it was sent.
+        """
         chains = self.sessions.get(text_field(line, "sessionId"), {})
         chain = chains.get(text_field(line, "agentId"))
         if chain is None:
@@ -105,7 +114,10 @@ class ClaudeCode:
         yield from _session_traces(oldest)
 
     def _find_chain(self, row: TraceRow) -> _Chain:
-        """That of the line before it, else that of its agent or session; a side chain may begin anywhere."""
+        """That of the line before it, else that of its agent or session; a side chain may begin anywhere.
+
+        A side chain is what a sub-agent did. It has the name of its agent, and the main chain has none.
+        """
         is_side = row.value.get("isSidechain") is True
         parent_chain = self.chains.get(text_field(row.value, "parentUuid"))
         if parent_chain is not None and parent_chain.is_side == is_side:
@@ -157,7 +169,10 @@ class _Chain:
                 self._add_reminder(_rendered_text(line))
 
     def _add_answer(self, message: dict[str, Any], line: dict[str, Any]) -> None:
-        """A piece of an answer; results may stand between the pieces of one."""
+        """A piece of an answer; results may stand between the pieces of one.
+
+        A line has one block. A text and two calls of one answer are three lines with one message id.
+        """
         blocks = _content_blocks(message.get("content"))
         if not blocks:
             return
@@ -206,7 +221,10 @@ class _Chain:
         self.items.append({"role": "system", "content": _content_blocks(text)})
 
     def complete_prompt(self, sent_blocks: list[dict[str, Any]]) -> None:
-        """Put a prompt as it was sent in place of the last one, if it is that one with more around it."""
+        """Put a prompt as it was sent in place of the last one, if it is that one with more around it.
+
+        Only what follows the last answer is looked at: a prompt before it was sent already.
+        """
         sent_text = _join_texts(sent_blocks)
         for item in reversed(self.items):
             if item["role"] == "assistant":
@@ -271,7 +289,10 @@ def _rendered_text(line: dict[str, Any]) -> str:
 
 
 def _content_blocks(content: Any) -> list[dict[str, Any]]:
-    """The blocks of a content. Text is one block, and what has no type is left out."""
+    """The blocks of a content. Text is one block, and what has no type is left out.
+
+    `"Hi"` is `[{"type": "text", "text": "Hi"}]`.
+    """
     if content and isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [block for block in as_list(content) if text_field(block, "type")]

@@ -100,7 +100,10 @@ class _Rollout:
             self.instructions = text_field(payload, "instructions") or base
 
     def _add_item(self, item: dict[str, Any]) -> None:
-        """Adds an item. The first one of an answer is where its usage will belong."""
+        """Adds an item. The first one of an answer is where its usage will belong.
+
+        Reasoning, a message and a call in a row are one answer. It is named by the first id in it.
+        """
         if not text_field(item, "type", "role") or text_field(item, "type") in _UNSENT:
             return
         if is_answer(item):
@@ -127,7 +130,10 @@ class _Rollout:
             self.counted_total = total
 
     def _compact(self, payload: dict[str, Any]) -> None:
-        """What stands in place of the history: new items, or a summary as a message of the user."""
+        """What stands in place of the history: new items, or a summary as a message of the user.
+
+        The summary counts only where the line has no new history.
+        """
         self.compacted.append(len(self.items))
         self.answer = None
         history = list_field(payload, "replacement_history")

@@ -121,7 +121,10 @@ class _GrowingConversation:
         return fingerprints[: len(self.sent)] == self.sent
 
     def _rewrite(self, items: list[dict[str, Any]], fingerprints: list[bytes]) -> None:
-        """Adds what is new after a rewrite: a summary, say, and what follows the last item sent before."""
+        """Adds what is new after a rewrite: a summary, say, and what follows the last item sent before.
+
+        Sent were A, B, C. Of S, B, C, D the new ones are S, a summary, and D.
+        """
         sent_before = set(self.sent)
         self.compacted.append(len(self.items))
         unsent_texts: list[dict[str, Any]] = []
@@ -206,7 +209,10 @@ def _is_user_text(item: dict[str, Any]) -> bool:
 
 
 def _add_usages(earlier: RecordedUsage | None, usage: RecordedUsage) -> RecordedUsage:
-    """Two calls with the same request."""
+    """Two calls with the same request.
+
+    A request that was sent twice was paid for twice.
+    """
     if earlier is None:
         return usage
     return RecordedUsage(

@@ -46,7 +46,10 @@ class TraceRow(NamedTuple):
 
 
 def read_rows(path: TraceFile, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
-    """Every record of a file."""
+    """Every record of a file.
+
+    What cannot be read any further is one more record, with the place after the last line.
+    """
     last_number = 0
     try:
         for line in _join_spread_value(split_lines(read_pieces(path, tell))):
@@ -125,7 +128,10 @@ def _join_spread_value(lines: Iterator[TraceLine]) -> Iterator[TraceLine]:
 
 
 def _join_lines(first: TraceLine, rest: Iterator[TraceLine]) -> Iterator[TraceLine]:
-    """All lines as one value; the lines so far as they are, if they are not one value or too much."""
+    """All lines as one value; the lines so far as they are, if they are not one value or too much.
+
+    `[`, `{"a": 1}`, `]` on three lines are one value.
+    """
     held = [first]
     size = len(first.data)
     for line in rest:
@@ -144,6 +150,7 @@ def _join_lines(first: TraceLine, rest: Iterator[TraceLine]) -> Iterator[TraceLi
 
 
 def _rows_of_line(line: TraceLine, path: TraceFile) -> Iterator[TraceRow | UnreadableLine]:
+    """The records of one line: itself, or the elements of a list. A list of messages is one conversation."""
     place = f"{path}:{line.number}"
     if not line.whole:
         yield UnreadableLine(place=place, reason=_TOO_LONG)
@@ -197,7 +204,10 @@ def _decode_leniently(data: bytes, problem: str) -> Any:
 
 
 def _replace_invalid(value: Any) -> Any:
-    """The value with `?` for each half of a surrogate pair, and null for a number that is not finite."""
+    """The value with `?` for each half of a surrogate pair, and null for a number that is not finite.
+
+    `[1, NaN]` becomes `[1, null]`.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):

@@ -80,6 +80,7 @@ def find_remote_files(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
 
 
 def _list_paths(file_system: Any, path: str, endings: tuple[str, ...]) -> list[str]:
+    """The files in a folder, or those that match a pattern; none for anything else."""
     if file_system.isdir(path):
         return sorted(each for each in file_system.find(path) if each.lower().endswith(endings))
     if not frozenset("*?[") & set(path):

@@ -118,7 +118,10 @@ def read_session(row: TraceRow) -> Trace:
 
 
 def _session_usages(meta: dict[str, Any], trace: Trace) -> dict[int, RecordedUsage]:
-    """What `meta.usage` reports, by the item that each answer begins with."""
+    """What `meta.usage` reports, by the item that each answer begins with.
+
+    `{"index": 4, "input_tokens": 90, "ts": "…"}` is about the answer that begins with the fifth item.
+    """
     usages: dict[int, RecordedUsage] = {}
     for line in list_field(meta, "usage"):
         place = _index_of_item(line, trace)
@@ -129,7 +132,10 @@ def _session_usages(meta: dict[str, Any], trace: Trace) -> dict[int, RecordedUsa
 
 
 def _session_compactions(meta: dict[str, Any], trace: Trace) -> tuple[int, ...]:
-    """The items before which the client replaced its history, as `meta.events` has them."""
+    """The items before which the client replaced its history, as `meta.events` has them.
+
+    `{"index": 9, "type": "compact_boundary"}` says that the items before the tenth were replaced.
+    """
     places = set()
     for event in list_field(meta, "events"):
         place = _index_of_item(event, trace)
@@ -222,7 +228,11 @@ def _unwrap(value: Any) -> Any:
 
 
 def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
-    """The request of a record as a trace of one request."""
+    """The request of a record as a trace of one request.
+
+    The dialect is the one that the record names in `format`, if the request has its field, else the one that
+    the request looks like.
+    """
     head = {name: request[name] for name in _HEAD_FIELDS if request.get(name) is not None}
     model = text_field(request, "model") or text_field(row.value, "model")
     items_name = next(name for name in _ITEM_FIELDS if name in request)
