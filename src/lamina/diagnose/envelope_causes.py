@@ -9,7 +9,7 @@ from __future__ import annotations
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.hashing import digest
-from lamina.core.values import Entry, Form, Layer
+from lamina.core.values import Entry, Layer
 
 
 def tenant_changed(before: Envelope, after: Envelope) -> bool:
@@ -26,7 +26,7 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
     An entry that a cut lowered is a "cut" in the request of that cut. A later request, compared with one from
     before the cut, has it as "lowered".
     """
-    if index >= len(before.lasting) or index >= len(after.sent):
+    if index >= min(len(before.lasting), len(after.sent)):
         return ""
     old = before.lasting[index]
     new = after.sent[index]
@@ -68,5 +68,4 @@ def _is_lowered(old: Entry, same_entries: list[Entry]) -> bool:
     """
     if is_digest(old) and not same_entries:
         return True
-    lower_entries = [entry for entry in same_entries if entry.form is not Form.FULL]
-    return any(entry.form < old.form for entry in lower_entries)
+    return any(entry.form < old.form for entry in same_entries)

@@ -162,7 +162,7 @@ def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[Blo
 
     At the end of both requests the next turn follows, so there the later request may have more blocks.
     """
-    at_end = runs.old.stop == len(old) and runs.new.stop == len(new)
+    at_end = (runs.old.stop, runs.new.stop) == (len(old), len(new))
     same_length = len(runs.old) == len(runs.new)
     if same_length or (at_end and len(runs.old) < len(runs.new)):
         for old_index, new_index in zip(runs.old, runs.new, strict=False):

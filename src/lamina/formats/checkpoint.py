@@ -149,11 +149,12 @@ def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[s
     trimmed.
     """
     index = trim_index(envelope)
-    if index or INDEX in (metadata or {}):
-        return {**(metadata or {}), INDEX: index}
+    fields = dict(metadata or {})
+    if index or INDEX in fields:
+        return {**fields, INDEX: index}
     if metadata is None:
         return None
-    return dict(metadata)
+    return fields
 
 
 def trim_index(envelope: Envelope) -> int:

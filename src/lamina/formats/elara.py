@@ -21,13 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 from anyio import to_thread
 
 from lamina.core.text.characters import is_blank, lower_ascii, upper_ascii
 from lamina.core.values import Role, Segment, Text
+from lamina.dialects.json_values import mapping_or_empty
 from lamina.errors import BadInput, WrongKey
 from lamina.formats.codec import encode
 from lamina.stores.port import Once, Store, StoredHead, Where
@@ -236,11 +237,11 @@ def _segment_of(message: Mapping[str, Any], name: str) -> Segment:
     role = role_of(message.get("role"))
     text = message.get("content")
     at = message.get("timestamputc")
-    if role is None or not isinstance(text, str) or not isinstance(at, str) or not _is_time(at):
+    if role is None or not isinstance(text, str) or not _is_time(at):
         raise _UnreadableFile(_NOT_A_MESSAGE)
     meta: dict[str, Any] = {}
-    metadata = message.get("metadata")
-    if isinstance(metadata, dict) and metadata:
+    metadata = mapping_or_empty(message.get("metadata"))
+    if metadata:
         meta["metadata"] = metadata
     return Segment(role=role, kind=str(role), parts=(Text(text),), origin=f"elara:{name}", at=at, meta=meta)
 
@@ -257,10 +258,11 @@ def role_of(value: object) -> Role | None:
 _ROLES_AS_WRITTEN: dict[int | str, Role] = {role.value: role for role in _ROLES} | dict(enumerate(_ROLES))
 
 
-def _is_time(value: str) -> bool:
+def _is_time(value: Any) -> TypeGuard[str]:
+    """Whether a value is text that says a moment, such as `2025-01-31T12:00:00Z`."""
     try:
         datetime.fromisoformat(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return False
     return True
 

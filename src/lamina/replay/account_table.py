@@ -349,7 +349,7 @@ def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
     for row in rows:
         cells = [printable(column.write(getattr(row, column.name))) for column in columns]
         table.append(cells)
-    widths = [max(len(cells[at]) for cells in table) for at in range(len(columns))]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
     lines = []
     for cells in table:
         figures = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]

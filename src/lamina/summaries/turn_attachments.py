@@ -173,7 +173,7 @@ def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Term
 
 
 def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
-    """Whether an attachment may be summarised: it is text that can be had back, in full, and not too short."""
+    """Whether an attachment may be summarised: text that can be had back, in full, and not too short."""
     return (
         entry.form is Form.FULL
         and entry.tokens >= LEAST
