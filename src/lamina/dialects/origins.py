@@ -187,7 +187,10 @@ def group_sent_entries(envelope: Envelope) -> list[list[Entry]]:
 
 
 def group_entries(sent: Iterable[Entry]) -> list[list[Entry]]:
-    """Entries by message."""
+    """Entries by message.
+
+    An entry that opens a message begins a group, and those that join it follow.
+    """
     messages: list[list[Entry]] = []
     for entry in sent:
         if entry.opens or not messages:

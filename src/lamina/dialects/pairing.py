@@ -65,7 +65,10 @@ class CallStep:
         return place
 
     def _find_open(self, label: Label) -> int | None:
-        """The position of the first call with this label that waits; None without one."""
+        """The position of the first call with this label that waits; None without one.
+
+        Calls that have their result are forgotten here, so that no call is looked at twice.
+        """
         places = self._places.get(label)
         while places and places[0] in self._answered:
             places.popleft()

@@ -58,7 +58,10 @@ def require_definitions(tools: Sequence[Any], field: str) -> None:
 
 
 def read_message_list(request: Request) -> Sequence[Any]:
-    """The messages of a request. Raises BadInput if there are none."""
+    """The messages of a request. Raises BadInput if there are none.
+
+    `{"messages": []}` is refused: an API wants something to answer.
+    """
     require_request(request, "give an object with messages")
     messages = request.get("messages")
     if not isinstance(messages, LIST_TYPES) or not messages:
@@ -97,7 +100,10 @@ def read_messages(
 
 
 def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) -> AnyReader:
-    """What reads messages of this role. Raises BadInput for a role that does not exist."""
+    """What reads messages of this role. Raises BadInput for a role that does not exist.
+
+    The role "tool" has a reader in Chat Completions, and "function" too; "bot" has none anywhere.
+    """
     role = message.get("role")
     if not isinstance(role, str) or role not in readers:
         problem = f"the role is {describe_value(role)}"

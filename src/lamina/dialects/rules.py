@@ -223,7 +223,10 @@ class RoleReading(Protocol):
 
 
 def messages_are_objects(reading: RoleReading) -> Faults:
-    """A request has a list of messages, each an object, and at least one."""
+    """A request has a list of messages, each an object, and at least one.
+
+    `{"messages": ["Hi"]}` breaks it. An empty object is an object, which other rules refuse.
+    """
     if not list_or_empty(reading.request.get("messages")):
         yield "messages", "not a list of at least one message"
     for view in reading.views:
@@ -232,7 +235,10 @@ def messages_are_objects(reading: RoleReading) -> Faults:
 
 
 def roles_are_known(reading: RoleReading) -> Faults:
-    """A message has one of the roles of this API. Another rule reports messages that are not objects."""
+    """A message has one of the roles of this API. Another rule reports messages that are not objects.
+
+    Broken by `{"role": "bot", "content": "Hi"}`.
+    """
     for view in reading.views:
         if view.wire and not view.role:
             yield f"{view.place}.role", "not a role of this API"

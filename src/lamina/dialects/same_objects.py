@@ -52,7 +52,10 @@ def put_or_drop_field(holder: Mapping[str, Any], name: str, value: Any) -> Mappi
 
 
 def keep_list(items: Sequence[Any], new_items: list[Any]) -> Sequence[Any]:
-    """The old list if each of its items is still the same object, else the new one."""
+    """The old list if each of its items is still the same object, else the new one.
+
+    So a list in which nothing changed stays the list that the caller sent.
+    """
     for item, new_item in zip(items, new_items, strict=True):
         if item is not new_item:
             return new_items

@@ -104,7 +104,10 @@ async def import_folder(
 
 
 def _read_files(folder: Path, key: str, last: int | None) -> ElaraMessages:
-    """Read the files of a folder from the newest to the oldest, until there are `last` messages."""
+    """Read the files of a folder from the newest to the oldest, until there are `last` messages.
+
+    With `last=20` a folder of ten thousand files is not read as a whole.
+    """
     if last is not None and last <= 0:
         return ElaraMessages()
     decrypt = _make_decrypt(key)
@@ -148,7 +151,10 @@ def _name_order(name: str) -> tuple[str, int, str]:
 
 
 def _check_key(unreadable: Sequence[Unreadable]) -> None:
-    """Raise if files could not be read because of the key."""
+    """Raise if files could not be read because of the key.
+
+    A folder of which some files open has the right key, so this is asked only if none does.
+    """
     locked = [file for file in unreadable if file.why in {_WRONG_KEY, _NO_KEY}]
     if locked:
         raise WrongKey(
@@ -185,7 +191,10 @@ def _read_plain_file(descriptor: int) -> bytes:
 
 
 def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segment:
-    """The message in a file: in an envelope of either sort, or bare."""
+    """The message in a file: in an envelope of either sort, or bare.
+
+    `{"alg": "PLAINTEXT", "content": {…}}` is an envelope without encryption.
+    """
     fields = _parse_json(content.removeprefix(b"\xef\xbb\xbf"))
     algorithm = fields.get("alg")
     if algorithm is None:
@@ -201,7 +210,10 @@ def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segmen
 
 
 def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> bytes:
-    """The content of an encrypted file."""
+    """The content of an encrypted file.
+
+    The tag stands apart from the text in the file, and AES-GCM wants it behind.
+    """
     nonce = _decode_base64(envelope.get("iv"))
     tag = _decode_base64(envelope.get("tag"))
     ciphertext = _decode_base64(envelope.get("ciphertext", envelope.get("content")))
@@ -233,7 +245,10 @@ def _make_decrypt(key: str) -> Decrypt | None:
 
 
 def _segment_of(message: Mapping[str, Any], name: str) -> Segment:
-    """A message as a segment. Anything that is not a whole message is refused."""
+    """A message as a segment. Anything that is not a whole message is refused.
+
+    It has a role, a text and a time. What else it says of itself stays in the meta of the segment.
+    """
     role = role_of(message.get("role"))
     text = message.get("content")
     at = message.get("timestamputc")
@@ -247,7 +262,10 @@ def _segment_of(message: Mapping[str, Any], name: str) -> Segment:
 
 
 def role_of(value: object) -> Role | None:
-    """A role as that system writes it: a name in any case, or its number; None for anything else."""
+    """A role as that system writes it: a name in any case, or its number; None for anything else.
+
+    `"User"`, `"user"` and `0` are the same role.
+    """
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     if isinstance(value, str):

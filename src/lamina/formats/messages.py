@@ -102,7 +102,10 @@ def plain_text(content: Any) -> str:
 
 
 def _read_role(message: Mapping[str, Any]) -> Role | None:
-    """The role that the first field with a familiar role name gives: `{"sender": "ai"}` is the assistant."""
+    """The role that the first field with a familiar role name gives: `{"sender": "ai"}` is the assistant.
+
+    A message may have several such fields: `{"type": "message", "role": "user"}` is the user's.
+    """
     for field in _ROLE_FIELDS:
         name = message.get(field)
         if isinstance(name, str) and name in _ROLES:

@@ -58,7 +58,10 @@ class ParquetTables:
         self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
 
     def add(self, trace_replay: TraceReplay) -> None:
-        """The rows of one trace."""
+        """The rows of one trace.
+
+        A row leaves memory when its table has a thousand of them.
+        """
         self._rows["outcomes"] += map(msgspec.structs.asdict, trace_replay.outcomes)
         reported = trace_replay.reported
         if reported is not None:

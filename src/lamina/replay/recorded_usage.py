@@ -76,7 +76,10 @@ def _reported_calls(trace: Trace) -> list[_ReportedCall]:
 
 
 def _sum_dollars(calls: Sequence[_ReportedCall]) -> float | None:
-    """At today's prices; None where no call was reported, or the price of one of them is not known."""
+    """At today's prices; None where no call was reported, or the price of one of them is not known.
+
+    A sum without some of its calls would look like a cheap session.
+    """
     if not calls:
         return None
     try:

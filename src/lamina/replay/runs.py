@@ -200,7 +200,10 @@ def _outcomes_of_policy(
     *,
     points: bool,
 ) -> Iterator[ReplayOutcome]:
-    """One outcome for each cache. The policy runs again only if what it sends depends on the cache."""
+    """One outcome for each cache. The policy runs again only if what it sends depends on the cache.
+
+    Plain policies send the same under every cache, so their walk is used again.
+    """
     steps: list[WalkStep] | None = None
     for setting in settings:
         if steps is None or policy.by_rules:

@@ -125,6 +125,7 @@ class MessageReading:
     )
 
     def __init__(self, message: Any, position: int) -> None:
+        """Reads a message once for all rules. The position is that in the whole request."""
         mapping = to_dict_or_empty(message)
         self.position = position
         self.message = message
@@ -314,7 +315,10 @@ def system_messages_stand_right(reading: RequestReading) -> Faults:
 
 
 def _may_follow(previous: MessageReading | None, system_message: MessageReading) -> bool:
-    """Whether a system message may stand here. A directive may also stand after another system message."""
+    """Whether a system message may stand here. A directive may also stand after another system message.
+
+    It may after "user", and after an assistant whose last block is the result of a web search, say.
+    """
     if previous is None:
         return False
     if previous.role == "assistant":
@@ -462,7 +466,10 @@ def thinking_is_bound(reading: RequestReading) -> Faults:
 
 
 def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
-    """The log without the segments that came from this message."""
+    """The log without the segments that came from this message.
+
+    They are told by the object itself: an equal message is another one.
+    """
     rest: list[Segment] = []
     for segment in log:
         origin = read_origin(segment)

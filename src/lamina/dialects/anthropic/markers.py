@@ -107,7 +107,10 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_all_markers(request: Request) -> list[PlacedMarker]:
-    """All markers of a request, in the order in which the API reads it."""
+    """All markers of a request, in the order in which the API reads it.
+
+    It is how a checker finds them, for a request that no checker has read.
+    """
     message_markers: list[PlacedMarker] = []
     for position, message in enumerate(list_or_empty(request.get("messages"))):
         for index, block in enumerate(read_blocks(message)):
@@ -133,7 +136,10 @@ def _choose_few(markers: list[PlacedMarker]) -> list[PlacedMarker]:
 
 
 def _choose_most_valuable(markers: Sequence[PlacedMarker]) -> list[PlacedMarker]:
-    """The newest marker, and the last ones on the tools and on the system text."""
+    """The newest marker, and the last ones on the tools and on the system text.
+
+    The newest leaves an entry for the next request. The others are read by other conversations too.
+    """
     valuable = [markers[-1]]
     for place in ("tools[", "system["):
         on_place = [marker for marker in markers if marker.place.startswith(place)]

@@ -417,7 +417,10 @@ class MessageScan:
 
 
 def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
-    """The position of the last message with which the assistant began to speak; 0 if there is none."""
+    """The position of the last message with which the assistant began to speak; 0 if there is none.
+
+    Of user, assistant, assistant, user it is 1.
+    """
     for position in range(len(past) - 1, 0, -1):
         first = past[position][0]
         if first.role is Role.ASSISTANT and not first.joins:
@@ -559,7 +562,10 @@ def parse_content_block(piece: Any) -> ContentPart:
 
 
 def _parse_image(source: Any) -> Image | None:
-    """A picture as base64, or at an address; None if its source is of another type."""
+    """A picture as base64, or at an address; None if its source is of another type.
+
+    `{"type": "base64", "media_type": "image/png", "data": "…"}` is the source of the first sort.
+    """
     match source:
         case {"type": "base64", "data": str() as data, "media_type": str() as media}:
             return Image(data=data, media_type=media)
@@ -569,7 +575,10 @@ def _parse_image(source: Any) -> Image | None:
 
 
 def _parse_document(block: Json, source: Any) -> Document | None:
-    """A document as base64, as text, or at an address; None if its source is of another type."""
+    """A document as base64, as text, or at an address; None if its source is of another type.
+
+    `{"type": "url", "url": "https://…/a.pdf"}` is the source of one at an address.
+    """
     name = text_or_empty(block.get("title"))
     context = text_or_empty(block.get("context"))
     match source:

@@ -402,7 +402,10 @@ def render_part(part: Part, *, can_be_signed: bool = True) -> Json | None:
 
 
 def _render_result(result: ToolResult) -> Json:
-    """A result that did not come as a block. The API has a flag for one that failed."""
+    """A result that did not come as a block. The API has a flag for one that failed.
+
+    `{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}`, for example.
+    """
     block: Json = {"type": "tool_result", "tool_use_id": result.id}
     if result.content:
         block["content"] = _render_result_content(result)

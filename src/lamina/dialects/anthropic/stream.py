@@ -180,7 +180,10 @@ def _stream_block(
 
 
 def _takes_marker(block: Json, block_type: str) -> bool:
-    """Whether the API takes a marker on such a block: not on blank text, and not on thinking."""
+    """Whether the API takes a marker on such a block: not on blank text, and not on thinking.
+
+    A marker on another block is an error, so planners pass on to the block before it.
+    """
     if block_type == "text":
         text = block.get("text")
         return isinstance(text, str) and not is_blank(text)
@@ -238,7 +241,10 @@ def _drop_marker_and_nulls(block: Json) -> Json:
 
 
 def _read_pieces(content: Any, place: str) -> Sequence[Any]:
-    """The blocks of some content. A string is one text block, an empty string none."""
+    """The blocks of some content. A string is one text block, an empty string none.
+
+    `"Hi"` is `[{"type": "text", "text": "Hi"}]`.
+    """
     if not isinstance(content, str):
         return _read_list(content, place)
     if not content:

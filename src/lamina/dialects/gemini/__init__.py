@@ -36,7 +36,10 @@ def recognises(request: Request) -> bool:
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment of another dialect cannot be sent here; "" if it can."""
+    """Why a segment of another dialect cannot be sent here; "" if it can.
+
+    A file that another API knows by an id is one that this API cannot fetch.
+    """
     other_dialect = find_other_dialect(segment, NAME)
     if not other_dialect:
         return ""

@@ -152,13 +152,19 @@ class GeminiReading:
             yield from view.parts
 
     def list_functions(self) -> Iterator[tuple[ContentView, _FunctionView]]:
-        """The calls, then the results, of each content, with the content."""
+        """The calls, then the results, of each content, with the content.
+
+        A rule about both looks at them in this order, whatever their order is in the content.
+        """
         for view in self.contents:
             for function in view.functions:
                 yield view, function
 
     def list_declarations(self) -> Iterator[tuple[str, Json]]:
-        """The declared functions, each with its place."""
+        """The declared functions, each with its place.
+
+        A place is `config.tools[0].functionDeclarations[1]`, or without `config.` in a REST body.
+        """
         tools = self.settings.get("tools")
         if not isinstance(tools, LIST_TYPES):
             return
@@ -244,7 +250,10 @@ def parts_say_one_thing(reading: GeminiReading) -> Faults:
 
 
 def _is_valid_text(part: Json) -> bool:
-    """Whether the text of a part is a string that says something, or has a signature beside it."""
+    """Whether the text of a part is a string that says something, or has a signature beside it.
+
+    `{"text": "", "thoughtSignature": "…"}` is valid, and `{"text": ""}` is not.
+    """
     text = part["text"]
     is_signed = bool(get_field(part, "thoughtSignature"))
     return isinstance(text, str) and (text != "" or is_signed)

@@ -308,7 +308,10 @@ def _drop_blank_pieces(pieces: list[_GeminiPiece]) -> list[_GeminiPiece]:
 
 
 def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:
-    """The API's own parts in a row, such as code and what it printed, as one piece: neither stands alone."""
+    """The API's own parts in a row, such as code and what it printed, as one piece: neither stands alone.
+
+    `{"executableCode": {…}}` and `{"codeExecutionResult": {…}}` after it are one piece.
+    """
     merged: list[_GeminiPiece] = []
     for is_raw, pieces_in_a_row in groupby(pieces, key=attrgetter("is_raw")):
         run = list(pieces_in_a_row)

@@ -135,7 +135,10 @@ def _role_of_group(group: Sequence[Entry]) -> str:
 
 
 def _find_entry(group: Sequence[Entry], part_type: type[ToolCall | ToolResult]) -> Entry | None:
-    """The first call of a group, or its first result; None without one."""
+    """The first call of a group, or its first result; None without one.
+
+    A step has its calls in one content, so the first one stands for all of them.
+    """
     for entry in group:
         if isinstance(entry.parts[0], part_type):
             return entry

@@ -56,7 +56,10 @@ _WRITTEN_FIELDS = frozenset(("role", "content", "images", "thinking", "tool_call
 
 
 def render(envelope: Envelope) -> Json:
-    """The request: parameters as they came, messages, tools."""
+    """The request: parameters as they came, messages, tools.
+
+    A step is complete when the next message comes, or the request ends. Then its results are added.
+    """
     writer = _OllamaWriter()
     for group in group_sent_entries(envelope):
         writer.write_group(group)

@@ -110,6 +110,7 @@ class ChatMessageView(RoleMessageView):
     __slots__ = ("answered_id", "calls", "is_result", "legacy_call", "parts")
 
     def __init__(self, message: Any, index: int) -> None:
+        """Reads a message once for all rules."""
         super().__init__(message, index, to_dict_or_empty(message), ROLES)
         wire = self.wire
         role = self.role

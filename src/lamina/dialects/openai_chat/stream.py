@@ -130,13 +130,19 @@ def _read_tools(request: Request) -> Iterator[StreamBlock]:
 
 
 def _read_function_name(block: Mapping[str, Any]) -> str:
-    """The name in a definition or a call; from before tools, the block is the function itself."""
+    """The name in a definition or a call; from before tools, the block is the function itself.
+
+    `{"type": "function", "function": {"name": "read"}}` and `{"name": "read"}` are both `read`.
+    """
     function = block.get("function") or block.get("custom") or block
     return text_or_empty(mapping_or_empty(function).get("name"))
 
 
 def _remove_silent_fields(definition: Mapping[str, Any]) -> Json:
-    """A definition without fields that say nothing: nulls, and a strictness that is the default."""
+    """A definition without fields that say nothing: nulls, and a strictness that is the default.
+
+    Of the function `{"name": "read", "strict": false, "description": null}` only the name is left.
+    """
     bare_definition = drop_nulls(definition)
     function = bare_definition.get("function")
     if isinstance(function, Mapping):
@@ -311,7 +317,10 @@ def _read_reasoning(message: Mapping[str, Any], place: str, role: str) -> list[S
 
 
 def _read_extra_fields(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a message besides its content and calls; an empty field says nothing."""
+    """The fields of a message besides its content and calls; an empty field says nothing.
+
+    `{"role": "assistant", "content": "Hi", "audio": {"id": "a1"}}` has `audio`.
+    """
     if _FIELDS_NOT_EXTRA.issuperset(message):
         return {}
     return {name: value for name, value in message.items() if value and name not in _FIELDS_NOT_EXTRA}

@@ -485,7 +485,10 @@ def _collect_from_item(part: Part, item: Json) -> ExtraParts:
 
 
 def _collect_from_block(part: Part, block: Any) -> ExtraParts:
-    """Of a block that has a typed part. A `Raw` part is counted whole."""
+    """Of a block that has a typed part. A `Raw` part is counted whole.
+
+    Of `{"type": "input_text", "text": "Hi", "mood": "kind"}` it is `{"mood": "kind"}`.
+    """
     if not isinstance(block, Mapping) or isinstance(part, Raw):
         return ()
     return collect_extra_fields(NAME, block, _BLOCK_FIELDS)

@@ -130,7 +130,10 @@ def render_part(part: Part) -> Json:
 
 
 def _render_image(image: Image) -> Json:
-    """A picture: its data as a data URL, its address, or a file's id. An unknown detail becomes "auto"."""
+    """A picture: its data as a data URL, its address, or a file's id. An unknown detail becomes "auto".
+
+    `{"type": "input_image", "image_url": "https://…", "detail": "auto"}`, for example.
+    """
     media_type = image.media_type or "image/png"
     address = image.url or f"data:{media_type};base64,{image.data}"
     field = "file_id"
@@ -143,7 +146,10 @@ def _render_image(image: Image) -> Json:
 
 
 def _render_document(document: Document) -> Json:
-    """A file: its data with a name, which the API wants, else its address, else its id."""
+    """A file: its data with a name, which the API wants, else its address, else its id.
+
+    A PDF without a name is sent as `document.pdf`.
+    """
     if document.data:
         media_type = document.media_type or "application/pdf"
         subtype = media_type.rpartition("/")[2]

@@ -122,7 +122,10 @@ def _find_instructions(sent: PlacedEntries) -> list[Entry]:
 
 
 def _render_instructions(entries: list[Entry]) -> str:
-    """The instructions as the text that came, or all texts with a blank line between them."""
+    """The instructions as the text that came, or all texts with a blank line between them.
+
+    Text that came in another field, or from another API, is joined to what came as instructions.
+    """
     if len(entries) == 1:
         unchanged = find_unchanged_message(entries, NAME)
         if isinstance(unchanged, str):
@@ -245,7 +248,10 @@ class _ItemWriter:
         self.items += rewritten
 
     def _rewrite_item(self, group: Sequence[Entry], item: Json) -> list[Any]:
-        """An item of which something changed: a call, an output, a message, or what else the API takes."""
+        """An item of which something changed: a call, an output, a message, or what else the API takes.
+
+        Items that this module cannot rewrite are written from their parts, as if they came from elsewhere.
+        """
         entry = group[0]
         part = entry.parts[0]
         if isinstance(part, ToolCall):

@@ -130,7 +130,10 @@ def _read_settings(request: Request) -> Json:
 
 
 def _stream_tools(request: Request) -> Iterator[StreamBlock]:
-    """One block for each definition. A tool of the server is named by its label or its type."""
+    """One block for each definition. A tool of the server is named by its label or its type.
+
+    An MCP server with the label `docs` is named `docs`, a `web_search` after its type.
+    """
     for position, value in enumerate(read_list(request, "tools")):
         place = f"tools[{position}]"
         tool = to_dict(value, place)
@@ -224,7 +227,10 @@ def _stream_parts(
 def _stream_part(
     part: Json, place: str, role: str, extra: Mapping[str, Any], lifetime: str, *, opens: bool, name: str
 ) -> StreamBlock:
-    """One part. Of a text part only the role and the text count, whatever its type is called."""
+    """One part. Of a text part only the role and the text count, whatever its type is called.
+
+    `{"type": "input_text", "text": "Hi"}` and `{"type": "text", "text": "Hi"}` are the same block.
+    """
     part_type = text_or_empty(part.get("type"))
     text_field = TEXT_FIELDS.get(part_type)
     if text_field:

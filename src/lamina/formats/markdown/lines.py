@@ -89,7 +89,10 @@ def _format_message(message: Message) -> str:
 
 
 def _format_references(references: Iterable[tuple[str, str]]) -> str:
-    """What a message refers to, by sort: `Notes: docs/spec.md, a.md | URLs: https://example.org`."""
+    """What a message refers to, by sort: `Notes: docs/spec.md, a.md | URLs: https://example.org`.
+
+    Sorts stand in the order of `GROUPS`. A sort that nothing is of is left out.
+    """
     names_by_sort: dict[str, list[str]] = {sort: [] for sort in GROUPS}
     for sort, name in references:
         names_by_sort[sort].append(_escape_name(name))

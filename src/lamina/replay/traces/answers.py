@@ -72,7 +72,10 @@ def _decode_event(line: str) -> Any:
 
 
 def _absorb_events(dialect: str, events: list[Any]) -> Answer:
-    """The items and the usage of a stream, as its dialect reads it; nothing if it cannot be read."""
+    """The items and the usage of a stream, as its dialect reads it; nothing if it cannot be read.
+
+    The usage is written in the names that `parse_usage` reads.
+    """
     try:
         absorbed = DIALECTS[dialect].absorb_stream(events)
     except BadInput:

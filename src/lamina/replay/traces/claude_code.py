@@ -151,7 +151,10 @@ class _Chain:
         self.began: float | None = None
 
     def take(self, line: dict[str, Any], addition: _Addition) -> None:
-        """Takes in a line: a compaction, a piece of an answer, or a message of the user."""
+        """Takes in a line: a compaction, a piece of an answer, or a message of the user.
+
+        The project and the beginning of a session are those of its first line that has them.
+        """
         message = object_field(line, "message")
         if not self.project:
             self.project = PurePath(text_field(line, "cwd")).name
@@ -188,7 +191,10 @@ class _Chain:
         self._add_usage(place, message.get("usage"), parse_moment(line.get("timestamp")))
 
     def _add_usage(self, place: int, usage: Any, at: float | None) -> None:
-        """Each piece repeats the usage of its answer; the one with the most output is the last."""
+        """Each piece repeats the usage of its answer; the one with the most output is the last.
+
+        While an answer is written its output grows, so a later line knows better.
+        """
         earlier = self.used.get(place)
         if earlier is not None:
             at = earlier.at
@@ -199,7 +205,10 @@ class _Chain:
             self.used[place] = parsed
 
     def _add_user_message(self, content: Any) -> None:
-        """A message of the user; the results of one answer stand in one message."""
+        """A message of the user; the results of one answer stand in one message.
+
+        Two results of one answer come as two lines, and were sent as one message.
+        """
         blocks = _content_blocks(content)
         if not blocks:
             return

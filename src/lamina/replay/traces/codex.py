@@ -118,7 +118,10 @@ class _Rollout:
         self.items.append(sent_item)
 
     def _add_usage(self, info: dict[str, Any], at: float | None) -> None:
-        """The usage of the answer before it. The same total once more is only news about limits."""
+        """The usage of the answer before it. The same total once more is only news about limits.
+
+        Some events repeat the usage of the answer before, to say how much of a limit is left.
+        """
         total = info.get("total_token_usage")
         is_counted = total is not None and total == self.counted_total
         if self.answer is None or is_counted:

@@ -102,7 +102,10 @@ class _UnfinishedLine:
             self.parts.clear()
 
     def finish(self, number: int) -> Iterator[TraceLine]:
-        """The line, unless it is blank; after that, the next begins."""
+        """The line, unless it is blank; after that, the next begins.
+
+        A file may begin with a byte order mark, which is no part of its first line.
+        """
         data = b"".join(self.parts)
         is_too_long = self.size > LONGEST
         self.parts.clear()
@@ -182,7 +185,10 @@ def _make_row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
 
 
 def decode_json(data: bytes) -> Any:
-    """The JSON value, or a `BadInput`. Half of a surrogate pair, as cut text has it, becomes a `?`."""
+    """The JSON value, or a `BadInput`. Half of a surrogate pair, as cut text has it, becomes a `?`.
+
+    msgspec reads what is JSON. Only what it refuses is read a second time, and leniently.
+    """
     try:
         return msgspec.json.decode(data)
     except UnicodeDecodeError as error:

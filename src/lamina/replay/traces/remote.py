@@ -62,7 +62,10 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 
 
 def find_remote_files(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
-    """The file at a URL, the files that match it, or those in its folder that have one of the endings."""
+    """The file at a URL, the files that match it, or those in its folder that have one of the endings.
+
+    A folder is read as on the disk: only files whose names end as records do.
+    """
     file_system, path = _open_file_system(url)
     try:
         if file_system.isfile(path):

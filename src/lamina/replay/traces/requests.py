@@ -277,7 +277,10 @@ def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
 
 
 def _check_head(head: dict[str, Any]) -> None:
-    """Raises BadInput for tools that are not a list of objects."""
+    """Raises BadInput for tools that are not a list of objects.
+
+    A reader of any dialect looks into each tool, so each has to be an object.
+    """
     for name in ("tools", "functions"):
         tools = head.get(name, [])
         if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
