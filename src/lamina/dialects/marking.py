@@ -51,4 +51,5 @@ def require_all_placed(places: Places) -> None:
     """Raises BadInput if a marker is left: there is no block at its place that may carry it."""
     if places:
         first_place = next(iter(places))
-        raise BadInput(f"no block at {first_place!r}", place="marking", hint="take places from the stream")
+        problem = f"no block at {first_place!r} takes a marker"
+        raise BadInput(problem, place="marking", hint="take places from the stream")

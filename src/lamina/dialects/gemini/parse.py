@@ -17,10 +17,10 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
 from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
+from lamina.dialects.gemini.extra_fields import collect_from_content, collect_from_part
 from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
-from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
 from lamina.dialects.memos import ParseMemo, count_unchanged
 from lamina.dialects.named_files import describe_result
