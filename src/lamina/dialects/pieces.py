@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lamina.core.values import Document, Entry, Image, Part, Role, Segment, ToolResult
+from lamina.core.text.characters import is_blank
+from lamina.core.values import Document, Entry, Image, Part, Role, Segment, Text, ToolResult
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value
 from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin_in
@@ -109,6 +110,11 @@ def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) ->
         problem = f"the role is {describe_value(role)}"
         raise BadInput(problem, place="role", hint=f"use one of {', '.join(readers)}")
     return readers[role]
+
+
+def is_blank_text(part: Part) -> bool:
+    """Whether a part is text that says nothing."""
+    return isinstance(part, Text) and is_blank(part.text)
 
 
 def find_origin(entry: Entry, dialect: str) -> WireOrigin:

@@ -22,6 +22,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict_or_none,
 )
+from lamina.dialects.pieces import is_blank_text
 from lamina.errors import BadInput
 
 ContentPart = Text | Image | Document | Raw
@@ -120,7 +121,7 @@ def parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult,
             part = parse_content_block(piece)
         except BadInput as error:
             raise add_outer_place(f".content[{position}]", error) from None
-        if isinstance(part, Text) and is_blank(part.text):
+        if is_blank_text(part):
             continue
         parts.append(part)
         filled_pieces.append(piece)

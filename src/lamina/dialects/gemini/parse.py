@@ -13,7 +13,6 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
 from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
@@ -25,6 +24,7 @@ from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
 from lamina.dialects.memos import ParseMemo, count_unchanged
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
+from lamina.dialects.pieces import is_blank_text
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -82,8 +82,7 @@ class _GeminiPiece(NamedTuple):
     @property
     def is_blank(self) -> bool:
         """Whether it is text that says nothing."""
-        part = self.parts[0]
-        return isinstance(part, Text) and is_blank(part.text)
+        return is_blank_text(self.parts[0])
 
     @property
     def is_empty(self) -> bool:

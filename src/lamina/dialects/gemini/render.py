@@ -49,6 +49,7 @@ from lamina.dialects.origins import (
     is_changed,
     read_sent_origin,
 )
+from lamina.dialects.pairing import find_result_name
 from lamina.dialects.pieces import find_origin
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
@@ -320,8 +321,7 @@ class _GeminiWriter:
         function_response.pop("id", None)
         if _has_wire_id(result.id):
             function_response["id"] = result.id
-        name = entry.asked.name if entry.asked else result.name
-        function_response["name"] = self._allowed_name(name)
+        function_response["name"] = self._allowed_name(find_result_name(entry, result))
         old_response = to_dict_or_none(function_response.get("response"))
         if old_response is None or is_changed(entry, "content"):
             function_response["response"] = write_response(result, old_response or {})

@@ -25,6 +25,7 @@ from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
     find_reader,
+    is_blank_text,
     make_segments,
     read_message_list,
     read_messages,
@@ -247,7 +248,7 @@ def _read_content(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
     pieces: list[MessagePiece] = []
     for position, block in enumerate(read_list(message, "content", _CONTENT_HINT)):
         part = read_part(block, position)
-        if not isinstance(part, Text) or not is_blank(part.text):
+        if not is_blank_text(part):
             pieces.append(MessagePiece(kind, part, block))
     return pieces
 

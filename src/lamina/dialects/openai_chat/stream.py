@@ -27,7 +27,7 @@ from lamina.dialects.openai_chat.parts import MARKER, NAME
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
-from lamina.dialects.stream_data import encode_data, read_marker
+from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 
 _DEFAULT_LIFETIME = "30m"
@@ -345,21 +345,17 @@ def _read_settings(request: Request) -> dict[str, bytes]:
     default_choice = "none"
     if request.get("tools") or request.get("functions"):
         default_choice = "auto"
-    parallel = None
-    if request.get("parallel_tool_calls") is False:
-        parallel = False
     thinking_fields = {name: request.get(name) for name in _THINKING_FIELDS}
-    other_fields = {name: value for name, value in request.items() if name not in _FIELDS_OF_API}
     choice = request.get("tool_choice") or request.get("function_call")
-    values = {
+    settings = {
         "tool_choice": drop_default(choice, default_choice),
-        "parallel": parallel,
+        "parallel": drop_default(request.get("parallel_tool_calls"), default=True),
         "effort": request.get("reasoning_effort"),
         "format": drop_default(request.get("response_format"), {"type": "text"}),
         "verbosity": drop_default(request.get("verbosity"), "medium"),
         "tier": drop_default(request.get("service_tier"), "auto"),
         "web_search": request.get("web_search_options"),
         "thinking": drop_nulls(thinking_fields) or None,
-        "other": drop_nulls(other_fields) or None,
+        "other": find_other_fields(request, _FIELDS_OF_API),
     }
-    return {name: encode_data(value, name) for name, value in drop_nulls(values).items()}
+    return encode_settings(settings)

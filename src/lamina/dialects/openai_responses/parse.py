@@ -56,7 +56,13 @@ from lamina.dialects.openai_responses.parts import (
     read_call_id,
 )
 from lamina.dialects.origins import read_origin
-from lamina.dialects.pieces import MessagePiece, MessagePieces, make_segments, require_definitions
+from lamina.dialects.pieces import (
+    MessagePiece,
+    MessagePieces,
+    is_blank_text,
+    make_segments,
+    require_definitions,
+)
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -401,7 +407,7 @@ def _read_message(item: Json, role: Role) -> MessagePieces:
     pieces: list[MessagePiece] = []
     for position, block in enumerate(blocks):
         part = parse_part(block, f"content[{position}]")
-        if not isinstance(part, Text) or not is_blank(part.text):
+        if not is_blank_text(part):
             pieces.append(MessagePiece(kind, part, block))
     role_name = str(item["role"])
     is_sendable = all(may_be_sent_by(role_name, to_dict(block)) for block in blocks)
