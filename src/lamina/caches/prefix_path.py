@@ -135,7 +135,10 @@ _LEVEL_OF_SORT = {"tool": 0, "system": 1}
 
 
 def _settings_by_level(stream: Stream, rules: CacheRules) -> dict[str, bytes]:
-    """The settings that enter at each level. "all" also has the model, and the key if the cache has one."""
+    """The settings that enter at each level. "all" also has the model, and the key if the cache has one.
+
+    A setting that the cache does not depend on enters nowhere.
+    """
     settings: dict[str, dict[str, str]] = {"all": {}, "system": {}, "messages": {}, "none": {}}
     for name, value in stream.settings.items():
         level = rules.levels.get(name, "none")

@@ -103,7 +103,10 @@ def _count_held_tokens(before: Stream, rules: CacheRules) -> int:
 
 
 def _see_as_cache(stream: Stream, rules: CacheRules) -> CachedRequest:
-    """A request with the numbers of those blocks that the provider does not leave out."""
+    """A request with the numbers of those blocks that the provider does not leave out.
+
+    A block that the provider leaves out, such as earlier thinking, has no number.
+    """
     path = build_path(stream, rules)
     in_path = {id(block) for block in path.blocks}
     numbers = [number for number, block in enumerate(stream.blocks) if id(block) in in_path]

@@ -78,7 +78,10 @@ def weigh_request(
     counter: Counter | None,
     earlier: ComparedRequest | None = None,
 ) -> ComparedRequest:
-    """Prepares one of two requests. The later one uses the rate of the earlier, and its dialect if it can."""
+    """Prepares one of two requests. The later one uses the rate of the earlier, and its dialect if it can.
+
+    Of an envelope, the earlier request has only what lasts: the time of day, say, leaves with its turn.
+    """
     rate = earlier.rate if earlier else 0
     if isinstance(value, Stream):
         return _count_stream(value, counter, rate)
@@ -183,7 +186,10 @@ def _estimate_rate(stream: Stream) -> int:
 
 
 def _estimate_by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]:
-    """The tokens of each block by its bytes. Images and documents have a fixed count."""
+    """The tokens of each block by its bytes. Images and documents have a fixed count.
+
+    A text of 400 bytes at 250 thousandths of a token for a byte has 100 tokens.
+    """
     fixed_counts = {"image": framing.image, "document": framing.document}
     counts = []
     for block in stream.blocks:

@@ -60,7 +60,10 @@ def find_lost_blocks(before: PrefixPath, after: PrefixPath, *, held: int, read: 
 def price_loss(
     lost_blocks: Sequence[LostTokens], tally: Tally, after: Stream, rules: CacheRules
 ) -> float | None:
-    """What lost tokens cost above a read in USD, each at the price of its place; None without prices."""
+    """What lost tokens cost above a read in USD, each at the price of its place; None without prices.
+
+    Ten lost tokens that were written cost ten writes less ten reads.
+    """
     facts = model_or_none(after.model)
     if facts is None:
         return None

@@ -101,7 +101,10 @@ def _list_sent(blocks: Blocks) -> list[tuple[str, bool, bytes]]:
 
 
 def _count_words(count: int) -> str:
-    """How many blocks, in words: `1 block`, `3 blocks`."""
+    """How many blocks, in words: `1 block`, `3 blocks`.
+
+    A sentence about a cause uses it: `3 blocks became 1`.
+    """
     if count > 1:
         return f"{count} blocks"
     return f"{count} block"

@@ -205,7 +205,10 @@ def _encode_in_order(data: bytes) -> bytes:
 
 
 def _normalize_value(value: Any, normalize: Normalize, without: frozenset[str]) -> Any:
-    """The value with all its texts normalized, and without these fields."""
+    """The value with all its texts normalized, and without these fields.
+
+    Lists and objects are walked, numbers and switches stay.
+    """
     if isinstance(value, str):
         return normalize(value)
     if isinstance(value, list):
