@@ -37,16 +37,16 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
     if is_lowered and after.cut is not None and after.cut.lowered > 0:
         return "cut"
     layers = (old.layer, new.layer)
-    cause = ""
-    if Layer.LIBRARY in layers:
-        cause = "library changed"
-    elif is_lowered:
-        cause = "lowered"
-    elif _is_same_attachment(old, new):
-        cause = "attachment changed"
-    if Layer.SYSTEM in layers:
-        return ""
-    return cause
+    causes = (
+        (Layer.SYSTEM in layers, ""),  # what changed in the system text, the blocks show
+        (Layer.LIBRARY in layers, "library changed"),
+        (is_lowered, "lowered"),
+        (_is_same_attachment(old, new), "attachment changed"),
+    )
+    for holds, cause in causes:
+        if holds:
+            return cause
+    return ""
 
 
 def _is_same_attachment(old: Entry, new: Entry) -> bool:
