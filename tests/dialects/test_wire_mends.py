@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from lamina.core.values import Budget, Ledger
-from lamina.dialects import DIALECTS, rules
+from lamina.dialects import DIALECTS
 from lamina.dialects.gemini.render import SIGNED
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
-from lamina.dialects.memos import TAIL, recheck
+from lamina.dialects.memos import TAIL
 from lamina.dialects.port import Dialect
+from lamina.dialects.rules import check_growing
 from lamina.dialects.sending import render_request
 from lamina.dialects.words import OPENING
 from lamina.errors import InvalidRequest
@@ -171,6 +172,14 @@ def test_breakpoints_are_taken_off_where_they_may_not_stand(dialect: str) -> Non
 # every dialect
 
 
+def test_two_halves_of_a_message_that_is_sent_twice_are_not_taken_for_the_whole_message() -> None:
+    picture = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+    response = {"functionResponse": {"name": "read", "response": {"output": "x"}, "id": "t1"}}
+    content = {"role": "user", "parts": [response, picture]}
+    sent_request = fitted("gemini", gemini(content, content)).request
+    assert sent_request["contents"] == [{"role": "user", "parts": [picture, picture]}]
+
+
 def _question(dialect: str, at: int) -> list[Json]:
     if dialect == "gemini":
         return [user_content(f"q{at}"), spoke(f"a{at}")]
@@ -184,18 +193,16 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
     model = {"gemini": "gemini-3-pro", "anthropic": "claude-opus-4-8"}.get(name, "gpt-5")
     assert dialect.recheck is not None
     module = __import__(dialect.recheck.__module__, fromlist=["_"])
-    if not hasattr(module, "recheck"):  # its check stands on `rules.check_growing`
-        module = rules
     seen: list[int] = []
 
-    def counting_recheck(*arguments: Any, view: Any, **options: Any) -> Any:
+    def counting_check(*arguments: Any, view: Any, **options: Any) -> Any:
         def counting_view(item: Any, at: int) -> Any:
             seen.append(at)
             return view(item, at)
 
-        return recheck(*arguments, view=counting_view, **options)
+        return check_growing(*arguments, view=counting_view, **options)
 
-    monkeypatch.setattr(module, "recheck", counting_recheck)
+    monkeypatch.setattr(module, "check_growing", counting_check)
     memo, items = RequestMemo(), [turn for at in range(200) for turn in _question(name, at)]
     for count in range(101, 400, 2):
         seen.clear()

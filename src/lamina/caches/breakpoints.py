@@ -71,7 +71,10 @@ class BreakpointCache:
         return None
 
     def _write(self, path: PrefixPath, marks: dict[int, str], at: float, ready: float) -> None:
-        """Writes entries at the marks. If the cache refreshes, those that are there live longer."""
+        """Writes entries at the marks. If the cache refreshes, those that are there live longer.
+
+        An entry for five minutes that is marked for an hour lives an hour from then on.
+        """
         for index, word in marks.items():
             link = path.links[index]
             seconds = self.rules.seconds(word)
@@ -89,8 +92,7 @@ class BreakpointCache:
             return f"read up to {path.blocks[hit].place}"
         if marks:
             return "no live entry at a marker or within its look-back"
-        has_marker = any(block.marker for block in path.blocks)
-        if has_marker or (stream.automatic and self.rules.automatic):
+        if find_marks(stream, path, self.rules):
             return f"what is marked is below the minimum of {self.rules.least(stream.model)} tokens"
         return "no marker"
 
@@ -126,7 +128,10 @@ def tally_entries(
 
 
 def find_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:
-    """The blocks of a path with a marker, and its lifetime. A marker for the whole request is included."""
+    """The blocks of a path with a marker, and its lifetime. A marker for the whole request is included.
+
+    An automatic marker stands at the last block that can carry one, if that has none of its own.
+    """
     marks: dict[int, str] = {}
     last_markable = None
     for index, block in enumerate(path.blocks):

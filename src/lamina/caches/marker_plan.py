@@ -101,6 +101,12 @@ class EarlierRequests(NamedTuple):
     uncut_block: int | None = None
     cut: bool = False
 
+    def find_uncut_end(self, head: int, end: int) -> list[MarkerPlace]:
+        """The end of what the last cut left unchanged, if it stands between the head and the end."""
+        if self.uncut_block is None or not head <= self.uncut_block < end:
+            return []
+        return [MarkerPlace(self.uncut_block, LAST_CUT_END)]
+
 
 class MarkerPlace(NamedTuple):
     """A block to mark, and why."""
@@ -157,7 +163,11 @@ def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, 
 
 
 def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> Iterator[MarkerPlace]:
-    """Places to mark, the most useful first."""
+    """Places to mark, the most useful first.
+
+    The docstring of this module says why each of them is useful. Some may be the same block, and then the
+    first reason counts.
+    """
     blocks = stream.blocks
     end = len(blocks) - 1
     head = _count_head(blocks)
@@ -165,18 +175,15 @@ def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> It
         yield MarkerPlace(end, REQUEST_END)
     if head:
         yield MarkerPlace(head - 1, HEAD_END)
-    uncut = past.uncut_block
-    if uncut is not None and not head <= uncut < end:
-        uncut = None
-    follows_cut = uncut is not None and past.cut
-    if uncut is not None and (rules.match == "tail" or follows_cut):
-        # whatever a cut left in the cache ends there, or somewhere before it
-        yield MarkerPlace(uncut, LAST_CUT_END)
+    uncut = past.find_uncut_end(head, end)
     if rules.match == "tail":
+        yield from uncut
         return
     openings = [index for index in range(head, len(blocks)) if blocks[index].opens]
     second = [opening - 1 for opening in openings[1:][-1:]]  # nothing if there is only one message
-    if not follows_cut:
+    if past.cut and uncut:
+        yield from uncut  # whatever the cut left in the cache ends there, or somewhere before it
+    else:
         place = _end_of_last_request(stream, rules, past)
         if 0 <= place.block < end and not _is_reached(blocks, rules, place.block, [end, *second]):
             yield place
@@ -218,7 +225,9 @@ def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, ma
     return any(positions[mark] - positions[index] < rules.look_back for mark in later_marks)
 
 
-def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> Iterator[MarkerPlace]:
+def _take_turns(
+    blocks: Sequence[StreamBlock], head: int, uncut: Sequence[MarkerPlace]
+) -> Iterator[MarkerPlace]:
     """The end of the tools and the end of what the last cut left; each comes first at every other answer.
 
     If there is room for one of them only, both are written and read in turns, and both stay alive.
@@ -229,8 +238,7 @@ def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> 
     tools = sum(block.sort == "tool" for block in blocks[:head])
     if 0 < tools < head:
         places.append(MarkerPlace(tools - 1, TOOLS))
-    if uncut is not None:
-        places.append(MarkerPlace(uncut, LAST_CUT_END))
+    places += uncut
     answers = sum(block.opens and block.role == "assistant" for block in blocks)
     if answers % 2 == 0:
         places.reverse()

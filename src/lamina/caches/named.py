@@ -70,7 +70,10 @@ class NamedCaches:
 
 
 def _explain_miss(stream: Stream, cache: NamedCache | None, at: float) -> str:
-    """Why a request reads nothing."""
+    """Why a request reads nothing.
+
+    A cache belongs to one model, so another model reads nothing of it.
+    """
     if not stream.cached:
         return "names no cache"
     if cache is None:

@@ -75,7 +75,10 @@ class PageCache:
         return links
 
     def _use(self, links: list[bytes]) -> None:
-        """Stores these pages as the most recently used, their end as the least recent of them."""
+        """Stores these pages as the most recently used, their end as the least recent of them.
+
+        So a page is forgotten before those that stand before it, without which it could not be read.
+        """
         for link in reversed(links):
             self.pages[link] = None
             self.pages.move_to_end(link)

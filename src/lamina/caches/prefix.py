@@ -119,7 +119,10 @@ class LongestPrefixCache:
 
 
 def requested_lifetime(stream: Stream, rules: CacheRules) -> str:
-    """The word of the lifetime that a request as a whole asks for, "" if it asks for none."""
+    """The word of the lifetime that a request as a whole asks for, "" if it asks for none.
+
+    `"12h in_memory"` asks for `12h`, if the rules have such a word.
+    """
     words = stream.automatic.split(" ")
     for word in rules.lifetimes:
         if word in words:
@@ -128,7 +131,10 @@ def requested_lifetime(stream: Stream, rules: CacheRules) -> str:
 
 
 def round_down(common: int, total: int, rules: CacheRules, model: str) -> int:
-    """A common prefix in tokens, rounded down to the cache's step; 0 if it is below the minimum."""
+    """A common prefix in tokens, rounded down to the cache's step; 0 if it is below the minimum.
+
+    1,500 tokens in common are 1,408 with a step of 128, and 0 with a minimum of 2,048.
+    """
     step = rules.step(model)
     read = min(common, total) // step * step
     if read < rules.least(model):
@@ -137,6 +143,7 @@ def round_down(common: int, total: int, rules: CacheRules, model: str) -> int:
 
 
 def _explain(common: int, read: int, rules: CacheRules, model: str) -> str:
+    """Why so much was read. Not every provider promises that what it caches is read again."""
     best_case = "" if rules.promised else " at best"
     if read:
         return f"{common} tokens in common with an earlier request; {read} read{best_case}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
@@ -106,11 +106,8 @@ def count_shared_tokens(block: StreamBlock, equal_bytes: int) -> int:
     return block.tokens * min(equal_bytes, len(block.data)) // len(block.data)
 
 
-_Items = TypeVar("_Items", bytes, tuple[int, ...], tuple[bytes, ...])
-
-
-def count_common_items(one: _Items, other: _Items) -> int:
-    """How many items two sequences begin with in common.
+def count_common_items(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many items two sequences of one type begin with in common.
 
     Slices are compared, since Python compares them much faster than single items: first piece by piece, then
     by halving inside the first piece that differs.
@@ -138,7 +135,10 @@ _LEVEL_OF_SORT = {"tool": 0, "system": 1}
 
 
 def _settings_by_level(stream: Stream, rules: CacheRules) -> dict[str, bytes]:
-    """The settings that enter at each level. "all" also has the model, and the key if the cache has one."""
+    """The settings that enter at each level. "all" also has the model, and the key if the cache has one.
+
+    A setting that the cache does not depend on enters nowhere.
+    """
     settings: dict[str, dict[str, str]] = {"all": {}, "system": {}, "messages": {}, "none": {}}
     for name, value in stream.settings.items():
         level = rules.levels.get(name, "none")

@@ -58,7 +58,10 @@ def storage(rules: CacheRules, held: float) -> Price:
 
 
 def fill_prices(prices: Prices, name: str, rules: CacheRules) -> Prices:
-    """The prices of a model. Those that it lacks are the rules' shares of its input price."""
+    """The prices of a model. Those that it lacks are the rules' shares of its input price.
+
+    A model with an input price of $3 reads at $0.30, if the rules say that a read costs a tenth.
+    """
     if prices.input is None:
         raise BadInput(
             f"no price of {name!r} is known",

@@ -39,7 +39,10 @@ class TokenSequence(msgspec.Struct, frozen=True):
         return len(self.ids)
 
     def count_common(self, other: TokenSequence) -> int:
-        """The number of tokens that both begin with."""
+        """The number of tokens that both begin with.
+
+        Token ids are compared where both have them. Else blocks are, and the bytes of the first that differs.
+        """
         if self.path is None or other.path is None:
             return count_common_items(self.ids, other.ids)
         common_blocks = count_common_items(self.path.links, other.path.links)
@@ -123,7 +126,10 @@ class SlotCache:
         return chosen
 
     def _save(self, sequence: TokenSequence) -> None:
-        """Saves a sequence, unless a saved one begins with it; it replaces saved ones that it begins with."""
+        """Saves a sequence, unless a saved one begins with it; it replaces saved ones that it begins with.
+
+        With A saved, A B replaces it. With A B saved, A is not saved.
+        """
         if not sequence.length:
             return
         if any(saved.count_common(sequence) == sequence.length for saved in self.saved):
@@ -132,7 +138,10 @@ class SlotCache:
         self.saved.append(sequence)
 
     def _load(self, slot: TokenSequence, prompt: TokenSequence) -> TokenSequence:
-        """Takes out the saved sequence that serves the prompt better than the slot does; else the slot."""
+        """Takes out the saved sequence that serves the prompt better than the slot does; else the slot.
+
+        It has to share more of the prompt than the slot, and a larger part of itself.
+        """
         best_common = slot.count_common(prompt)
         best_share = best_common / slot.length if slot.length else -1.0
         best_index = None
@@ -150,5 +159,6 @@ class SlotCache:
     def _forget_oldest(self) -> None:
         """Removes the oldest saved sequences while the memory is full. The last one always stays."""
         tokens = sum(saved.length for saved in self.saved)
-        while self.rules.memory and tokens > self.rules.memory and len(self.saved) > 1:
+        limit = self.rules.memory or tokens  # 0: without limit
+        while tokens > limit and len(self.saved) > 1:
             tokens -= self.saved.pop(0).length

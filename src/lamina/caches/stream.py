@@ -159,7 +159,10 @@ def same_but_key_order(one: bytes, other: bytes) -> bool:
 
 
 def _encode_application_json(value: Any) -> Any:
-    """The value with the application's JSON already encoded, its keys in the order they were written."""
+    """The value with the application's JSON already encoded, its keys in the order they were written.
+
+    `{"name": "read", "input": {"b": 1, "a": 2}}` keeps `b` before `a`, since the model sees it so.
+    """
     if isinstance(value, Mapping):
         return {name: _encode_field(name, inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -49,7 +49,10 @@ class TurnEndCache:
         return tally_entries(path, writes, hit, self.rules, why=why)
 
     def _find_entry(self, path: PrefixPath, boundaries: dict[int, str], at: float) -> int | None:
-        """The last of the latest boundaries with an entry that can be read."""
+        """The last of the latest boundaries with an entry that can be read.
+
+        With a look-back of 20, only the last 20 boundaries are tried.
+        """
         for index in sorted(boundaries, reverse=True)[: self.rules.look_back]:
             entry = self.entries.get(path.links[index])
             if entry is not None and entry.is_readable(at):

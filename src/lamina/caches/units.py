@@ -52,7 +52,10 @@ class UnitCache:
         return Tally(read=read, uncached=path.tokens - read, hit=path.count_whole_blocks(read), why=why)
 
     def _longest_unit(self, path: PrefixPath, at: float) -> int:
-        """The tokens of the longest unit that is a prefix of a path."""
+        """The tokens of the longest unit that is a prefix of a path.
+
+        A unit may end inside a block: then the block has to begin with the same bytes.
+        """
         longest = 0
         parent = path.root
         for index, (block, link) in enumerate(zip(path.blocks, path.links, strict=True)):
@@ -66,7 +69,10 @@ class UnitCache:
         return longest
 
     def _end_unit_at_difference(self, path: PrefixPath, at: float, until: float) -> None:
-        """Ends a unit where this request begins to differ from all earlier ones."""
+        """Ends a unit where this request begins to differ from all earlier ones.
+
+        A request that shares the system text with earlier ones ends a unit there. The next one reads it.
+        """
         whole_blocks = self.sent.count_whole_blocks(path, at)
         if whole_blocks == len(path.blocks):
             return

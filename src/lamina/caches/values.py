@@ -165,7 +165,10 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.minimum
 
     def read_share(self, model: str) -> float:
-        """What a cached token of `model` costs, as a share of the input price."""
+        """What a cached token of `model` costs, as a share of the input price.
+
+        0.1 says that ten cached tokens cost as much as one that is not cached.
+        """
         own_share = _longest_beginning(self.reads, model)
         if own_share is not None:
             return own_share
@@ -183,13 +186,13 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def step(self, model: str) -> int:
         """The number of tokens that a hit of `model` is rounded down to."""
-        for name, granularity in self.granularities.items():
-            if is_named(model, name):
-                return granularity
-        return self.granularity
+        return _find_named(self.granularities, model) or self.granularity
 
     def drops_thinking(self, model: str) -> bool:
-        """Whether `model` drops earlier thinking when the user speaks."""
+        """Whether `model` drops earlier thinking when the user speaks.
+
+        `claude-3-7*` in the rules means every model whose name begins so.
+        """
         for name in self.strips_thinking:
             beginning = plain_name(name.removesuffix("*"))
             if name.endswith("*") and plain_name(model).startswith(beginning):
@@ -199,13 +202,18 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return False
 
     def word(self, model: str, requested: str = "") -> str:
-        """The word of the lifetime that `model` gives if this one is `requested`; "" requests none."""
-        for name, words in self.lives.items():
-            if is_named(model, name):
-                return requested if requested in words else words[0]
-        if not self.lives and requested in self.lifetimes:
+        """The word of the lifetime that `model` gives if this one is `requested`; "" requests none.
+
+        A model that takes "5m" only gives "5m" also if "1h" is requested.
+        """
+        words = _find_named(self.lives, model)
+        if words is None:
+            words = (self.lifetime,)
+            if not self.lives:  # models do not differ, so each takes all words
+                words = (self.lifetime, *self.lifetimes)
+        if requested in words:
             return requested
-        return self.lifetime
+        return words[0]
 
     def seconds(self, word: str) -> float:
         """A lifetime in seconds, by its word. Unknown words, and "", mean the default lifetime."""
@@ -224,11 +232,25 @@ def rates(rules: CacheRules, of: str) -> Rates:
     return Rates(read=rules.read_share(of), write=rules.write, ttl=int(lifetime))
 
 
+_Value = TypeVar("_Value")
+
+
+def _find_named(table: dict[str, _Value], model: str) -> _Value | None:
+    """The value under the first name of the table that `model` is called by, None if there is none."""
+    for name, value in table.items():
+        if is_named(model, name):
+            return value
+    return None
+
+
 _Number = TypeVar("_Number", int, float)
 
 
 def _longest_beginning(table: dict[str, _Number], model: str) -> _Number | None:
-    """The value under the longest name that `model` begins with, None if it begins with none of them."""
+    """The value under the longest name that `model` begins with, None if it begins with none of them.
+
+    Of `gpt-5` and `gpt-5-mini` in the table, `gpt-5-mini-2026` has the value of the second.
+    """
     plain_model = plain_name(model)
     names = [name for name in table if plain_model.startswith(plain_name(name))]
     if not names:

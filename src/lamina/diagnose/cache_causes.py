@@ -103,7 +103,10 @@ def _count_held_tokens(before: Stream, rules: CacheRules) -> int:
 
 
 def _see_as_cache(stream: Stream, rules: CacheRules) -> CachedRequest:
-    """A request with the numbers of those blocks that the provider does not leave out."""
+    """A request with the numbers of those blocks that the provider does not leave out.
+
+    A block that the provider leaves out, such as earlier thinking, has no number.
+    """
     path = build_path(stream, rules)
     in_path = {id(block) for block in path.blocks}
     numbers = [number for number, block in enumerate(stream.blocks) if id(block) in in_path]
@@ -174,7 +177,10 @@ def _quote_setting(value: bytes) -> str:
 
 
 def _first_block_of_level(stream: Stream, level: str) -> int:
-    """The first block of a level. What stands before it can still be read."""
+    """The first block of a level. What stands before it can still be read.
+
+    Of tool, tool, system, message, message it is 2 for "system" and 3 for "messages".
+    """
     if level == "all":
         return 0
     earlier_sorts = ("tool",) if level == "system" else ("tool", "system")
@@ -187,7 +193,10 @@ def _first_block_of_level(stream: Stream, level: str) -> int:
 def _find_dropped_thinking(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> Iterator[Cause]:
-    """Thinking that the model saw in the earlier request and no longer sees in the later one."""
+    """Thinking that the model saw in the earlier request and no longer sees in the later one.
+
+    Only thinking before the first change is looked at: what follows the change is lost in any case.
+    """
     if not rules.drops_thinking(new.stream.model):
         return
     for number in old.numbers:
@@ -243,7 +252,11 @@ def _find_short_request(old: CachedRequest, rules: CacheRules) -> Iterator[Cause
 def _find_marker_causes(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> Iterator[Cause]:
-    """What happened to the markers, and so to the entries that they ended."""
+    """What happened to the markers, and so to the entries that they ended.
+
+    Of several causes the first is named: no marker, markers too early to be cached, no marker any more, and
+    then a marker from which the entry is not found.
+    """
     yield from _find_invalid_markers(new, rules)
     old_marks = find_marks(old.stream, old.path, rules)
     new_marks = find_marks(new.stream, new.path, rules)
@@ -260,7 +273,10 @@ def _find_marker_causes(
 
 
 def _find_invalid_markers(new: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
-    """Markers that the API does not take."""
+    """Markers that the API does not take.
+
+    Five markers where four are allowed are too many. An hour after five minutes is refused too.
+    """
     marks = find_marks(new.stream, new.path, rules)
     order = sorted(marks)
     if len(order) > rules.markers:
@@ -284,7 +300,10 @@ def _below_minimum(old: CachedRequest, last: int, rules: CacheRules) -> Cause:
 def _find_unreached_entry(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> Iterator[Cause]:
-    """An entry that exists, and whose blocks are sent again, but that no marker finds any more."""
+    """An entry that exists, and whose blocks are sent again, but that no marker finds any more.
+
+    An entry at block 10, with the only marker at block 8, is not found: a cache is searched backwards.
+    """
     entry = _last_unchanged_entry(old, new, stream_cause, rules)
     if entry is None:
         return

@@ -73,7 +73,10 @@ def _request_as_sent(value: Any) -> Any:
 
 
 def _find_cause(before: ComparedRequest, after: ComparedRequest, *, compare_keys: bool) -> Cause:
-    """What differs in what was sent."""
+    """What differs in what was sent.
+
+    What holds for the whole request comes before its blocks: another model has another cache.
+    """
     old = before.stream
     new = after.stream
     for cause_name, old_value, new_value in (
@@ -132,7 +135,10 @@ class Amounts(NamedTuple):
 
 
 def _count_amounts(before: ComparedRequest, cause: Cause) -> Amounts:
-    """The amounts without the rules of a cache: what stands before the difference, and the rest."""
+    """The amounts without the rules of a cache: what stands before the difference, and the rest.
+
+    The framing of a request stands after its tools. It is unchanged only if they are.
+    """
     if cause.cause == "none":
         return Amounts(before.total, 0)
     unchanged = sum(before.counts[: cause.block])

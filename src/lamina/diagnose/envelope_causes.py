@@ -9,7 +9,7 @@ from __future__ import annotations
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.hashing import digest
-from lamina.core.values import Entry, Form, Layer
+from lamina.core.values import Entry, Layer
 
 
 def tenant_changed(before: Envelope, after: Envelope) -> bool:
@@ -26,7 +26,7 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
     An entry that a cut lowered is a "cut" in the request of that cut. A later request, compared with one from
     before the cut, has it as "lowered".
     """
-    if index >= len(before.lasting) or index >= len(after.sent):
+    if index >= min(len(before.lasting), len(after.sent)):
         return ""
     old = before.lasting[index]
     new = after.sent[index]
@@ -37,16 +37,16 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
     if is_lowered and after.cut is not None and after.cut.lowered > 0:
         return "cut"
     layers = (old.layer, new.layer)
-    cause = ""
-    if Layer.LIBRARY in layers:
-        cause = "library changed"
-    elif is_lowered:
-        cause = "lowered"
-    elif _is_same_attachment(old, new):
-        cause = "attachment changed"
-    if Layer.SYSTEM in layers:
-        return ""
-    return cause
+    causes = (
+        (Layer.SYSTEM in layers, ""),  # what changed in the system text, the blocks show
+        (Layer.LIBRARY in layers, "library changed"),
+        (is_lowered, "lowered"),
+        (_is_same_attachment(old, new), "attachment changed"),
+    )
+    for holds, cause in causes:
+        if holds:
+            return cause
+    return ""
 
 
 def _is_same_attachment(old: Entry, new: Entry) -> bool:
@@ -68,5 +68,4 @@ def _is_lowered(old: Entry, same_entries: list[Entry]) -> bool:
     """
     if is_digest(old) and not same_entries:
         return True
-    lower_entries = [entry for entry in same_entries if entry.form is not Form.FULL]
-    return any(entry.form < old.form for entry in lower_entries)
+    return any(entry.form < old.form for entry in same_entries)

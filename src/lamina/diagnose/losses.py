@@ -43,7 +43,10 @@ class BlockPair(NamedTuple):
 
 
 def find_lost_blocks(before: PrefixPath, after: PrefixPath, *, held: int, read: int) -> list[LostTokens]:
-    """The blocks of `after` that the cache `held` for `before` and that were not `read` from it."""
+    """The blocks of `after` that the cache `held` for `before` and that were not `read` from it.
+
+    A block of which the cache held 100 tokens, and of which 40 were not read, lost 40.
+    """
     lost_blocks = []
     for pair in _pair_blocks(before, after):
         cached = sum(_count_tokens_between(before, index, 0, held) for index in pair.old)
@@ -57,7 +60,10 @@ def find_lost_blocks(before: PrefixPath, after: PrefixPath, *, held: int, read: 
 def price_loss(
     lost_blocks: Sequence[LostTokens], tally: Tally, after: Stream, rules: CacheRules
 ) -> float | None:
-    """What lost tokens cost above a read in USD, each at the price of its place; None without prices."""
+    """What lost tokens cost above a read in USD, each at the price of its place; None without prices.
+
+    Ten lost tokens that were written cost ten writes less ten reads.
+    """
     facts = model_or_none(after.model)
     if facts is None:
         return None
@@ -94,7 +100,10 @@ def _count_tokens_between(path: PrefixPath, index: int, start: int, end: int) ->
 
 
 def _pair_blocks(before: PrefixPath, after: PrefixPath) -> Iterator[BlockPair]:
-    """Blocks that are the same in both requests, and blocks that replace others."""
+    """Blocks that are the same in both requests, and blocks that replace others.
+
+    Each block is in one pair at most. New blocks without a counterpart are in none.
+    """
     common = count_common_items(before.links, after.links)
     for index in range(common):
         yield BlockPair(_one(index), _one(index))
@@ -111,7 +120,10 @@ def _one(index: int) -> range:
 
 
 def _match_equal_blocks(old: Blocks, new: Blocks, start: int) -> Iterator[tuple[int, int]]:
-    """Equal blocks in both requests, in any place. Each is used once, in the order of the earlier request."""
+    """Equal blocks in both requests, in any place. Each is used once, in the order of the earlier request.
+
+    Old A, B, A and new A, C, A give 0 with 0, and 2 with 2.
+    """
     places: dict[tuple[str, bytes], deque[int]] = defaultdict(deque)
     for index in range(start, len(new)):
         block = new[index]
@@ -153,7 +165,7 @@ def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[Blo
 
     At the end of both requests the next turn follows, so there the later request may have more blocks.
     """
-    at_end = runs.old.stop == len(old) and runs.new.stop == len(new)
+    at_end = (runs.old.stop, runs.new.stop) == (len(old), len(new))
     same_length = len(runs.old) == len(runs.new)
     if same_length or (at_end and len(runs.old) < len(runs.new)):
         for old_index, new_index in zip(runs.old, runs.new, strict=False):

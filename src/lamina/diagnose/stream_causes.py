@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lamina.caches.prefix_path import count_common_items
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.diagnose.text_changes import (
     describe_volatile,
@@ -79,7 +80,7 @@ def find_stream_cause(before: Stream, after: Stream) -> Cause:
     """
     old = before.blocks
     new = after.blocks
-    at = count_common_blocks(old, new)
+    at = count_common_items(_list_sent(old), _list_sent(new))
     sorts = [block.sort for block in (*old[at : at + 1], *new[at : at + 1])]
     if "tool" in sorts:
         return _explain_tools(old, new, at)
@@ -94,21 +95,16 @@ def find_stream_cause(before: Stream, after: Stream) -> Cause:
     return _explain_history(change)
 
 
-def count_common_blocks(old: Blocks, new: Blocks) -> int:
-    """How many blocks two streams begin with in common.
-
-    Blocks are equal if their role, their data, and whether they open a message are.
-    """
-    count = 0
-    for was, now in zip(old, new, strict=False):
-        if (was.role, was.opens, was.data) != (now.role, now.opens, now.data):
-            break
-        count += 1
-    return count
+def _list_sent(blocks: Blocks) -> list[tuple[str, bool, bytes]]:
+    """What makes two blocks equal: their role, whether they open a message, and their data."""
+    return [(block.role, block.opens, block.data) for block in blocks]
 
 
 def _count_words(count: int) -> str:
-    """How many blocks, in words: `1 block`, `3 blocks`."""
+    """How many blocks, in words: `1 block`, `3 blocks`.
+
+    A sentence about a cause uses it: `3 blocks became 1`.
+    """
     if count > 1:
         return f"{count} blocks"
     return f"{count} block"
@@ -244,7 +240,10 @@ def _find_split(change: BlockChange) -> str:
 
 
 def _read_texts_in_row(blocks: Blocks, at: int) -> list[str]:
-    """The texts of blocks in a row from `at` on, all of the same sort and role, without spaces."""
+    """The texts of blocks in a row from `at` on, all of the same sort and role, without spaces.
+
+    Of text, text, call these are the first two.
+    """
     first = blocks[at]
     texts: list[str] = []
     for block in blocks[at : at + MOST_PIECES]:
@@ -338,8 +337,9 @@ def _explain_gap(change: BlockChange, end: int) -> Cause:
     gone = change.old[change.at : end]
     if all(block.sort == "thinking" for block in gone):
         return change.explain("thinking dropped", _count_words(len(gone)))
-    openings = [block for block in change.old[: change.at] if block.opens]
-    messages_before = sum(block.sort not in ("tool", "system") for block in openings)
+    messages_before = 0
+    for block in change.old[: change.at]:
+        messages_before += block.opens and block.sort not in ("tool", "system")
     messages_gone = sum(block.opens for block in gone)
     if messages_before < PINNED_MESSAGES and messages_gone > 1:
         return change.explain("truncated", f"{messages_gone} messages")

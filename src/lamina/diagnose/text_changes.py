@@ -137,7 +137,10 @@ def _decode_json_text(data: bytes) -> str:
 
 
 def _match_at(pattern: re.Pattern[str], text: str, mark: int) -> str:
-    """The match that includes the marked character, or ends right before it; "" if there is none."""
+    """The match that includes the marked character, or ends right before it; "" if there is none.
+
+    Of `10:02` in `at 10:02 we`, with the mark on the 2, it is `10:02`.
+    """
     for match in pattern.finditer(text):
         if match.start() <= mark <= match.end():
             if pattern is _RANDOM_ID and not _is_random(match[0]):
@@ -202,7 +205,10 @@ def _encode_in_order(data: bytes) -> bytes:
 
 
 def _normalize_value(value: Any, normalize: Normalize, without: frozenset[str]) -> Any:
-    """The value with all its texts normalized, and without these fields."""
+    """The value with all its texts normalized, and without these fields.
+
+    Lists and objects are walked, numbers and switches stay.
+    """
     if isinstance(value, str):
         return normalize(value)
     if isinstance(value, list):
@@ -235,7 +241,10 @@ def _normalize_text_in_order(text: str) -> str:
 
 
 def _normalize_words(text: str) -> str:
-    """A text without spaces and invisible characters, in one Unicode form."""
+    """A text without spaces and invisible characters, in one Unicode form.
+
+    Two texts that differ in spaces and line ends only are equal after it.
+    """
     words = text.split()
     if text.isascii():
         return "".join(words)
@@ -263,7 +272,10 @@ def join_texts(blocks: Sequence[bytes]) -> str:
 
 
 def read_text(data: bytes) -> str | None:
-    """The text of a block, None if it is anything else."""
+    """The text of a block, None if it is anything else.
+
+    `{"type": "text", "text": "Hi"}` says `Hi`. Of a list it is the text of the last part.
+    """
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):

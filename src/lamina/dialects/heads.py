@@ -62,5 +62,8 @@ def read_stream_switch(parameters: Mapping[str, Any]) -> bool | None:
 def list_untranslated(
     parameters: Iterable[str], translated: Container[str], not_for_the_model: Container[str]
 ) -> list[str]:
-    """The names of parameters that mean something to the model, and that a plain head has no field for."""
+    """The names of parameters that mean something to the model, and that a plain head has no field for.
+
+    `logit_bias` of Chat Completions is one: other APIs have no such parameter.
+    """
     return [name for name in parameters if name not in translated and name not in not_for_the_model]

@@ -88,7 +88,10 @@ def read_list(holder: Mapping[str, Any], field: str, hint: str = "give a list") 
 
 
 def read_optional_text(holder: Mapping[str, Any], field: str) -> str | None:
-    """The text in a field; None if the field is absent or null. Raises BadInput for any other value."""
+    """The text in a field; None if the field is absent or null. Raises BadInput for any other value.
+
+    Of `{"name": 7}` the text in `name` is an error, and of `{}` it is None.
+    """
     value = holder.get(field)
     if value is not None and not isinstance(value, str):
         raise BadInput(f"{field} is {describe_value(value)}", place=field, hint="give a string")
@@ -198,7 +201,10 @@ def read_field(holder: Any, name: str) -> Any:
 
 
 def drop_nulls(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are not null."""
+    """The fields that are not null.
+
+    `{"a": null, "b": 0}` becomes `{"b": 0}`.
+    """
     return {name: value for name, value in holder.items() if value is not None}
 
 
@@ -231,7 +237,10 @@ def read_texts(value: Any) -> tuple[str, ...]:
 
 
 def number_or_none(value: Any) -> Any:
-    """The value if it is a number, else None. A bool is not a number here."""
+    """The value if it is a number, else None. A bool is not a number here.
+
+    `1.5` is a number, and `True` and `"1"` are none.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     return None

@@ -11,9 +11,9 @@ markers that must be few). For them a dialect remembers what it needs in a `Chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from lamina.core.values import Segment
 from lamina.dialects.origins import read_origin
@@ -159,55 +159,3 @@ class NoPast:
 
     def add(self, view: Any, /) -> None:
         """Remembers nothing."""
-
-
-View = TypeVar("View")
-AnyPast = TypeVar("AnyPast", bound=CheckedPast)
-BrokenRule = TypeVar("BrokenRule")
-
-
-def recheck(
-    items: Sequence[Any],
-    memo: CheckMemo | None,
-    *,
-    basis: Any,
-    past: Callable[[], AnyPast],
-    view: Callable[[Any, int], View],
-    seam: Callable[[View, View], bool],
-    rules: Callable[[AnyPast, int, list[View]], list[BrokenRule]],
-) -> list[BrokenRule]:
-    """The violations in some items. Items that the memo remembers as clean are not read again.
-
-    `basis` is what the rules depend on besides the items. `past` makes an empty past. `view` reads the item
-    at a position. `seam` says whether the model begins to speak with the second of two items. `rules` get the
-    past, the number of items in it, and the views after it.
-    """
-    start = 0
-    checked_past: AnyPast | None = None
-    if memo is not None:
-        start, checked_past = memo.resume(items, basis)
-    if checked_past is None:
-        checked_past = past()
-    views = [view(items[position], position) for position in range(start, len(items))]
-    violations = rules(checked_past, start, views)
-    if memo is None:
-        return violations
-    if violations:
-        memo.forget()
-        return violations
-    clean_count = _find_last_seam(views, seam, memo.tail)
-    for clean_view in views[:clean_count]:
-        checked_past.add(clean_view)
-    memo.remember(items[: start + clean_count], basis, checked_past)
-    return violations
-
-
-def _find_last_seam(views: list[View], seam: Callable[[View, View], bool], tail: int) -> int:
-    """The position of the last seam before the tail, 0 if there is none.
-
-    For user, assistant, user, assistant … it is the last position of an assistant before the tail.
-    """
-    for position in range(len(views) - tail, 0, -1):
-        if seam(views[position - 1], views[position]):
-            return position
-    return 0

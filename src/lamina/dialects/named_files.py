@@ -24,7 +24,10 @@ class _PathArguments(msgspec.Struct):
 
 
 def describe_result(call: ToolCall | None) -> dict[str, str]:
-    """The attributes of a result that its call decides: the file that the call names, if it names one."""
+    """The attributes of a result that its call decides: the file that the call names, if it names one.
+
+    The result of `read_file` with `{"path": "a.py"}` is about `a.py`.
+    """
     if call is None:
         return {}
     path = find_path(call.arguments)

@@ -132,11 +132,12 @@ def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:
     anew.
     """
     first = read_sent_origin(group[0], dialect)
-    if first is None or first.is_mended or first.count != len(group):
+    if first is None or not first.is_first or first.is_mended or first.count != len(group):
         return None
     for entry in group[1:]:
         origin = read_sent_origin(entry, dialect)
-        if origin is None or origin.message is not first.message:  # part of another message was joined to it
+        # Part of another message may have been joined to it, which may be the same object sent twice.
+        if origin is None or origin.is_first or origin.message is not first.message:
             return None
     return first.message
 
@@ -186,7 +187,10 @@ def group_sent_entries(envelope: Envelope) -> list[list[Entry]]:
 
 
 def group_entries(sent: Iterable[Entry]) -> list[list[Entry]]:
-    """Entries by message."""
+    """Entries by message.
+
+    An entry that opens a message begins a group, and those that join it follow.
+    """
     messages: list[list[Entry]] = []
     for entry in sent:
         if entry.opens or not messages:

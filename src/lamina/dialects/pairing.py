@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
-from lamina.core.values import ToolCall
+from lamina.core.values import Entry, ToolCall, ToolResult
 
 Label = tuple[str, str]
 """How a result may refer to a call: ("name", its tool) or ("id", its id)."""
@@ -65,7 +66,10 @@ class CallStep:
         return place
 
     def _find_open(self, label: Label) -> int | None:
-        """The position of the first call with this label that waits; None without one."""
+        """The position of the first call with this label that waits; None without one.
+
+        Calls that have their result are forgotten here, so that no call is looked at twice.
+        """
         places = self._places.get(label)
         while places and places[0] in self._answered:
             places.popleft()
@@ -88,6 +92,50 @@ class PairedResult(msgspec.Struct, frozen=True, kw_only=True):
     asked: str
     name: str = ""
     id: str = ""
+
+
+AnyMessage = TypeVar("AnyMessage")
+
+
+class StepResults(Generic[AnyMessage]):
+    """The results of one step, which wait until the step is complete: without ids their order matters."""
+
+    def __init__(self) -> None:
+        self._calls: list[ToolCall] = []
+        self._results: list[tuple[AnyMessage, PairedResult]] = []
+
+    @property
+    def has_results(self) -> bool:
+        return len(self._results) > 0
+
+    def add_call(self, call_id: str, name: str) -> None:
+        """A call of the step, by the name that a reader sees. Its arguments pair nothing."""
+        self._calls.append(ToolCall(id=call_id, name=name, arguments=""))
+
+    def add_result(self, message: AnyMessage, result: PairedResult) -> None:
+        """A result as it will be sent, and what a reader sees of it."""
+        self._results.append((message, result))
+
+    def flush(self) -> list[AnyMessage]:
+        """The results of the step in an order in which they are read rightly. Then a new step begins.
+
+        Of two calls of `read`, the first result belongs to the first.
+        """
+        order = find_reading_order(self._calls, [result for _, result in self._results])
+        messages = [self._results[index][0] for index in order]
+        self._calls = []
+        self._results = []
+        return messages
+
+
+def find_result_name(entry: Entry, result: ToolResult) -> str:
+    """The name of the call that a result answers, whatever name the result came with.
+
+    A result without its call has its own name.
+    """
+    if entry.asked is None:
+        return result.name
+    return entry.asked.name
 
 
 def find_reading_order(calls: Sequence[ToolCall], results: Sequence[PairedResult]) -> list[int]:

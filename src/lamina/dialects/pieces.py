@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lamina.core.values import Document, Entry, Image, Part, Role, Segment, ToolResult
+from lamina.core.text.characters import is_blank
+from lamina.core.values import Document, Entry, Image, Part, Role, Segment, Text, ToolResult
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value
 from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin_in
@@ -58,7 +59,10 @@ def require_definitions(tools: Sequence[Any], field: str) -> None:
 
 
 def read_message_list(request: Request) -> Sequence[Any]:
-    """The messages of a request. Raises BadInput if there are none."""
+    """The messages of a request. Raises BadInput if there are none.
+
+    `{"messages": []}` is refused: an API wants something to answer.
+    """
     require_request(request, "give an object with messages")
     messages = request.get("messages")
     if not isinstance(messages, LIST_TYPES) or not messages:
@@ -97,12 +101,20 @@ def read_messages(
 
 
 def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) -> AnyReader:
-    """What reads messages of this role. Raises BadInput for a role that does not exist."""
+    """What reads messages of this role. Raises BadInput for a role that does not exist.
+
+    The role "tool" has a reader in Chat Completions, and "function" too; "bot" has none anywhere.
+    """
     role = message.get("role")
     if not isinstance(role, str) or role not in readers:
         problem = f"the role is {describe_value(role)}"
         raise BadInput(problem, place="role", hint=f"use one of {', '.join(readers)}")
     return readers[role]
+
+
+def is_blank_text(part: Part) -> bool:
+    """Whether a part is text that says nothing."""
+    return isinstance(part, Text) and is_blank(part.text)
 
 
 def find_origin(entry: Entry, dialect: str) -> WireOrigin:

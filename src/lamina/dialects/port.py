@@ -98,6 +98,11 @@ def _no_lasting_repairs(_: Envelope) -> Mapping[Ref, str]:
     return {}
 
 
+def _binds_nothing(_: Request) -> Binding:
+    """For an API whose thinking is not bound to what comes before it."""
+    return "none"
+
+
 def _never_asks(_: Request) -> bool:
     """For an API that cannot leave out content by itself."""
     return False
@@ -144,12 +149,12 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     absorb: Callable[[Any], Absorbed]
     absorb_stream: Callable[[Sequence[Any]], Absorbed]
     repairs: Repairs
-    binding: Callable[[Request], Binding]
     stream: Callable[[Request], Stream]
     mark: Callable[[Request, Marking], dict[str, Any]]
     carries: Callable[[Segment], str]
     plain_head: Callable[[Head], PlainHead]
     own_head: Callable[[PlainHead], OwnHead]
+    binding: Callable[[Request], Binding] = _binds_nothing
     recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
     lasting: Callable[[Envelope], Mapping[Ref, str]] = _no_lasting_repairs
     asks_to_clear: Callable[[Request], bool] = _never_asks

@@ -13,13 +13,13 @@ reports each tool message whose `tool_call_id` is not a string, or an empty one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from lamina.dialects.json_values import list_or_empty
-from lamina.dialects.memos import CheckedPast, CheckMemo, recheck
+from lamina.dialects.json_values import list_or_empty, text_or_empty
+from lamina.dialects.memos import CheckedPast, CheckMemo
 from lamina.dialects.port import Request, Violation
 
 Faults = Iterator[tuple[str, str]]
@@ -27,10 +27,7 @@ Faults = Iterator[tuple[str, str]]
 
 
 class MessageView(Protocol):
-    """A message or an item as rules see it: its place in the request, and whether the model made it."""
-
-    @property
-    def place(self) -> str: ...
+    """A message, a content or an item as rules see it: whether the model made it."""
 
     @property
     def speaks(self) -> bool: ...
@@ -46,20 +43,32 @@ class StepView(Protocol):
     def is_result(self) -> bool: ...
 
 
-class RoleView(Protocol):
-    """A message with the object that it came as, its fields (empty if it is no object), and its role."""
+class RoleMessageView:
+    """A message of an API in which each message has a role, as its rules see it.
+
+    `message` is the object as it came, `wire` are its fields, which are empty if it is no object. `role` is
+    one of the roles of the API, else "", and the `sort` of a message is its role.
+    """
+
+    __slots__ = ("index", "message", "role", "sort", "wire")
+
+    def __init__(self, message: Any, index: int, wire: Mapping[str, Any], roles: Collection[str]) -> None:
+        role = text_or_empty(wire.get("role"))
+        if role not in roles:
+            role = ""
+        self.index = index
+        self.message = message
+        self.wire = wire
+        self.role = role
+        self.sort = role
 
     @property
-    def place(self) -> str: ...
+    def place(self) -> str:
+        return f"messages[{self.index}]"
 
     @property
-    def message(self) -> Any: ...
-
-    @property
-    def wire(self) -> Mapping[str, Any]: ...
-
-    @property
-    def role(self) -> str: ...
+    def speaks(self) -> bool:
+        return self.role == "assistant"
 
 
 AnyView = TypeVar("AnyView", bound=MessageView)
@@ -87,21 +96,43 @@ def check_growing(
     past: Callable[[], AnyPast],
     reading: Callable[[Request, Sequence[AnyView], AnyPast], Any],
     basis: Any = None,
+    ends_a_step: Callable[[AnyView], bool] = lambda view: not view.speaks,
 ) -> list[Violation]:
     """Every rule that a request breaks. With a memo, only the end of a request that grows is read again.
 
     `view` reads the item at a position, `past` makes an empty past, `reading` makes what the rules look at.
     `basis` is what the rules depend on besides the items. What is before a message with which the model
-    begins to speak is not checked again.
+    begins to speak is not checked again; `ends_a_step` says whether the message before it may be its end.
     """
+    start = 0
+    checked_past: AnyPast | None = None
+    if memo is not None:
+        start, checked_past = memo.resume(items, basis)
+    if checked_past is None:
+        checked_past = past()
+    views = [view(items[position], position) for position in range(start, len(items))]
+    violations = apply_rules(rules, reading(request, views, checked_past))
+    if memo is None:
+        return violations
+    if violations:
+        memo.forget()
+        return violations
+    clean_count = _find_last_seam(views, ends_a_step, memo.tail)
+    for clean_view in views[:clean_count]:
+        checked_past.add(clean_view)
+    memo.remember(items[: start + clean_count], basis, checked_past)
+    return violations
 
-    def check_views(checked_past: AnyPast, _: int, views: list[AnyView]) -> list[Violation]:
-        return apply_rules(rules, reading(request, views, checked_past))
 
-    def begins_to_speak(previous: AnyView, current: AnyView) -> bool:
-        return current.speaks and not previous.speaks
+def _find_last_seam(views: list[AnyView], ends_a_step: Callable[[AnyView], bool], tail: int) -> int:
+    """The last position before the tail at which the model begins to speak, 0 if there is none.
 
-    return recheck(items, memo, basis=basis, past=past, view=view, seam=begins_to_speak, rules=check_views)
+    For user, assistant, user, assistant … it is the last position of an assistant before the tail.
+    """
+    for position in range(len(views) - tail, 0, -1):
+        if views[position].speaks and ends_a_step(views[position - 1]):
+            return position
+    return 0
 
 
 def apply_rules(rules: Rules, subject: Any) -> list[Violation]:
@@ -188,11 +219,14 @@ class RoleReading(Protocol):
     def request(self) -> Request: ...
 
     @property
-    def views(self) -> Sequence[RoleView]: ...
+    def views(self) -> Sequence[RoleMessageView]: ...
 
 
 def messages_are_objects(reading: RoleReading) -> Faults:
-    """A request has a list of messages, each an object, and at least one."""
+    """A request has a list of messages, each an object, and at least one.
+
+    `{"messages": ["Hi"]}` breaks it. An empty object is an object, which other rules refuse.
+    """
     if not list_or_empty(reading.request.get("messages")):
         yield "messages", "not a list of at least one message"
     for view in reading.views:
@@ -201,7 +235,10 @@ def messages_are_objects(reading: RoleReading) -> Faults:
 
 
 def roles_are_known(reading: RoleReading) -> Faults:
-    """A message has one of the roles of this API. Another rule reports messages that are not objects."""
+    """A message has one of the roles of this API. Another rule reports messages that are not objects.
+
+    Broken by `{"role": "bot", "content": "Hi"}`.
+    """
     for view in reading.views:
         if view.wire and not view.role:
             yield f"{view.place}.role", "not a role of this API"

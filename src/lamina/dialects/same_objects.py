@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lamina.dialects.json_values import to_dict_or_none
+
 
 def drop_field(holder: Any, name: str) -> Any:
     """An object without one field; the same object if it does not have it. Other values stay as they are.
@@ -50,21 +52,33 @@ def put_or_drop_field(holder: Mapping[str, Any], name: str, value: Any) -> Mappi
 
 
 def keep_list(items: Sequence[Any], new_items: list[Any]) -> Sequence[Any]:
-    """The old list if each of its items is still the same object, else the new one."""
+    """The old list if each of its items is still the same object, else the new one.
+
+    So a list in which nothing changed stays the list that the caller sent.
+    """
     for item, new_item in zip(items, new_items, strict=True):
         if item is not new_item:
             return new_items
     return items
 
 
-def keep_source(source: Any, mapping: Mapping[str, Any], changed: Any) -> Any:
-    """What to send for an object that was read as a mapping, and perhaps changed.
+def change_object(source: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
+    """An object with its fields changed; the same object if `change` gives back the fields that it got.
 
-    `source` is the object as it came, which may be one of an SDK. If the mapping is unchanged, it is sent
-    again; else the changed mapping.
-
-    So an object of an SDK stays one for as long as nothing of it changes.
+    An object of an SDK is read as a dict, and stays one of the SDK for as long as nothing of it changes. A
+    value that is not an object stays as it is.
     """
-    if changed is mapping:
+    fields = to_dict_or_none(source)
+    if fields is None:
+        return source
+    changed = change(fields)
+    if changed is fields:
         return source
     return changed
+
+
+def to_same_dict(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping as a dict; the same object if it is one."""
+    if isinstance(mapping, dict):
+        return mapping
+    return dict(mapping)

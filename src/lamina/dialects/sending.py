@@ -82,7 +82,10 @@ def settle_repairs(envelope: Envelope, dialect: Dialect, *, before: SentMark | N
 
 
 def _rewrites_sent_entries(envelope: Envelope, new_repairs: Mapping[Ref, str], before: SentMark) -> bool:
-    """Whether entries that were sent before are written in another way from now on."""
+    """Whether entries that were sent before are written in another way from now on.
+
+    A call that is signed from now on, and that an earlier request sent unsigned, is one.
+    """
     if not new_repairs:
         return False
     sent_before = envelope.sent[: before.sent]
@@ -124,7 +127,10 @@ def _select_movable_tail(entries: Sequence[Entry], *, new_count: int) -> list[En
 
 
 def find_mended_refs(ledger: Ledger) -> frozenset[str]:
-    """Refs of entries that a dialect's `lasting` mended for good."""
+    """Refs of entries that a dialect's `lasting` mended for good.
+
+    `kabc~:wire` in the repairs says that the entry `kabc~` was mended on the wire.
+    """
     return frozenset(ref.removesuffix(ON_THE_WIRE) for ref in ledger.repairs if ref.endswith(ON_THE_WIRE))
 
 

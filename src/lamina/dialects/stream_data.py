@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from lamina.caches.stream import encode_block
-from lamina.dialects.json_values import mapping_or_empty, text_or_empty
+from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty
 from lamina.dialects.port import Marking, Request
+from lamina.dialects.same_objects import to_same_dict
 from lamina.errors import BadInput
 
 
@@ -19,11 +20,24 @@ def encode_data(value: Any, place: str) -> bytes:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 
 
+def encode_settings(settings: Mapping[str, Any]) -> dict[str, bytes]:
+    """The settings of a request as a cache compares them. Those that are null are left out."""
+    return {name: encode_data(value, name) for name, value in drop_nulls(settings).items()}
+
+
+def find_other_fields(request: Request, fields: Container[str]) -> dict[str, Any] | None:
+    """The fields of a request besides these, without nulls; None if there are no others.
+
+    The model may read a field that lamina does not know. So whoever compares two requests should see that
+    they differ.
+    """
+    others = {name: value for name, value in request.items() if name not in fields}
+    return drop_nulls(others) or None
+
+
 def mark_nothing(request: Request, _: Marking) -> dict[str, Any]:
     """The request as it is, for an API without cache markers."""
-    if isinstance(request, dict):
-        return request
-    return dict(request)
+    return to_same_dict(request)
 
 
 def read_marker(holder: Mapping[str, Any], field: str, default_lifetime: str) -> str:

@@ -137,7 +137,10 @@ _TOTAL = ("total_tokens", "totalTokens")
 
 
 def _count_whole_input(usage: Any, *, cached_and_written: int, output: int, has_details: bool) -> int:
-    """Everything that was read, cached or not."""
+    """Everything that was read, cached or not.
+
+    100 cached tokens beside 20 `input_tokens` are 120 in all. Beside 120 `prompt_tokens` they are a part.
+    """
     reported = _read_count(usage, _ALL_READ)
     excludes_cached = not reported and not has_details
     if not reported:

@@ -149,11 +149,12 @@ def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[s
     trimmed.
     """
     index = trim_index(envelope)
-    if index or INDEX in (metadata or {}):
-        return {**(metadata or {}), INDEX: index}
+    fields = dict(metadata or {})
+    if index or INDEX in fields:
+        return {**fields, INDEX: index}
     if metadata is None:
         return None
-    return dict(metadata)
+    return fields
 
 
 def trim_index(envelope: Envelope) -> int:
@@ -221,7 +222,10 @@ def _checkpoint_fields(plain: Any) -> dict[str, Any]:
 
 
 def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options) -> AgentCheckpoint:
-    """A checkpoint from its fields. What cannot be used of its metadata is dropped, with a note."""
+    """A checkpoint from its fields. What cannot be used of its metadata is dropped, with a note.
+
+    An index that is no number, or past the last message, trims nothing.
+    """
     log = _read_log(fields.get("messages"), pin_users=pin_users)
     notes: list[str] = []
     metadata = fields.get("metadata")
@@ -245,7 +249,10 @@ def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options
 
 
 def _read_log(messages: Any, *, pin_users: bool) -> tuple[Segment, ...]:
-    """The log of the messages. `pin_users` pins what users said: that system never trims it."""
+    """The log of the messages. `pin_users` pins what users said: that system never trims it.
+
+    A message that cannot be read makes the whole checkpoint unusable, since indices count messages.
+    """
     if not isinstance(messages, list):
         raise _bad_checkpoint("messages are missing")
     try:

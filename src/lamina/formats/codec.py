@@ -38,7 +38,10 @@ def encode(segment: Segment) -> bytes:
 
 
 def decode(records: Iterable[bytes]) -> list[Segment]:
-    """Decode segments in the order in which they were encoded; those of one message share it again."""
+    """Decode segments in the order in which they were encoded; those of one message share it again.
+
+    Only the first segment of a message is stored with the message. The others get it back here.
+    """
     segments: list[Segment] = []
     message: Any = None
     for index, record in enumerate(records):
@@ -69,7 +72,10 @@ def _decode_record(record: bytes, index: int) -> Segment:
 
 
 def _check_version(fields: Any, place: str) -> None:
-    """Raises BadInput for a record of another version: a newer release may mean other things by it."""
+    """Raises BadInput for a record of another version: a newer release may mean other things by it.
+
+    A record without a version is not one of lamina's.
+    """
     version = None
     if isinstance(fields, dict):
         version = fields.get("v")

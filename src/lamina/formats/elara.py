@@ -21,13 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 from anyio import to_thread
 
 from lamina.core.text.characters import is_blank, lower_ascii, upper_ascii
 from lamina.core.values import Role, Segment, Text
+from lamina.dialects.json_values import mapping_or_empty
 from lamina.errors import BadInput, WrongKey
 from lamina.formats.codec import encode
 from lamina.stores.port import Once, Store, StoredHead, Where
@@ -103,7 +104,10 @@ async def import_folder(
 
 
 def _read_files(folder: Path, key: str, last: int | None) -> ElaraMessages:
-    """Read the files of a folder from the newest to the oldest, until there are `last` messages."""
+    """Read the files of a folder from the newest to the oldest, until there are `last` messages.
+
+    With `last=20` a folder of ten thousand files is not read as a whole.
+    """
     if last is not None and last <= 0:
         return ElaraMessages()
     decrypt = _make_decrypt(key)
@@ -147,7 +151,10 @@ def _name_order(name: str) -> tuple[str, int, str]:
 
 
 def _check_key(unreadable: Sequence[Unreadable]) -> None:
-    """Raise if files could not be read because of the key."""
+    """Raise if files could not be read because of the key.
+
+    A folder of which some files open has the right key, so this is asked only if none does.
+    """
     locked = [file for file in unreadable if file.why in {_WRONG_KEY, _NO_KEY}]
     if locked:
         raise WrongKey(
@@ -184,7 +191,10 @@ def _read_plain_file(descriptor: int) -> bytes:
 
 
 def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segment:
-    """The message in a file: in an envelope of either sort, or bare."""
+    """The message in a file: in an envelope of either sort, or bare.
+
+    `{"alg": "PLAINTEXT", "content": {…}}` is an envelope without encryption.
+    """
     fields = _parse_json(content.removeprefix(b"\xef\xbb\xbf"))
     algorithm = fields.get("alg")
     if algorithm is None:
@@ -200,7 +210,10 @@ def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segmen
 
 
 def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> bytes:
-    """The content of an encrypted file."""
+    """The content of an encrypted file.
+
+    The tag stands apart from the text in the file, and AES-GCM wants it behind.
+    """
     nonce = _decode_base64(envelope.get("iv"))
     tag = _decode_base64(envelope.get("tag"))
     ciphertext = _decode_base64(envelope.get("ciphertext", envelope.get("content")))
@@ -232,21 +245,27 @@ def _make_decrypt(key: str) -> Decrypt | None:
 
 
 def _segment_of(message: Mapping[str, Any], name: str) -> Segment:
-    """A message as a segment. Anything that is not a whole message is refused."""
+    """A message as a segment. Anything that is not a whole message is refused.
+
+    It has a role, a text and a time. What else it says of itself stays in the meta of the segment.
+    """
     role = role_of(message.get("role"))
     text = message.get("content")
     at = message.get("timestamputc")
-    if role is None or not isinstance(text, str) or not isinstance(at, str) or not _is_time(at):
+    if role is None or not isinstance(text, str) or not _is_time(at):
         raise _UnreadableFile(_NOT_A_MESSAGE)
     meta: dict[str, Any] = {}
-    metadata = message.get("metadata")
-    if isinstance(metadata, dict) and metadata:
+    metadata = mapping_or_empty(message.get("metadata"))
+    if metadata:
         meta["metadata"] = metadata
     return Segment(role=role, kind=str(role), parts=(Text(text),), origin=f"elara:{name}", at=at, meta=meta)
 
 
 def role_of(value: object) -> Role | None:
-    """A role as that system writes it: a name in any case, or its number; None for anything else."""
+    """A role as that system writes it: a name in any case, or its number; None for anything else.
+
+    `"User"`, `"user"` and `0` are the same role.
+    """
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     if isinstance(value, str):
@@ -257,10 +276,11 @@ def role_of(value: object) -> Role | None:
 _ROLES_AS_WRITTEN: dict[int | str, Role] = {role.value: role for role in _ROLES} | dict(enumerate(_ROLES))
 
 
-def _is_time(value: str) -> bool:
+def _is_time(value: Any) -> TypeGuard[str]:
+    """Whether a value is text that says a moment, such as `2025-01-31T12:00:00Z`."""
     try:
         datetime.fromisoformat(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return False
     return True
 

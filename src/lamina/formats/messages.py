@@ -18,6 +18,7 @@ import msgspec
 
 from lamina.core.values import Image, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty
 
 FIELDS = "fields"
 """In meta: the fields of a part that lamina does not read."""
@@ -84,16 +85,13 @@ def plain_text(content: Any) -> str:
     """
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
-        return ""
     texts: list[str] = []
     has_image = False
-    for part in content:
-        if not isinstance(part, dict):
-            continue
-        part_type = part.get("type")
-        if part_type == "text" and part.get("text"):
-            texts.append(str(part["text"]))
+    for part in list_or_empty(content):
+        fields = mapping_or_empty(part)
+        part_type = fields.get("type")
+        if part_type == "text" and fields.get("text"):
+            texts.append(str(fields["text"]))
         elif part_type in ("image", "image_url"):
             has_image = True
     if texts:
@@ -104,7 +102,10 @@ def plain_text(content: Any) -> str:
 
 
 def _read_role(message: Mapping[str, Any]) -> Role | None:
-    """The role that the first field with a familiar role name gives: `{"sender": "ai"}` is the assistant."""
+    """The role that the first field with a familiar role name gives: `{"sender": "ai"}` is the assistant.
+
+    A message may have several such fields: `{"type": "message", "role": "user"}` is the user's.
+    """
     for field in _ROLE_FIELDS:
         name = message.get(field)
         if isinstance(name, str) and name in _ROLES:
@@ -122,7 +123,9 @@ def _read_segments(role: Role, content: str | list[Any], message: Mapping[str, A
         parts = [{"type": "text", "text": content or ""}]
     segments = [_read_segment(role, part, joins=index > 0) for index, part in enumerate(parts)]
     first = segments[0]
-    own_fields = {name: value for name, value in message.items() if name not in ("role", "content")}
+    own_fields = dict(message)
+    for name in ("role", "content"):
+        own_fields.pop(name, None)
     is_one_text = len(segments) == 1 and isinstance(first.parts[0], Text)
     if isinstance(content, list) and is_one_text:
         # `write_messages` would write a string. The number of parts says that it has to be a list.
@@ -208,7 +211,10 @@ def _write_message(group: list[Segment]) -> dict[str, Any]:
 
 
 def _write_content(segment: Segment) -> dict[str, Any]:
-    """What a segment says, as a part of a message."""
+    """What a segment says, as a part of a message.
+
+    It is what `_read_part` reads. What has no part of its own is written as text.
+    """
     match segment.parts:
         case (ToolCall() as call,):
             arguments = _load_json(call.arguments)

@@ -92,7 +92,10 @@ class ParsedContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_context(text: str, *, tags: Mapping[str, Tag] = TAGS) -> ParsedContext:
-    """Read what a foreign prompt holds besides the question."""
+    """Read what a foreign prompt holds besides the question.
+
+    `<note_context>…</note_context>` is a block. What stands between blocks comes back as unparsed text.
+    """
     tagged = find_blocks(text, tuple(tags))
     counts: Counter[str] = Counter()
     segments = [_segment_of(block, tags[block.tag], counts) for block in tagged.blocks]
@@ -158,7 +161,10 @@ def _find_failures(
 
 
 def _segment_of(block: TaggedBlock, tag: Tag, counts: Counter[str]) -> Segment:
-    """A block as a segment of the kind that its tag stands for."""
+    """A block as a segment of the kind that its tag stands for.
+
+    `<prior_context source="a.md" type="note">` is a note of the name `a.md`.
+    """
     name = block.attrs.get(tag.named_by, "")
     kind = tag.kind
     attrs = block.attrs

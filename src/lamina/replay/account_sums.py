@@ -158,15 +158,15 @@ def sum_outcomes(outcomes: Iterable[ReplayOutcome]) -> tuple[Total, ...]:
     groups = group_by(outcomes, lambda outcome: (setting_of(outcome), outcome.policy))
     totals = []
     for (setting, policy), group in groups.items():
-        priced = [outcome for outcome in group if outcome.dollars is not None]
+        prices = select_known(group, "dollars")
         total = Total(
             policy=policy,
             window=setting.window,
             rules=setting.rules,
             sessions=len(group),
-            priced=len(priced),
-            **_sum_fields(priced, ["dollars"]),
-            **_sum_fields(group, _SUMMED_FIELDS),
+            priced=len(prices),
+            dollars=sum(prices),
+            **sum_fields(group, _SUMMED_FIELDS),
         )
         totals.append(total)
     return tuple(totals)
@@ -180,17 +180,26 @@ def group_by(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-def _sum_fields(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
+def sum_fields(rows: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
     """The sum of each of these fields over all rows."""
     return {name: sum(getattr(row, name) for row in rows) for name in names}
 
 
-def sum_known(amounts: Iterable[float | None]) -> float | None:
-    """The sum of the amounts that are known; None if none is."""
-    known_amounts = [amount for amount in amounts if amount is not None]
-    if not known_amounts:
+def select_known(rows: Iterable[Any], name: str) -> list[float]:
+    """What the rows have in this field, without None.
+
+    A model without a price has no dollars, so prices may be missing.
+    """
+    amounts = [getattr(row, name) for row in rows]
+    return [amount for amount in amounts if amount is not None]
+
+
+def sum_known(rows: Iterable[Any], name: str) -> float | None:
+    """The sum of what is known of this field; None if nothing is."""
+    amounts = select_known(rows, name)
+    if not amounts:
         return None
-    return sum(known_amounts)
+    return sum(amounts)
 
 
 def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]]:
@@ -198,22 +207,23 @@ def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]
     return group_by(totals, lambda total: ReplaySetting(total.rules, total.window))
 
 
-def sum_recorded(reported: Iterable[Reported]) -> Total | None:
-    """What the records say of all sessions that have usage, as a row beside the policies; None of none."""
+def sum_recorded(reported: Iterable[Reported]) -> list[Total]:
+    """What the records say of all sessions that have usage: a row beside the policies, or none."""
     reports = [report for report in reported if report.calls]
     if not reports:
-        return None
-    priced = [report for report in reports if report.dollars is not None]
-    return Total(
+        return []
+    prices = select_known(reports, "dollars")
+    total = Total(
         policy=AS_IT_WAS,
         window=OWN_WINDOW,
         rules=OWN_RULES,
         sessions=len(reports),
-        priced=len(priced),
+        priced=len(prices),
+        dollars=sum(prices),
         cuts=sum(report.compactions for report in reports),
-        **_sum_fields(priced, ["dollars"]),
-        **_sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"]),
+        **sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"]),
     )
+    return [total]
 
 
 def find_frontier(totals: Sequence[Total]) -> list[Total]:
@@ -236,7 +246,10 @@ def find_frontier(totals: Sequence[Total]) -> list[Total]:
 
 
 def sum_paid(reported: Iterable[Reported]) -> tuple[PaidTotal, ...]:
-    """What the records say, by model, of sessions that have usage; the most calls first."""
+    """What the records say, by model, of sessions that have usage; the most calls first.
+
+    Two sessions of one model, with 3 and 5 calls, are one row with 8 calls.
+    """
     groups = group_by(reported, lambda report: report.model)
     totals = []
     for model, group in groups.items():
@@ -247,10 +260,10 @@ def sum_paid(reported: Iterable[Reported]) -> tuple[PaidTotal, ...]:
         total = PaidTotal(
             model=model,
             sessions=len(reports),
-            dollars=sum_known(report.dollars for report in reports),
+            dollars=sum_known(reports, "dollars"),
             losses=len(losses),
             paid_again=sum(loss.tokens for loss in losses),
-            **_sum_fields(reports, ["calls", "sent", "read", "output"]),
+            **sum_fields(reports, ["calls", "sent", "read", "output"]),
         )
         totals.append(total)
     totals.sort(key=lambda total: (-total.calls, total.model))
@@ -262,13 +275,9 @@ def list_losses(reported: Iterable[Reported]) -> list[CacheLoss]:
 
     Losses without a price come last, those of most tokens first.
     """
-    losses = []
+    losses: list[CacheLoss] = []
     for report in reported:
-        for lost in report.lost:
-            loss = CacheLoss(
-                trace=report.trace, call=lost.call, tokens=lost.tokens, why=lost.why, dollars=lost.dollars
-            )
-            losses.append(loss)
+        losses += [CacheLoss(trace=report.trace, **msgspec.structs.asdict(lost)) for lost in report.lost]
     losses.sort(key=lambda loss: (-(loss.dollars or 0.0), -loss.tokens, loss.trace, loss.call))
     return losses
 
@@ -281,7 +290,7 @@ def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
     sums = []
     for why, group in group_by(losses, lambda loss: _IDLE_SPAN.sub("idle, ", loss.why)).items():
         tokens = sum(loss.tokens for loss in group)
-        sums.append(LossSum(why, len(group), tokens, sum_known(loss.dollars for loss in group)))
+        sums.append(LossSum(why, len(group), tokens, sum_known(group, "dollars")))
     return sorted(sums, key=lambda row: (-(row.dollars or 0.0), -row.tokens, row.why))
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
+    AS_IT_WAS,
     OWN_RULES,
     OWN_WINDOW,
     PaidTotal,
@@ -140,12 +141,12 @@ PAID_COLUMNS = (
 
 def account_json(account: ReplayAccount) -> dict[str, Any]:
     """Everything as plain JSON: the figures that are shown, and what they are sums of."""
-    recorded = sum_recorded(account.reported)
+    recorded = [_row_as_json(POLICY_COLUMNS, total) for total in sum_recorded(account.reported)]
     return {
         "as_of": account.as_of,
         "headline": msgspec.to_builtins(summarise(account)),
         "totals": [_row_as_json(POLICY_COLUMNS, total) for total in sum_outcomes(account.outcomes)],
-        "recorded": _row_as_json(POLICY_COLUMNS, recorded) if recorded else None,
+        "recorded": next(iter(recorded), None),
         "paid": [_row_as_json(PAID_COLUMNS, total) for total in sum_paid(account.reported)],
         "losses": [loss._asdict() for loss in sum_losses(list_losses(account.reported))],
         "sessions": msgspec.to_builtins(compare_sessions(account)),
@@ -181,7 +182,10 @@ def account_text(account: ReplayAccount, *, recorded: bool = True) -> str:
 
 
 def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
-    """The answer: what was paid, what it would have been, and what was lost to cache misses."""
+    """The answer: what was paid, what it would have been, and what was lost to cache misses.
+
+    The first line counts sessions and calls. Each line after it has an amount, and what that is based on.
+    """
     lines = [describe_sessions(headline)]
     if not headline.compared:
         return [*lines, "what they cost is not known: no model of them has a price"]
@@ -211,7 +215,10 @@ def describe_sessions(headline: Headline) -> str:
 
 
 def describe_difference(headline: Headline) -> str:
-    """How lamina compares, in a sentence. Without a cut the difference is not lamina's."""
+    """How lamina compares, in a sentence. Without a cut the difference is not lamina's.
+
+    "recalls included: -20.0 %; dearer in 3 sessions", for example.
+    """
     difference = ((headline.own or 0.0) - headline.before) / (headline.before or 1.0)
     words = f"recalls included: {100 * difference:+.1f} %"
     if not headline.own_cuts and abs(difference) < 1e-9:
@@ -252,20 +259,23 @@ def describe_setting(setting: ReplaySetting) -> str:
 
 
 def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
-    """One table for each setting, and under the last what its columns mean."""
+    """One table for each setting, and under the last what its columns mean.
+
+    What was recorded is the first row of each table. A column that says nothing is left out.
+    """
     lines: list[str] = []
-    row_of_records = sum_recorded(account.reported) if recorded else None
+    recorded_rows = sum_recorded(account.reported) if recorded else []
     columns: list[Column] = []
     for setting, totals in group_by_setting(sum_outcomes(account.outcomes)).items():
-        rows = [row_of_records, *totals] if row_of_records else totals
+        rows = [*recorded_rows, *totals]
         columns = [column for column in useful_columns(rows) if column.name in _IN_TERMINAL]
         counts = f"{count_noun(totals[0].sessions, 'session')}, {count_noun(totals[0].calls, 'call')}"
         lines.append(f"{describe_setting(setting)}: {counts}")
         lines += [*align_columns(columns, rows), ""]
     if not columns:
         return []
-    if row_of_records:
-        lines.append(f"{row_of_records.policy}: what the records say; all other rows are simulated")
+    if recorded_rows:
+        lines.append(f"{AS_IT_WAS}: what the records say; all other rows are simulated")
     return [*lines, *(f"{column.head}: {column.meaning}" for column in columns[1:]), ""]
 
 
@@ -283,7 +293,10 @@ def useful_columns(rows: Sequence[Total]) -> list[Column]:
 
 
 def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:
-    """The sessions that cost more under lamina, each with the reason."""
+    """The sessions that cost more under lamina, each with the reason.
+
+    At most a few are named. A last line then says how many more there are.
+    """
     dearer = [session for session in sessions if session.dearer]
     if not dearer:
         return []
@@ -294,7 +307,10 @@ def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:
 
 
 def describe_session(session: SessionCost) -> str:
-    """A session as a reader knows it: its date, its project, its first words, and its calls."""
+    """A session as a reader knows it: its date, its project, its first words, and its calls.
+
+    "2026-01-02 lamina Read the spec (12 calls)", for example. What is not known is left out.
+    """
     words = [format_date(session.began), session.project, session.title or session.trace]
     named = "  ".join(word for word in words if word not in ("", "-"))
     return f"{named} ({count_noun(session.calls, 'call')})"
@@ -333,7 +349,7 @@ def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
     for row in rows:
         cells = [printable(column.write(getattr(row, column.name))) for column in columns]
         table.append(cells)
-    widths = [max(len(cells[at]) for cells in table) for at in range(len(columns))]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
     lines = []
     for cells in table:
         figures = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]

@@ -77,7 +77,10 @@ def run_in_order(
     items: Iterable[Item],
     give_up: Callable[[Item], Result],
 ) -> Iterator[Result]:
-    """The result of each item, in order; `give_up` makes the result of one whose worker dies every time."""
+    """The result of each item, in order; `give_up` makes the result of one whose worker dies every time.
+
+    Some items are under way at a time. The next one is taken when the first of them is done.
+    """
     calls = _Calls(engine, function, give_up)
     waiting: deque[tuple[Item, Future[Result] | None]] = deque()
     try:

@@ -12,7 +12,16 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.dialects.usage import count_noun
-from lamina.replay.account_sums import group_by, list_losses, setting_of, sum_known, sum_losses
+from lamina.replay.account_sums import (
+    LossSum,
+    group_by,
+    list_losses,
+    select_known,
+    setting_of,
+    sum_fields,
+    sum_known,
+    sum_losses,
+)
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported
 
 OWN_POLICY = "lamina"
@@ -119,31 +128,39 @@ def summarise(account: ReplayAccount) -> Headline:
     The sum under lamina is known only if it is known for every session that is compared.
     """
     sessions = [session for session in compare_sessions(account) if session.calls]
-    moments = [session.began for session in sessions if session.began is not None]
-    is_recorded = any(session.recorded is not None for session in sessions)
-    compared = [session for session in sessions if _is_comparable(session, is_recorded=is_recorded)]
-    own = [session.own for session in compared if session.own is not None]
+    moments = select_known(sessions, "began")
+    recorded = [session for session in sessions if session.recorded is not None]
+    # If any session has records, those without do not count: sums would mix both.
+    compared = recorded or [session for session in sessions if session.before is not None]
+    own_costs = select_known(compared, "own")
+    own = None
+    if compared and len(own_costs) == len(compared):
+        own = sum(own_costs)
     losses = list_losses(account.reported)
-    reasons = []
-    for loss in sum_losses(losses)[:MOST_REASONS]:
-        advice = next((words for start, words in ADVICE if loss.why.startswith(start)), "")
-        reasons.append(LossReason(**loss._asdict(), advice=advice))
     return Headline(
         sessions=len(sessions),
-        calls=sum(session.calls for session in sessions),
         began=min(moments, default=None),
         ended=max(moments, default=None),
         compared=len(compared),
-        is_recorded=is_recorded,
-        before=sum(session.before or 0.0 for session in compared),
-        own=sum(own) if own and len(own) == len(compared) else None,
+        is_recorded=bool(recorded),
+        before=sum(select_known(compared, "before")),
+        own=own,
         own_cuts=sum(session.cuts for session in compared),
         dearer=sum(bool(session.dearer) for session in compared),
-        lost=sum_known(loss.dollars for loss in losses),
+        lost=sum_known(losses, "dollars"),
         lost_calls=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
-        reasons=tuple(reasons),
+        reasons=tuple(_advise(loss) for loss in sum_losses(losses)[:MOST_REASONS]),
+        **sum_fields(sessions, ["calls"]),
     )
+
+
+def _advise(loss: LossSum) -> LossReason:
+    """A reason with what to do about it."""
+    for start, advice in ADVICE:
+        if loss.why.startswith(start):
+            return LossReason(**loss._asdict(), advice=advice)
+    return LossReason(**loss._asdict(), advice="")
 
 
 def compare_sessions(account: ReplayAccount) -> list[SessionCost]:
@@ -161,7 +178,10 @@ def compare_sessions(account: ReplayAccount) -> list[SessionCost]:
 
 
 def outcomes_of_first_setting(outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
-    """The outcomes under the window and the rules that were asked for first."""
+    """The outcomes under the window and the rules that were asked for first.
+
+    With `--window 64000 --window 128000` these are the outcomes for 64,000.
+    """
     if not outcomes:
         return []
     first = setting_of(outcomes[0])
@@ -169,7 +189,10 @@ def outcomes_of_first_setting(outcomes: Sequence[ReplayOutcome]) -> list[ReplayO
 
 
 def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutcome]) -> SessionCost:
-    """One session: its records, if it has some, beside its outcome under each policy."""
+    """One session: its records, if it has some, beside its outcome under each policy.
+
+    A session that was only replayed has no report.
+    """
     if report is None:
         report = Reported(trace=trace, source=outcomes[0].source, model=outcomes[0].model)
     own = next((outcome for outcome in outcomes if outcome.policy == OWN_POLICY), None)
@@ -206,7 +229,10 @@ def _estimate_own(policies: dict[str, float], report: Reported) -> float | None:
 
 
 def _explain_dearer(session: SessionCost, own: ReplayOutcome | None) -> str:
-    """Why lamina costs more in this session; "" if it does not."""
+    """Why lamina costs more in this session; "" if it does not.
+
+    If recalls alone make the difference, they are the reason.
+    """
     if own is None or session.own is None or session.before is None:
         return ""
     if session.own <= DEARER_BY * session.before:
@@ -216,10 +242,3 @@ def _explain_dearer(session: SessionCost, own: ReplayOutcome | None) -> str:
     if own.recall_dollars >= session.own - session.before:
         return f"for {count_noun(own.recalls, 'recall')} of what {count_noun(own.cuts, 'cut')} left out"
     return f"{count_noun(own.cuts, 'cut')}, after each of which the request is written to the cache anew"
-
-
-def _is_comparable(session: SessionCost, *, is_recorded: bool) -> bool:
-    """Whether a session counts. If any session has records, those without do not: sums would mix both."""
-    if is_recorded and session.recorded is None:
-        return False
-    return session.before is not None

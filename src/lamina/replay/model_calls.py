@@ -15,6 +15,7 @@ import msgspec
 from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.dialects import DIALECTS
+from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.replay.traces.growing_requests import is_answer
 from lamina.replay.values import RecordedUsage, Trace
@@ -66,20 +67,22 @@ def read_conversation(trace: Trace) -> RecordedConversation:
     else:
         messages, tools = _convert_to_chat(trace)
     ends = list(_answer_starts(messages))
-    places: list[int] | list[None] = list(_answer_starts(trace.items))
+    places = list(_answer_starts(trace.items))
     if len(places) != len(ends):  # the conversion joined or parted answers, so nothing is known of each
-        places = [None] * len(ends)
-    calls = []
-    for end, place in zip(ends, places, strict=True):
-        if place is None:
-            calls.append(_read_call(messages, end, None))
-        elif place not in trace.copied:
-            calls.append(_read_call(messages, end, trace.used.get(place)))
+        calls = [_read_call(messages, end, None) for end in ends]
+    else:
+        recorded = [
+            (end, place) for end, place in zip(ends, places, strict=True) if place not in trace.copied
+        ]
+        calls = [_read_call(messages, end, trace.used.get(place)) for end, place in recorded]
     return RecordedConversation(trace=trace, messages=messages, tools=list(tools), calls=tuple(calls))
 
 
 def _read_call(messages: list[dict[str, Any]], end: int, usage: RecordedUsage | None) -> ModelCall:
-    """The call whose answer begins at `end`: all assistant messages in a row are one answer."""
+    """The call whose answer begins at `end`: all assistant messages in a row are one answer.
+
+    Without a usage nothing is known of its time and its tokens.
+    """
     texts = []
     for message in messages[end:]:
         if message.get("role") != "assistant":
@@ -104,11 +107,14 @@ def answer_text(message: dict[str, Any]) -> str:
 
 
 def message_text(message: dict[str, Any]) -> str:
-    """The text of a message, without its calls."""
+    """The text of a message, without its calls.
+
+    `[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]` is `a` and `b` on two lines.
+    """
     content = message.get("content")
     if isinstance(content, str):
         return content
-    parts = [part for part in content or () if isinstance(part, dict)]
+    parts = [part for part in list_or_empty(content) if isinstance(part, dict)]
     return "\n".join(str(part.get("text") or "") for part in parts)
 
 
@@ -126,9 +132,8 @@ def _leaves(value: Any) -> Iterator[str]:
     `{"a": ["x", 1, null]}` has `x` and `1`.
     """
     if isinstance(value, dict):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list):
+        value = list(value.values())
+    if isinstance(value, list):
         for inner in value:
             yield from _leaves(inner)
     elif value is not None and not isinstance(value, bool):
@@ -136,7 +141,10 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
-    """Where each answer of the model begins. One at the very beginning has no request, and is left out."""
+    """Where each answer of the model begins. One at the very beginning has no request, and is left out.
+
+    Of user, assistant, assistant, user, assistant it is 1 and 4.
+    """
     after_answer = True
     for at, item in enumerate(items):
         is_by_model = is_answer(item)

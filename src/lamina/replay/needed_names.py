@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import ModelCall, RecordedConversation
@@ -40,11 +40,9 @@ def find_terms(answer: str) -> frozenset[str]:
         has_length = SHORTEST <= len(run) <= LONGEST
         if (has_length or run.isdigit()) and _TELLING.search(run):
             terms.add(run)
-    for groups in _QUOTED.findall(answer):
-        for quoted in groups:
-            if quoted.strip():
-                terms.add(quoted.strip())
-    return frozenset(terms)
+    for quoted in chain.from_iterable(_QUOTED.findall(answer)):
+        terms.add(quoted.strip())
+    return frozenset(terms - {""})
 
 
 class NeededTerms:
@@ -55,6 +53,7 @@ class NeededTerms:
     """
 
     def __init__(self, conversation: RecordedConversation, message_sizes: MessageSizes) -> None:
+        """Joins the words of all messages to one text, in which `_starts` has the beginning of each."""
         sizes = [message_sizes.measure(message) for message in conversation.messages]
         self.tokens = [size.tokens for size in sizes]
         self._text = "\n".join(size.words for size in sizes)

@@ -12,9 +12,11 @@ import msgspec
 
 from lamina.caches import CacheRules, Tally, cost, simulator
 from lamina.caches.marker_plan import plan_markers
+from lamina.caches.prefix_path import count_common_items
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import LaminaError
 from lamina.models.facts import model as facts_of
+from lamina.replay.account_sums import sum_fields
 from lamina.replay.policies.port import Policy, Setting
 from lamina.replay.values import Point, ReplayOutcome, Trace
 from lamina.replay.walk import WalkStep
@@ -33,13 +35,13 @@ def evaluate_walk(
     costs = [input_equivalents(tally, rules, read_share) for tally in tallies]
     sent_steps = [step for step in steps if step.sent is not None]
     requests = [step.sent for step in steps if step.sent is not None]
-    visible = sum(step.visible for step in sent_steps)
+    outputs = [step.call.output for step in sent_steps]
     recalls = 0
     recall_cost = 0.0
-    recallable = visible
+    recallable = [step.visible for step in sent_steps]
     if policy.recalls:
         recalls, recall_cost = price_recalls(steps, rules, read_share)
-        recallable = sum(step.needed for step in sent_steps)
+        recallable = [step.needed for step in sent_steps]
     recall_dollars = sum_dollars([Tally(uncached=round(recall_cost))], [0], setting.model, rules)
     return ReplayOutcome(
         trace=trace.id,
@@ -52,32 +54,31 @@ def evaluate_walk(
         model=setting.model,
         calls=len(steps),
         failed=len(steps) - len(sent_steps),
-        cuts=sum(1 for request in requests if request.cut),
+        cuts=sum(bool(request.cut) for request in requests),
         broken=sum(_broken_steps(steps)),
         over=sum(step.tokens > setting.room for step in sent_steps),
-        invalid=sum(step.invalid for step in sent_steps),
         sent=sum(tally.total for tally in tallies),
-        read=sum(tally.read for tally in tallies),
         written=sum(tally.written + tally.written_long for tally in tallies),
-        uncached=sum(tally.uncached for tally in tallies),
         output=sum(step.call.output for step in steps),
         equivalents=sum(costs),
-        dollars=sum_dollars(tallies, [step.call.output for step in sent_steps], setting.model, rules),
-        needed=sum(step.needed for step in steps),
-        visible=visible,
-        recallable=recallable,
+        dollars=sum_dollars(tallies, outputs, setting.model, rules),
+        recallable=sum(recallable),
         recalls=recalls,
         recall_equivalents=recall_cost,
         recall_dollars=recall_dollars or 0.0,
         lowered=max((request.lowered for request in requests), default=0),
-        lost=sum(request.lost for request in requests),
-        seconds=sum(step.seconds for step in steps),
         points=_make_points(steps, tallies, costs) if points else (),
+        **sum_fields(steps, ["needed", "visible", "invalid", "seconds"]),
+        **sum_fields(requests, ["lost"]),
+        **sum_fields(tallies, ["read", "uncached"]),
     )
 
 
 def simulate_cache(steps: Sequence[WalkStep], setting: Setting, rules: CacheRules) -> list[Tally]:
-    """What a cache under these rules would have read and written, call by call."""
+    """What a cache under these rules would have read and written, call by call.
+
+    A call that the policy gave up sends nothing, but time goes on.
+    """
     cache = simulator(rules, model=setting.model)
     block_numbers = _BlockNumbers()
     now = 0.0
@@ -110,20 +111,13 @@ class _BlockNumbers:
 
     def add(self, stream: Stream) -> Stream:
         """The stream with numbered blocks, of which those that are the same as before are not made again."""
-        same = self._count_same(stream.blocks)
+        same = count_common_items(self.last_blocks, stream.blocks)
         numbered = list(self.last_numbered[:same])
         for at, block in enumerate(stream.blocks[same:], start=same):
             numbered.append(msgspec.structs.replace(block, place=str(at), markable=True))
         self.last_blocks = stream.blocks
         self.last_numbered = tuple(numbered)
         return msgspec.structs.replace(stream, blocks=self.last_numbered)
-
-    def _count_same(self, blocks: Sequence[StreamBlock]) -> int:
-        """How many blocks at the beginning are those of the last stream."""
-        for at, (last, block) in enumerate(zip(self.last_blocks, blocks, strict=False)):
-            if last is not block:
-                return at
-        return min(len(self.last_blocks), len(blocks))
 
 
 def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None) -> Stream:

@@ -58,7 +58,10 @@ class ParquetTables:
         self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
 
     def add(self, trace_replay: TraceReplay) -> None:
-        """The rows of one trace."""
+        """The rows of one trace.
+
+        A row leaves memory when its table has a thousand of them.
+        """
         self._rows["outcomes"] += map(msgspec.structs.asdict, trace_replay.outcomes)
         reported = trace_replay.reported
         if reported is not None:
@@ -100,7 +103,10 @@ class ParquetTables:
 
 
 def _columns(pyarrow: Any, name: str) -> Iterator[Any]:
-    """The columns of a table: each field of its struct that holds one value."""
+    """The columns of a table: each field of its struct that holds one value.
+
+    A lost cache has no field for its trace, so its table gets one.
+    """
     types = {
         "str": pyarrow.string(),
         "int": pyarrow.int64(),

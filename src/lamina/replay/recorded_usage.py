@@ -15,6 +15,7 @@ from typing import NamedTuple
 from lamina.caches import CacheRules, Tally, cost, rules_for
 from lamina.errors import BadInput
 from lamina.models.facts import Model, model
+from lamina.replay.account_sums import sum_fields
 from lamina.replay.outcomes import input_equivalents
 from lamina.replay.values import LostCache, RecordedUsage, Reported, Trace
 
@@ -44,10 +45,7 @@ def sum_recorded_usage(trace: Trace) -> Reported:
         source=trace.source,
         model=trace.model,
         calls=len(calls),
-        read=sum(usage.read for usage in usages),
         written=sum(usage.written + usage.written_long for usage in usages),
-        uncached=sum(usage.uncached for usage in usages),
-        output=sum(usage.output for usage in usages),
         equivalents=sum(
             input_equivalents(_tally(call.usage), call.rules, call.rules.read_share(call.model))
             for call in calls
@@ -58,11 +56,15 @@ def sum_recorded_usage(trace: Trace) -> Reported:
         project=trace.project,
         began=trace.began,
         title=trace.title,
+        **sum_fields(usages, ["read", "uncached", "output"]),
     )
 
 
 def _reported_calls(trace: Trace) -> list[_ReportedCall]:
-    """The calls with a reported usage. One that names no model was a call to the trace's own."""
+    """The calls with a reported usage. One that names no model was a call to the trace's own.
+
+    The rules of each model are looked up once.
+    """
     rules: dict[str, CacheRules] = {}
     calls = []
     for number, (place, usage) in enumerate(sorted(trace.used.items()), start=1):
@@ -74,7 +76,10 @@ def _reported_calls(trace: Trace) -> list[_ReportedCall]:
 
 
 def _sum_dollars(calls: Sequence[_ReportedCall]) -> float | None:
-    """At today's prices; None where no call was reported, or the price of one of them is not known."""
+    """At today's prices; None where no call was reported, or the price of one of them is not known.
+
+    A sum without some of its calls would look like a cheap session.
+    """
     if not calls:
         return None
     try:
@@ -140,12 +145,17 @@ def _price_of_loss(call: _ReportedCall, tokens: int) -> float | None:
 def _explain_loss(  # noqa: PLR0911 - one return for each reason
     trace: Trace, calls: Sequence[_ReportedCall], last: _ReportedCall, call: _ReportedCall
 ) -> str:
-    """The first reason that holds. What a client can change comes before what was merely read."""
+    """The first reason that holds. What a client can change comes before what was merely read.
+
+    A call after a pause of 7 minutes that also sends less is explained by the pause.
+    """
     if last.model != call.model:
         return f"the model changed from {last.model} to {call.model}"
     if any(last.place < compaction <= call.place for compaction in trace.compacted):
         return "the client compacted its history"
-    idle = _seconds_between(last.usage, call.usage)
+    idle = 0.0
+    if last.usage.at is not None and call.usage.at is not None:
+        idle = call.usage.at - last.usage.at
     lifetime = _longest_lifetime(calls, call)
     if idle > lifetime:
         return f"idle for {_describe_span(idle)}, past the lifetime of {_describe_span(lifetime)}"
@@ -161,19 +171,15 @@ def _explain_loss(  # noqa: PLR0911 - one return for each reason
 
 
 def _longest_lifetime(calls: Sequence[_ReportedCall], call: _ReportedCall) -> float:
-    """Seconds that what was written before a call could be read: the longest lifetime, if one was bought."""
+    """Seconds that what was written before a call could be read: the longest lifetime, if one was bought.
+
+    With lifetimes of 5 minutes and an hour it is an hour, once anything was written for an hour.
+    """
     rules = call.rules
     lifetimes = [rules.seconds("")]
     if any(earlier.usage.written_long for earlier in calls[: call.number - 1]):
         lifetimes += [rules.seconds(word) for word in rules.lifetimes]
     return max(lifetimes)
-
-
-def _seconds_between(last: RecordedUsage, call: RecordedUsage) -> float:
-    """The time between two calls; 0 if one of them was recorded without a time."""
-    if last.at is None or call.at is None:
-        return 0.0
-    return call.at - last.at
 
 
 def _describe_span(seconds: float) -> str:

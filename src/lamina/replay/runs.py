@@ -165,7 +165,11 @@ def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -
 
 
 def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -> MessageSizes:
-    """Counts in the tokens of the model that is named, or of the session's; of neither, in OpenAI's."""
+    """Counts in the tokens of the model that is named, or of the session's; of neither, in OpenAI's.
+
+    With `fill_head`, what the first call sent beyond its messages counts for every request: tools and system
+    text that the records do not hold.
+    """
     model = options.count_as or options.model or conversation.trace.model
     counter = counter_for(model) if model else o200k()
     message_sizes = MessageSizes(counter, conversation.tools)
@@ -196,7 +200,10 @@ def _outcomes_of_policy(
     *,
     points: bool,
 ) -> Iterator[ReplayOutcome]:
-    """One outcome for each cache. The policy runs again only if what it sends depends on the cache."""
+    """One outcome for each cache. The policy runs again only if what it sends depends on the cache.
+
+    Plain policies send the same under every cache, so their walk is used again.
+    """
     steps: list[WalkStep] | None = None
     for setting in settings:
         if steps is None or policy.by_rules:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches.prefix_path import count_common_items
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import ModelCall, RecordedConversation
 from lamina.replay.needed_names import NeededTerms
@@ -42,7 +43,10 @@ class WalkStep(msgspec.Struct, frozen=True, kw_only=True):
 def walk(
     conversation: RecordedConversation, policy: Policy, setting: Setting, needs: NeededTerms
 ) -> list[WalkStep]:
-    """Every call of a conversation, as the policy sends it."""
+    """Every call of a conversation, as the policy sends it.
+
+    The time between two calls is 0 where the records have no times.
+    """
     run = _start_policy(policy, setting)
     steps = []
     previous_messages: list[Message] = []
@@ -108,7 +112,10 @@ def _check_sent(
     needs: NeededTerms,
     previous_messages: list[Message],
 ) -> WalkStep:
-    """The step with what its request takes, shares with the request before it, and hides."""
+    """The step with what its request takes, shares with the request before it, and hides.
+
+    A term that the request does not show is hidden: the last message that had it would have to come back.
+    """
     sizes = [message_sizes.measure(message) for message in messages]
     text = "\n".join(size.words for size in sizes)
     hidden_terms = [term for term in terms if term not in text]
@@ -116,16 +123,8 @@ def _check_sent(
     return msgspec.structs.replace(
         step,
         tokens=message_sizes.tool_tokens + sum(size.tokens for size in sizes),
-        same=_count_shared(previous_messages, messages),
+        same=count_common_items(previous_messages, messages),
         visible=len(terms) - len(hidden_terms),
         invalid=message_sizes.is_refused(messages),
         hidden={at: needs.tokens[at] for at in positions_to_recall},
     )
-
-
-def _count_shared(before: list[Message], after: list[Message]) -> int:
-    """How many messages lead both."""
-    for at, (one, other) in enumerate(zip(before, after, strict=False)):
-        if one is not other and one != other:
-            return at
-    return min(len(before), len(after))

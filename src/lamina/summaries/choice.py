@@ -93,7 +93,10 @@ def name_of(entry: Entry) -> str:
 
 
 def _has_open_calls(log: Sequence[Segment]) -> bool:
-    """Whether the model's last calls have no results yet."""
+    """Whether the model's last calls have no results yet.
+
+    Call, result, call has one open call. After "go on" of the user it has none: nobody waits for it.
+    """
     open_ids: list[str] = []
     for segment in log:
         for part in segment.parts:
@@ -109,7 +112,10 @@ def _has_open_calls(log: Sequence[Segment]) -> bool:
 def _find_last_folded_step(
     log: Sequence[Segment], envelope: Envelope, budget: Budget, terms: Terms, ledger: Ledger
 ) -> tuple[int, str]:
-    """Return the last step that a cut would fold, or the reason why it would fold none."""
+    """Return the last step that a cut would fold, or the reason why it would fold none.
+
+    The plan of a cut is made and not carried out: it says which steps the cut would fold.
+    """
     if envelope.tokens <= derive_limits(budget, terms.head, envelope.entries).trigger:
         return 0, "no cut is due"
     plan = plan_cut(
@@ -125,7 +131,10 @@ def _find_last_folded_step(
 
 
 def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[int]:
-    """Return the indices of entries that a summary may cover. `logged` are the refs of the log."""
+    """Return the indices of entries that a summary may cover. `logged` are the refs of the log.
+
+    What a cut would spare, a summary spares too: the prompt, pinned segments, and the last steps.
+    """
     sparing = NOTHING_SPARED
     if terms.budget is not None:
         # A summary can be asked for long before the window is full.
@@ -142,7 +151,10 @@ def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[
 
 
 def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
-    """Whether the kind of an entry allows that a summary is sent in its place."""
+    """Whether the kind of an entry allows that a summary is sent in its place.
+
+    System text and the library stay. So does what cannot be had back, and what is critical.
+    """
     kind = kind_of(kinds, entry.segment)
     return (
         entry.form is not Form.OMITTED
@@ -153,7 +165,10 @@ def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
 
 
 def _take_steps(envelope: Envelope, free: set[int], *, goal: int | None, last_step: int) -> set[int]:
-    """Return whole steps, oldest first: those up to `last_step`, then more until `goal` is reached."""
+    """Return whole steps, oldest first: those up to `last_step`, then more until `goal` is reached.
+
+    Of steps with 100 tokens each, a quarter of every step is left for the summary.
+    """
     taken: set[int] = set()
     tokens_left = envelope.tokens
     for step, group in groupby(sorted(free), key=lambda index: envelope.entries[index].step):

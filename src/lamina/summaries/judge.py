@@ -77,7 +77,10 @@ class RequiredFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect_facts(segments: Sequence[Segment]) -> RequiredFacts:
-    """Collect names of attachments and of files in calls and replies, decisions, and errors."""
+    """Collect names of attachments and of files in calls and replies, decisions, and errors.
+
+    Of a call of `read` with the path `a.py` that failed, these are the path and the line with the error.
+    """
     names: list[str] = []
     decided: list[str] = []
     failed: list[str] = []
@@ -97,7 +100,10 @@ def collect_facts(segments: Sequence[Segment]) -> RequiredFacts:
 
 
 def find_problems(text: str, required: RequiredFacts, *, source: str) -> list[str]:
-    """Return the reasons why a text may not be used; nothing if it may. `source` is all that it covers."""
+    """Return the reasons why a text may not be used; nothing if it may. `source` is all that it covers.
+
+    One of the first four reasons is enough. Else each fact that was lost is a reason of its own.
+    """
     if not _WORD.search(text):
         return ["it is empty"]
     first_word = _BEFORE_WORDS.match(text)
@@ -114,7 +120,10 @@ def find_problems(text: str, required: RequiredFacts, *, source: str) -> list[st
 
 
 def _find_lost_facts(text: str, words: set[str], required: RequiredFacts) -> Iterator[str]:
-    """Yield a reason for each fact that a text does not have. `words` are those of the text."""
+    """Yield a reason for each fact that a text does not have. `words` are those of the text.
+
+    A name has to stand there as it is. Of a decision most of its words are enough, in any order.
+    """
     folded_text = fold_case(text)
     for name in required.names:
         if not _has_name(folded_text, name):
@@ -160,7 +169,10 @@ def _list_paths(call: ToolCall) -> Iterator[str]:
 
 
 def _limit_lines(lines: Iterable[str], most: int) -> tuple[str, ...]:
-    """Return the lines, each once. If there are too many, the first one and the newest."""
+    """Return the lines, each once. If there are too many, the first one and the newest.
+
+    Of A, B, C, D and at most three these are A, C, D.
+    """
     unique = tuple(dict.fromkeys(line for line in lines if not is_blank(line)))
     if len(unique) <= most:
         return unique

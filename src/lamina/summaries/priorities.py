@@ -59,7 +59,10 @@ async def suggest_priorities(
     terms: Terms = _DEFAULT_TERMS,
     bounds: Bounds = _USUAL_BOUNDS,
 ) -> Prioritised:
-    """Give attachments the priorities that a model suggests for this prompt, before they are stored."""
+    """Give attachments the priorities that a model suggests for this prompt, before they are stored.
+
+    A single attachment needs no priority. If the model gives no usable answer, all stay as they were.
+    """
     open_indices = [index for index, segment in enumerate(segments) if _is_undecided(segment, terms)][:MOST]
     if len(open_indices) < 2:
         return Prioritised(segments=tuple(segments))

@@ -73,7 +73,10 @@ class QuestionRun:
         return await self.read(entries, instruction, most=most)
 
     async def read(self, entries: Sequence[Entry], instruction: str, *, most: int) -> str:
-        """Ask about these entries without the conversation: at once if they fit, or else in parts."""
+        """Ask about these entries without the conversation: at once if they fit, or else in parts.
+
+        What was written about the parts is read once more, until that fits.
+        """
         texts: Sequence[str] = [_write_transcript(entry) for entry in entries]
         while True:
             envelope = self._make_question("\n".join(texts), "", instruction)
@@ -86,7 +89,10 @@ class QuestionRun:
             texts = await self._read_pieces(pieces, most=room // 4)
 
     async def ask(self, envelope: Envelope, purpose: Purpose, *, most: int, aligned: bool = False) -> str:
-        """Ask one question and return the answer. Raises `Unanswered` if there is none."""
+        """Ask one question and return the answer. Raises `Unanswered` if there is none.
+
+        Each question is counted, also one that fails.
+        """
         self.asked += 1
         question = Question(envelope=envelope, purpose=purpose, most=most, aligned=aligned)
         try:
@@ -173,7 +179,10 @@ class QuestionRun:
         return f"[{place}]\n{answer.strip(WHITE_SPACE)}"
 
     def _pack(self, texts: Sequence[str], room: int) -> list[str]:
-        """Join texts to pieces of at most `room` tokens. A text that is longer by itself is split."""
+        """Join texts to pieces of at most `room` tokens. A text that is longer by itself is split.
+
+        Texts of 40, 50 and 30 tokens in a room of 100 are two pieces: the first two, and the third.
+        """
         split_texts: list[str] = []
         for text in texts:
             split_texts += self._split(text, room)
@@ -190,7 +199,10 @@ class QuestionRun:
         return pieces
 
     def _split(self, text: str, room: int) -> list[str]:
-        """Halve a text until each piece is below `room` tokens."""
+        """Halve a text until each piece is below `room` tokens.
+
+        A text of one character is not halved, however many tokens it has.
+        """
         if self._count(text) < room or len(text) < 2:
             return [text]
         middle = len(text) // 2

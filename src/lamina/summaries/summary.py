@@ -100,7 +100,10 @@ async def summarize(
 
 
 def without_thoughts(text: str) -> str:
-    """Return an answer without what its model thought aloud. A thought without an end stays."""
+    """Return an answer without what its model thought aloud. A thought without an end stays.
+
+    Of `<think>Hm.</think>The spec is read.` it is `The spec is read.`
+    """
     pieces: list[str] = []
     end_of_last = 0
     thought_start: int | None = None
@@ -224,7 +227,10 @@ class SummaryDraft:
         return wrap_in_tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds))
 
     def judge_text(self, text: str, instructions: str) -> SummaryOutcome:
-        """Return the outcome of a model's text, with every reason against it as a note."""
+        """Return the outcome of a model's text, with every reason against it as a note.
+
+        A text that is a little too long is used. One that is much too long frees too little.
+        """
         source = "\n".join(text_of(entry.segment.parts) for entry in self.chosen.entries)
         reasons = find_problems(text, self.required, source=f"{source}\n{instructions}")
         if len(reasons) > NOTES:
@@ -238,7 +244,10 @@ class SummaryDraft:
         return self.try_text(text, by="model")
 
     def try_text(self, text: str, *, by: Literal["model", "digest", "earlier"]) -> SummaryOutcome:
-        """Build with the segment in its place: it must cover exactly what was chosen, and free enough."""
+        """Build with the segment in its place: it must cover exactly what was chosen, and free enough.
+
+        If another segment has a name that the summary covers, it would stand for that one too.
+        """
         before = self.chosen.tokens
         segment = self._compose(text, by)
         envelope = build(
@@ -302,7 +311,10 @@ def write_index(chosen: CoveredEntries, terms: Terms) -> str:
 
 
 def _recall_key(entry: Entry) -> str:
-    """Return a name that fits on a line and can be recalled."""
+    """Return a name that fits on a line and can be recalled.
+
+    A path such as `docs/spec.md` is its own key. A key with a line break, or a very long one, is not used.
+    """
     key = entry.segment.key
     if key and is_printable(key) and len(key) <= NAME:
         return key
@@ -310,7 +322,10 @@ def _recall_key(entry: Entry) -> str:
 
 
 def _describe_entry(entry: Entry) -> str:
-    """Return what the index says about an entry, or "" if it is not listed."""
+    """Return what the index says about an entry, or "" if it is not listed.
+
+    A result is described by its call: "read_file src/a.py". Short calls and thoughts are not listed.
+    """
     first = entry.segment.parts[0] if entry.segment.parts else None
     if isinstance(first, Thinking):
         return ""

@@ -150,7 +150,10 @@ def choose_attachments(attachments: Sequence[Entry], kinds: Kinds, *, limit: int
 def _list_attachments(
     envelope: Envelope, context: Sequence[Segment], log: Sequence[Segment], kinds: Kinds
 ) -> list[Entry]:
-    """Return the attachments that this turn brings, in the order in which they are sent."""
+    """Return the attachments that this turn brings, in the order in which they are sent.
+
+    What the log holds already is not among them.
+    """
     earlier_refs = {ref for ref, _ in list_refs(log)}
     new_refs = {ref for ref, _ in list_refs([*log, *context])} - earlier_refs
     return [
@@ -170,6 +173,7 @@ def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Term
 
 
 def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
+    """Whether an attachment may be summarised: text that can be had back, in full, and not too short."""
     return (
         entry.form is Form.FULL
         and entry.tokens >= LEAST
@@ -181,7 +185,10 @@ def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
 
 
 def _split_turn(turn: Sequence[Segment], kinds: Kinds) -> tuple[list[Segment], list[Segment]]:
-    """Split a turn into its context, and its prompt with all that continues it."""
+    """Split a turn into its context, and its prompt with all that continues it.
+
+    Of file, note, question, picture that joins it, the first two are the context.
+    """
     prompt_start = len(turn)
     for index, segment in enumerate(turn):
         kind = kind_of(kinds, segment)
@@ -191,7 +198,10 @@ def _split_turn(turn: Sequence[Segment], kinds: Kinds) -> tuple[list[Segment], l
 
 
 def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[str]:
-    """Return the names of what was chosen, if summaries that are sent already cover all of its content."""
+    """Return the names of what was chosen, if summaries that are sent already cover all of its content.
+
+    If a file is attached again that an earlier summary covers, that summary is enough.
+    """
     summary_keys = {entry.segment.key for entry in envelope.sent if entry.segment.covers}
     covered_contents: set[str] = set()
     for entry in envelope.entries:

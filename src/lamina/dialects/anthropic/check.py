@@ -14,6 +14,7 @@ rules, and a reader looks for all of them in one place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -45,10 +46,10 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
     to_dict_or_none,
 )
-from lamina.dialects.memos import CheckMemo, recheck
+from lamina.dialects.memos import CheckMemo
 from lamina.dialects.origins import read_origin
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, apply_rules, name_rules
+from lamina.dialects.rules import Faults, check_growing, name_rules
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
 
@@ -75,40 +76,16 @@ def check_again(
     request: Request, memo: CheckMemo | None = None, *, ledger: Ledger | None = None
 ) -> list[Violation]:
     """Like `check`, for a request that was parsed or rendered here: it is not parsed again."""
-
-    def check_messages(
-        past: EarlierMessages, past_count: int, messages: list[MessageReading]
-    ) -> list[Violation]:
-        calls: list[BlockReading] = []
-        thoughts: list[BlockReading] = []
-        message_markers = list(past.markers)
-        for message in messages:
-            calls += message.calls
-            thoughts += message.thoughts
-            message_markers += message.markers
-        reading = RequestReading(
-            request=request,
-            messages=messages,
-            calls=calls,
-            thoughts=thoughts,
-            markers=find_markers(request, message_markers),
-            past=past,
-            has_earlier_messages=past_count > 0,
-            ledger=ledger,
-        )
-        return apply_rules(RULES, reading)
-
-    def answers_user(previous: MessageReading, message: MessageReading) -> bool:
-        return message.role == "assistant" and previous.role == "user"
-
-    return recheck(
+    return check_growing(
+        request,
         request["messages"],
         memo,
-        basis=read_model(request),
-        past=EarlierMessages,
+        rules=RULES,
         view=MessageReading,
-        seam=answers_user,
-        rules=check_messages,
+        past=EarlierMessages,
+        reading=partial(RequestReading, ledger=ledger),
+        basis=read_model(request),
+        ends_a_step=lambda message: message.role == "user",
     )
 
 
@@ -148,6 +125,7 @@ class MessageReading:
     )
 
     def __init__(self, message: Any, position: int) -> None:
+        """Reads a message once for all rules. The position is that in the whole request."""
         mapping = to_dict_or_empty(message)
         self.position = position
         self.message = message
@@ -178,39 +156,59 @@ class MessageReading:
     def place(self) -> str:
         return f"messages[{self.position}]"
 
+    @property
+    def speaks(self) -> bool:
+        return self.role == "assistant"
+
 
 _READ_CALL_ID: Callable[[BlockReading], str | None] = attrgetter("call_id")
 
 
 class EarlierMessages:
-    """What the rules need to know of messages that were checked before: the ids of calls, and the markers."""
+    """What the rules need to know of messages that were checked before: the ids of calls, and the markers.
+
+    `is_empty` says that there are no such messages.
+    """
 
     def __init__(self) -> None:
+        self.is_empty = True
         self.call_ids: set[str | None] = set()
         self.markers: list[PlacedMarker] = []
 
     def add(self, message: MessageReading) -> None:
         """Remembers a message that was checked."""
+        self.is_empty = False
         self.call_ids.update(call.call_id for call in message.calls)
         self.markers += message.markers
 
 
-class RequestReading(NamedTuple):
+class RequestReading:
     """A request as the rules look at it, read once for all of them.
 
-    `messages` are those to look at, with their `calls` and `thoughts`; `markers` are those of the whole
-    request. `has_earlier_messages` says that other messages come before those to look at; `past` is what is
-    known of them.
+    `messages` are those to look at, with their `calls` and `thoughts`; `past` is what is known of those
+    before. `markers` are those of the whole request.
     """
 
-    request: Request
-    messages: Sequence[MessageReading]
-    calls: Sequence[BlockReading]
-    thoughts: Sequence[BlockReading]
-    markers: Sequence[PlacedMarker]
-    past: EarlierMessages
-    has_earlier_messages: bool
-    ledger: Ledger | None
+    def __init__(
+        self,
+        request: Request,
+        messages: Sequence[MessageReading],
+        past: EarlierMessages,
+        *,
+        ledger: Ledger | None,
+    ) -> None:
+        self.request = request
+        self.messages = messages
+        self.past = past
+        self.ledger = ledger
+        self.calls: list[BlockReading] = []
+        self.thoughts: list[BlockReading] = []
+        message_markers = list(past.markers)
+        for message in messages:
+            self.calls += message.calls
+            self.thoughts += message.thoughts
+            message_markers += message.markers
+        self.markers = find_markers(request, message_markers)
 
 
 def has_limit(reading: RequestReading) -> Faults:
@@ -231,7 +229,7 @@ def begins_with_user(reading: RequestReading) -> Faults:
 
     Broken if a client cut off the front of its history.
     """
-    if reading.has_earlier_messages:
+    if not reading.past.is_empty:
         return
     if not reading.messages:
         yield "messages", "at least one message is required"
@@ -317,7 +315,10 @@ def system_messages_stand_right(reading: RequestReading) -> Faults:
 
 
 def _may_follow(previous: MessageReading | None, system_message: MessageReading) -> bool:
-    """Whether a system message may stand here. A directive may also stand after another system message."""
+    """Whether a system message may stand here. A directive may also stand after another system message.
+
+    It may after "user", and after an assistant whose last block is the result of a web search, say.
+    """
     if previous is None:
         return False
     if previous.role == "assistant":
@@ -465,7 +466,10 @@ def thinking_is_bound(reading: RequestReading) -> Faults:
 
 
 def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
-    """The log without the segments that came from this message."""
+    """The log without the segments that came from this message.
+
+    They are told by the object itself: an equal message is another one.
+    """
     rest: list[Segment] = []
     for segment in log:
         origin = read_origin(segment)

@@ -113,7 +113,10 @@ def own_head(plain: PlainHead) -> OwnHead:
 
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
-    """The tool of a definition; None for tools that the API itself runs, which have no schema."""
+    """The tool of a definition; None for tools that the API itself runs, which have no schema.
+
+    `{"type": "web_search_20250305", "name": "web_search"}` is such a tool.
+    """
     match definition:
         case {"name": str(name), "input_schema": dict(schema)} if name:
             return Tool(name=name, description=str(definition.get("description") or ""), schema=schema)

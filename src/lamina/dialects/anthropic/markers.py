@@ -7,22 +7,17 @@ where one pays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.dialects.anthropic.check import PlacedMarker, find_markers, find_markers_on_block, read_lifetime
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, LONG_LIFETIME, MARKER, MARKER_LIMIT
 from lamina.dialects.anthropic.parse import read_blocks
-from lamina.dialects.json_values import LIST_TYPES, list_or_empty, to_dict_or_none
+from lamina.dialects.json_values import LIST_TYPES, list_or_empty
+from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import keep_list, keep_source, set_field
+from lamina.dialects.same_objects import change_object, to_same_dict
 from lamina.errors import BadInput
-
-Places = dict[str, str]
-"""The lifetime of each marker that is still to be placed, by its place. Placing one removes it."""
-
-MarkItem = Callable[[Any, str, Places], Any]
-"""Marks one item of a list: takes the item, its place, and the markers to place."""
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
@@ -41,44 +36,19 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
         )
     places = dict(marking.places)
     marked = _set_marker(request, marking.automatic or None)
-    marked = _mark_field(marked, "tools", "tools", places, _mark_block)
-    marked = _mark_field(marked, "system", "system", places, _mark_block)
-    marked = _mark_field(marked, "messages", "messages", places, _mark_message)
-    if places:
-        first_place = next(iter(places))
-        raise BadInput(f"no block at {first_place!r}", place="marking", hint="take places from the stream")
-    if isinstance(marked, dict):
-        return marked
-    return dict(marked)
-
-
-def _mark_field(
-    holder: Mapping[str, Any], name: str, place: str, places: Places, mark_item: MarkItem
-) -> Mapping[str, Any]:
-    """An object with one of its fields marked, a list or a string; the same object if nothing changed.
-
-    The place of a string may be written as its own ("system") or as that of its block ("system[0]").
-    """
-    value = holder.get(name)
-    if isinstance(value, str):
-        for text_place in (place, f"{place}[0]"):
-            if text_place in places:
-                block = _set_marker({"type": "text", "text": value}, places.pop(text_place))
-                return {**holder, name: [block]}
-        return holder
-    if not isinstance(value, LIST_TYPES):
-        return holder
-    marked = [mark_item(item, f"{place}[{position}]", places) for position, item in enumerate(value)]
-    return set_field(holder, name, keep_list(value, marked))
+    marked = mark_field(marked, "tools", "tools", places, _mark_block)
+    marked = mark_field(marked, "system", "system", places, _mark_block)
+    marked = mark_field(marked, "messages", "messages", places, _mark_message)
+    require_all_placed(places)
+    return to_same_dict(marked)
 
 
 def _mark_message(message: Any, place: str, places: Places) -> Any:
     """A message with its blocks marked. An object of the SDK becomes a dict only if a block changes."""
-    mapping = to_dict_or_none(message)
-    if mapping is None:
-        return message
-    marked = _mark_field(mapping, "content", f"{place}.content", places, _mark_block)
-    return keep_source(message, mapping, marked)
+    content_place = f"{place}.content"
+    return change_object(
+        message, lambda fields: mark_field(fields, "content", content_place, places, _mark_block)
+    )
 
 
 def _mark_block(block: Any, place: str, places: Places) -> Any:
@@ -86,21 +56,19 @@ def _mark_block(block: Any, place: str, places: Places) -> Any:
 
     `messages[3].content[0].content[1]` is the second block inside a result.
     """
-    mapping = to_dict_or_none(block)
-    if mapping is None:
-        return block
-    marked = _set_marker(mapping, places.pop(place, None))
-    if isinstance(mapping.get("content"), LIST_TYPES):
-        marked = _mark_field(marked, "content", f"{place}.content", places, _mark_inner_block)
-    return keep_source(block, mapping, marked)
+
+    def mark_all(fields: dict[str, Any]) -> Mapping[str, Any]:
+        marked = _set_marker(fields, places.pop(place, None))
+        if not isinstance(fields.get("content"), LIST_TYPES):
+            return marked
+        return mark_field(marked, "content", f"{place}.content", places, _mark_inner_block)
+
+    return change_object(block, mark_all)
 
 
 def _mark_inner_block(block: Any, place: str, places: Places) -> Any:
     """A block inside a result. Such a block holds no further blocks."""
-    mapping = to_dict_or_none(block)
-    if mapping is None:
-        return block
-    return keep_source(block, mapping, _set_marker(mapping, places.pop(place, None)))
+    return change_object(block, lambda fields: _set_marker(fields, places.pop(place, None)))
 
 
 def _set_marker(holder: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
@@ -139,7 +107,10 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_all_markers(request: Request) -> list[PlacedMarker]:
-    """All markers of a request, in the order in which the API reads it."""
+    """All markers of a request, in the order in which the API reads it.
+
+    It is how a checker finds them, for a request that no checker has read.
+    """
     message_markers: list[PlacedMarker] = []
     for position, message in enumerate(list_or_empty(request.get("messages"))):
         for index, block in enumerate(read_blocks(message)):
@@ -165,7 +136,10 @@ def _choose_few(markers: list[PlacedMarker]) -> list[PlacedMarker]:
 
 
 def _choose_most_valuable(markers: Sequence[PlacedMarker]) -> list[PlacedMarker]:
-    """The newest marker, and the last ones on the tools and on the system text."""
+    """The newest marker, and the last ones on the tools and on the system text.
+
+    The newest leaves an entry for the next request. The others are read by other conversations too.
+    """
     valuable = [markers[-1]]
     for place in ("tools[", "system["):
         on_place = [marker for marker in markers if marker.place.startswith(place)]

@@ -9,11 +9,10 @@ in the user's voice, and `lasting` names them for the ledger.
 How a message is parsed depends only on itself, on what came before it, and on the model. So a memo may be
 reused for all messages up to the first one that changed.
 
-The file is long, but has one idea: how a block is read depends on the messages before it (which call a result
-answers, whether a message goes on), so blocks and messages are read in one pass.
+The file is long, but has one idea: how a message is read depends on the messages before it (which call a
+result answers, whether a message goes on). What a block says by itself is read in `parts`.
 
     parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ segments
-                    └──▶ parse_content_block, _parse_call, _parse_result: a block as a typed part
 """
 
 from __future__ import annotations
@@ -27,11 +26,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core.envelope import Envelope
-from lamina.core.text.characters import is_blank
+from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.values import (
-    Document,
     Head,
-    Image,
     Layer,
     Part,
     Raw,
@@ -44,12 +41,12 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
+from lamina.dialects.anthropic.parts import parse_call, parse_content_block, parse_result, read_text
 from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, list_counted_fields
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
     add_outer_place,
-    encode_json,
     list_or_empty,
     name_value,
     text_or_empty,
@@ -61,16 +58,10 @@ from lamina.dialects.origins import ON_THE_WIRE, ORIGIN, WireOrigin, read_origin
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
-ContentPart = Text | Image | Document | Raw
-"""A part that may stand in a message and inside a tool result."""
-
 ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 DEMOTED = "said in the user's voice: the model takes no system messages"
 """The line in the ledger's repairs. It is stored, so it may not change."""
-
-PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
-"""Arguments of a call that say which file its result is about."""
 
 PATH_LIMIT = 200
 """Characters of a path that is worth showing in a handle."""
@@ -386,7 +377,7 @@ class MessageScan:
         if block_type == "tool_result":
             return self._read_result(block, mapping)
         if block_type == "tool_use":
-            call = _parse_call(mapping)
+            call = parse_call(mapping)
             has_unsafe_name = not is_safe_name(call.name)
             return BlockPiece(Role.ASSISTANT, "tool_call", (call,), [block], was_mended=has_unsafe_name)
         # The signature of thinking, and the encrypted data of redacted thinking, are passed on unread.
@@ -401,7 +392,7 @@ class MessageScan:
 
         Its call is in the assistant message before it, or further back if a client moved the result.
         """
-        call_id = _read_text(mapping, "tool_use_id")
+        call_id = read_text(mapping, "tool_use_id")
         call_segment = self._take_call(call_id)
         tool_name = ""
         attrs = None
@@ -410,14 +401,17 @@ class MessageScan:
             if isinstance(call, ToolCall):
                 tool_name = call.name
             attrs = _find_subject(call_segment)
-        result, mended_block = _parse_result(mapping, call_id, tool_name)
+        result, mended_block = parse_result(mapping, call_id, tool_name)
         if mended_block is None:
             return BlockPiece(Role.TOOL, "tool_result", (result,), [block], attrs)
         return BlockPiece(Role.TOOL, "tool_result", (result,), [mended_block], attrs, was_mended=True)
 
 
 def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
-    """The position of the last message with which the assistant began to speak; 0 if there is none."""
+    """The position of the last message with which the assistant began to speak; 0 if there is none.
+
+    Of user, assistant, assistant, user it is 1.
+    """
     for position in range(len(past) - 1, 0, -1):
         first = past[position][0]
         if first.role is Role.ASSISTANT and not first.joins:
@@ -530,110 +524,6 @@ def _collect_from_block(part: Part, block: Any) -> ExtraParts:
         for inner_part, piece in zip(part.content, list_or_empty(block.get("content")), strict=False):
             extra += _collect_from_block(inner_part, piece)
     return extra
-
-
-def parse_content_block(piece: Any) -> ContentPart:
-    """Reads a block that may stand in a message or in a tool result.
-
-    A block of another type becomes a `Raw` part that holds it unchanged. The places in errors are relative to
-    the block.
-
-    `{"type": "text", "text": "Hi"}` becomes `Text("Hi")`. A block such as `{"type": "web_search_tool_result",
-    …}` becomes `Raw`.
-    """
-    block = to_dict_or_none(piece)
-    if block is None:
-        raise BadInput(f"a block is {name_value(piece)}", hint='give an object with a "type"')
-    block_type = block.get("type")
-    if not isinstance(block_type, str):
-        problem = f"'type' is {name_value(block_type)}"
-        raise BadInput(problem, place=".type", hint="say what the block is")
-    part: ContentPart | None = None
-    if block_type == "text":
-        part = Text(_read_text(block, "text"))
-    elif block_type == "image":
-        part = _parse_image(block.get("source"))
-    elif block_type == "document":
-        part = _parse_document(block, block.get("source"))
-    return part or Raw(dialect=NAME, data=block)
-
-
-def _parse_image(source: Any) -> Image | None:
-    """A picture as base64, or at an address; None if its source is of another type."""
-    match source:
-        case {"type": "base64", "data": str() as data, "media_type": str() as media}:
-            return Image(data=data, media_type=media)
-        case {"type": "url", "url": str() as url}:
-            return Image(url=url)
-    return None
-
-
-def _parse_document(block: Json, source: Any) -> Document | None:
-    """A document as base64, as text, or at an address; None if its source is of another type."""
-    name = text_or_empty(block.get("title"))
-    context = text_or_empty(block.get("context"))
-    match source:
-        case {"type": "base64", "data": str() as data, "media_type": str() as media}:
-            return Document(data=data, media_type=media, name=name, context=context)
-        case {"type": "text", "data": str() as text}:
-            return Document(text=text, media_type="text/plain", name=name, context=context)
-        case {"type": "url", "url": str() as url}:
-            return Document(url=url, name=name, context=context)
-    return None
-
-
-def _parse_call(block: Json) -> ToolCall:
-    """Reads a tool_use block. Its input becomes JSON text, as other APIs have it.
-
-    `{"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a.py"}}` becomes a call of `read`
-    with the arguments `{"path":"a.py"}`.
-    """
-    tool_input = block.get("input")
-    if tool_input is not None and not isinstance(tool_input, dict):
-        raise BadInput(f"'input' is {name_value(tool_input)}", place=".input", hint="give an object")
-    arguments = encode_json(tool_input or {}, ".input")
-    call_id = text_or_empty(block.get("id"))
-    return ToolCall(id=call_id, name=_read_text(block, "name"), arguments=arguments)
-
-
-def _parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult, Json | None]:
-    """Reads a tool_result block.
-
-    The API refuses blank texts. If the result holds some, a copy of the block without them is returned too.
-    """
-    is_error = block.get("is_error") is True
-    content = block.get("content")
-    if content is None or content == "":
-        return ToolResult(id=call_id, content=(), name=tool_name, error=is_error), None
-    if isinstance(content, str):
-        return ToolResult(id=call_id, content=(Text(content),), name=tool_name, error=is_error), None
-    if not isinstance(content, LIST_TYPES):
-        hint = "give a string or a list of blocks"
-        raise BadInput(f"'content' is {name_value(content)}", place=".content", hint=hint)
-
-    parts: list[ContentPart] = []
-    filled_pieces: list[Any] = []
-    for position, piece in enumerate(content):
-        try:
-            part = parse_content_block(piece)
-        except BadInput as error:
-            raise add_outer_place(f".content[{position}]", error) from None
-        if isinstance(part, Text) and is_blank(part.text):
-            continue
-        parts.append(part)
-        filled_pieces.append(piece)
-    result = ToolResult(id=call_id, content=tuple(parts), name=tool_name, error=is_error)
-    if len(filled_pieces) == len(content):
-        return result, None
-    return result, {**block, "content": filled_pieces}
-
-
-def _read_text(block: Json, name: str) -> str:
-    """The text in a field that a block must have."""
-    value = block.get(name)
-    if isinstance(value, str):
-        return value
-    raise BadInput(f"{name!r} is {name_value(value)}", place=f".{name}", hint="give a string")
 
 
 def read_role(message: Any) -> str:

@@ -22,18 +22,14 @@ from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
-from lamina.core.text.characters import is_blank
 from lamina.core.values import (
-    Document,
     Entry,
     Head,
-    Image,
     Layer,
     Part,
     Raw,
     Role,
     Text,
-    Thinking,
     ToolCall,
     ToolResult,
 )
@@ -50,6 +46,7 @@ from lamina.dialects.anthropic.model import (
     takes_system_messages,
 )
 from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_result, read_blocks, read_role
+from lamina.dialects.anthropic.parts import render_part, render_result_content
 from lamina.dialects.json_values import Json, decode_arguments, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import (
     ON_THE_WIRE,
@@ -364,86 +361,9 @@ def _update_block(source: Json, part: ToolCall | ToolResult, entry: Entry) -> Js
     if isinstance(part, ToolResult):
         block = {**source, "tool_use_id": part.id}
         if is_changed(entry, "content"):
-            block["content"] = _render_result_content(part)
+            block["content"] = render_result_content(part)
         return block
     block = {**source, "id": part.id, "name": make_safe_name(part.name), "input": source.get("input", {})}
     if is_changed(entry, "arguments"):
         block["input"] = decode_arguments(part.arguments)
     return block
-
-
-def render_part(part: Part, *, can_be_signed: bool = True) -> Json | None:
-    """The block for a part that did not come as a block; None if the API has no block for it.
-
-    Thinking of another provider (`can_be_signed=False`) cannot be sent, nor can its own blocks.
-    """
-    block: Json | None = None
-    match part:
-        case Text(text) if not is_blank(text):
-            block = {"type": "text", "text": text}
-        case ToolCall(id=call_id, name=name):
-            arguments = decode_arguments(part.arguments)
-            block = {"type": "tool_use", "id": call_id, "name": make_safe_name(name), "input": arguments}
-        case ToolResult():
-            block = _render_result(part)
-        case Thinking(text=thoughts, signature=signature) if can_be_signed and signature:
-            block = {"type": "thinking", "thinking": thoughts, "signature": signature}
-        case Raw(dialect=dialect, data=data) if dialect == NAME:
-            block = data
-        case Image():
-            block = {"type": "image", "source": _render_source(part, "image/png")}
-        case Document(name=title, context=context):
-            block = {"type": "document", "source": _render_source(part, "application/pdf")}
-            if title:
-                block["title"] = title
-            if context:
-                block["context"] = context
-    return block
-
-
-def _render_result(result: ToolResult) -> Json:
-    """A result that did not come as a block. The API has a flag for one that failed."""
-    block: Json = {"type": "tool_result", "tool_use_id": result.id}
-    if result.content:
-        block["content"] = _render_result_content(result)
-    if result.error:
-        block["is_error"] = True
-    return block
-
-
-def _render_source(part: Image | Document, default_media_type: str) -> Json:
-    """Where a picture or a document comes from: its text, its base64, or an address that the API fetches.
-
-    `{"type": "base64", "media_type": "image/png", "data": "…"}`, or `{"type": "url", "url": "https://…"}`.
-    """
-    if isinstance(part, Document) and part.text:
-        return {"type": "text", "media_type": "text/plain", "data": part.text}
-    if part.data:
-        media_type = part.media_type or default_media_type
-        return {"type": "base64", "media_type": media_type, "data": part.data}
-    # A data URL, for example "data:image/png;base64,iVBORw0…", is sent as what it holds.
-    head, separator, data = part.url.partition(";base64,")
-    if separator and head.startswith("data:"):
-        media_type = head.removeprefix("data:") or default_media_type
-        return {"type": "base64", "media_type": media_type, "data": data}
-    return {"type": "url", "url": part.url}
-
-
-def _render_result_content(result: ToolResult) -> str | list[Json]:
-    """The content of a result: a string if it is one text, else blocks.
-
-    Blocks of other providers are sent as text, which is their JSON.
-
-    `Text("ok")` alone becomes `"ok"`. With a picture it becomes `[{"type": "text", "text": "ok"}, {"type":
-    "image", …}]`.
-    """
-    if len(result.content) == 1 and isinstance(result.content[0], Text):
-        return result.content[0].text
-    blocks: list[Json] = []
-    for part in result.content:
-        block = render_part(part)
-        if not block:
-            block = render_part(Text(text_of((part,))))
-        if block is not None:
-            blocks.append(block)
-    return blocks

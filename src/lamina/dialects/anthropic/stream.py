@@ -26,7 +26,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
-from lamina.dialects.stream_data import encode_data, read_marker
+from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 
 _SORTS: dict[str, Sort] = {
@@ -76,12 +76,11 @@ def stream(request: Request) -> Stream:
         blocks.append(_stream_tool(tool, f"tools[{position}]"))
     blocks += _stream_system(request.get("system"))
     blocks += _stream_messages(request.get("messages"))
-    settings = {name: encode_data(value, name) for name, value in _read_settings(request, blocks).items()}
     return Stream(
         dialect=NAME,
         model=read_model(request),
         blocks=tuple(blocks),
-        settings=settings,
+        settings=encode_settings(_read_settings(request, blocks)),
         automatic=read_marker(request, MARKER, DEFAULT_LIFETIME),
     )
 
@@ -180,7 +179,10 @@ def _stream_block(
 
 
 def _takes_marker(block: Json, block_type: str) -> bool:
-    """Whether the API takes a marker on such a block: not on blank text, and not on thinking."""
+    """Whether the API takes a marker on such a block: not on blank text, and not on thinking.
+
+    A marker on another block is an error, so planners pass on to the block before it.
+    """
     if block_type == "text":
         text = block.get("text")
         return isinstance(text, str) and not is_blank(text)
@@ -238,7 +240,10 @@ def _drop_marker_and_nulls(block: Json) -> Json:
 
 
 def _read_pieces(content: Any, place: str) -> Sequence[Any]:
-    """The blocks of some content. A string is one text block, an empty string none."""
+    """The blocks of some content. A string is one text block, an empty string none.
+
+    `"Hi"` is `[{"type": "text", "text": "Hi"}]`.
+    """
     if not isinstance(content, str):
         return _read_list(content, place)
     if not content:
@@ -281,8 +286,7 @@ def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> Json:
     for name, sort, data in _FEATURES:
         if any(block.sort == sort and data in block.data for block in blocks):
             features[name] = True
-    unknown_fields = {name: value for name, value in request.items() if name not in _KNOWN_FIELDS}
-    settings: Json = {
+    return {
         "tool_choice": drop_default(drop_field(tool_choice, "disable_parallel_tool_use"), {"type": "auto"}),
         "parallel": calls_in_parallel,
         "thinking": drop_field(drop_field(thinking, "display"), "block_binding"),
@@ -293,6 +297,5 @@ def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> Json:
         "tier": drop_default(request.get("service_tier"), "auto"),
         "geo": request.get("inference_geo"),
         **features,
-        "other": drop_nulls(unknown_fields) or None,
+        "other": find_other_fields(request, _KNOWN_FIELDS),
     }
-    return drop_nulls(settings)

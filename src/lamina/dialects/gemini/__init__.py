@@ -10,7 +10,6 @@ of the SDK, `{"model", "contents", "config"}`. Read `parse` first, then `render`
 
 from __future__ import annotations
 
-from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment
 from lamina.dialects.gemini.absorb import absorb, absorb_stream
@@ -37,18 +36,16 @@ def recognises(request: Request) -> bool:
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment of another dialect cannot be sent here; "" if it can."""
+    """Why a segment of another dialect cannot be sent here; "" if it can.
+
+    A file that another API knows by an id is one that this API cannot fetch.
+    """
     other_dialect = find_other_dialect(segment, NAME)
     if not other_dialect:
         return ""
     if not all(map(can_carry_media, segment.parts)):
         return f"media of {other_dialect} that {NAME} cannot fetch"
     return explain_foreign_segment(segment, NAME)
-
-
-def _get_binding(_: object) -> Binding:
-    """No thinking of this API is bound to what comes before it."""
-    return "none"
 
 
 DIALECT = Dialect(
@@ -59,7 +56,6 @@ DIALECT = Dialect(
     check=check,
     absorb=absorb,
     absorb_stream=absorb_stream,
-    binding=_get_binding,
     stream=stream,
     mark=mark_nothing,
     carries=carries,

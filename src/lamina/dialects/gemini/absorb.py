@@ -90,7 +90,10 @@ class _StreamedParts:
 
 
 def _read_segments(content: Json) -> tuple[Segment, ...]:
-    """The segments of a content; none if it has no parts. The role is always the model's."""
+    """The segments of a content; none if it has no parts. The role is always the model's.
+
+    `{"parts": [{"text": "Hi"}], "role": "model"}` is one segment.
+    """
     parts = content.get("parts")
     if not isinstance(parts, LIST_TYPES) or not parts:
         return ()

@@ -28,7 +28,10 @@ class _ContentCalls(CallStep):
         return self.calls[place]
 
     def take_unnamed_call(self, name: str) -> ToolCall | None:
-        """The first call of this name that waits, if the wire has no id for it."""
+        """The first call of this name that waits, if the wire has no id for it.
+
+        Of two calls of `now` that came without ids, the first result of `now` takes the first.
+        """
         place = self._find_open(("name", name))
         if place is None or not self.calls[place].id.startswith(ID_PREFIX):
             return None

@@ -32,9 +32,9 @@ from lamina.dialects.gemini.wire import (
     to_snake_case,
 )
 from lamina.dialects.json_values import LIST_TYPES, Json, text_or_empty
-from lamina.dialects.memos import CheckMemo, NoPast, recheck
+from lamina.dialects.memos import CheckMemo
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, apply_rules, name_rules
+from lamina.dialects.rules import Faults, check_growing, name_rules
 from lamina.errors import BadInput
 
 _NAME_FAULT = "not a name that functions may have"
@@ -91,7 +91,11 @@ class ContentView:
                 self.calls += _view_function(part, "functionCall")
                 self.results += _view_function(part, "functionResponse")
         self.functions = self.calls + self.results
-        self.makes_calls = self.role == "model" and len(self.calls) > 0
+        self.makes_calls = self.speaks and len(self.calls) > 0
+
+    @property
+    def speaks(self) -> bool:
+        return self.role == "model"
 
     @property
     def begins_turn(self) -> bool:
@@ -113,14 +117,34 @@ def _view_function(part: _PartView, sort: str) -> Sequence[_FunctionView]:
     return (_FunctionView(sort, field, part, content, function_id, name),)
 
 
-class GeminiReading(NamedTuple):
-    """A request as the rules see it. `previous_role` is the role of the content before `contents`."""
+class EarlierContents:
+    """What the rules need to know of contents that were checked before: the role of the last, "" of none."""
 
-    contents: Sequence[ContentView]
-    settings: Json
-    model: str
-    prefix: str
-    previous_role: str = ""
+    def __init__(self) -> None:
+        self.last_role = ""
+
+    def add(self, view: ContentView) -> None:
+        """Remembers a content that was checked."""
+        self.last_role = view.role
+
+
+class GeminiReading:
+    """A request as the rules see it. `previous_role` is the role of the content before `contents`.
+
+    `prefix` stands before the name of a setting in a place: "config." where the SDK puts settings there.
+    """
+
+    def __init__(self, request: Request, contents: Sequence[ContentView], past: EarlierContents) -> None:
+        self.contents = contents
+        self.previous_role = past.last_role
+        self.model = get_text(request, "model")
+        try:
+            self.settings = read_settings(request)
+        except BadInput:
+            self.settings = {}
+        self.prefix = ""
+        if request.get("config") is not None:
+            self.prefix = "config."
 
     def list_parts(self) -> Iterator[_PartView]:
         """The parts of all contents, in order."""
@@ -128,13 +152,19 @@ class GeminiReading(NamedTuple):
             yield from view.parts
 
     def list_functions(self) -> Iterator[tuple[ContentView, _FunctionView]]:
-        """The calls, then the results, of each content, with the content."""
+        """The calls, then the results, of each content, with the content.
+
+        A rule about both looks at them in this order, whatever their order is in the content.
+        """
         for view in self.contents:
             for function in view.functions:
                 yield view, function
 
     def list_declarations(self) -> Iterator[tuple[str, Json]]:
-        """The declared functions, each with its place."""
+        """The declared functions, each with its place.
+
+        A place is `config.tools[0].functionDeclarations[1]`, or without `config.` in a REST body.
+        """
         tools = self.settings.get("tools")
         if not isinstance(tools, LIST_TYPES):
             return
@@ -160,30 +190,16 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
 
     What is before the content with which the model begins to answer the user is not checked again.
     """
-    try:
-        settings = read_settings(request)
-    except BadInput:
-        settings = {}
-    prefix = ""
-    if request.get("config") is not None:
-        prefix = "config."
-    model = get_text(request, "model")
-
-    def answers_user(previous_view: ContentView, view: ContentView) -> bool:
-        return view.role == "model" and previous_view.role == "user"
-
-    def check_views(_: NoPast, past_count: int, views: list[ContentView]) -> list[Violation]:
-        previous_role = "user" if past_count else ""
-        return apply_rules(RULES, GeminiReading(views, settings, model, prefix, previous_role))
-
-    return recheck(
+    return check_growing(
+        request,
         split_units(request.get("contents")),
         memo,
-        basis=model,
-        past=NoPast,
+        rules=RULES,
         view=ContentView,
-        seam=answers_user,
-        rules=check_views,
+        past=EarlierContents,
+        reading=GeminiReading,
+        basis=get_text(request, "model"),
+        ends_a_step=lambda view: view.role == "user",
     )
 
 
@@ -234,7 +250,10 @@ def parts_say_one_thing(reading: GeminiReading) -> Faults:
 
 
 def _is_valid_text(part: Json) -> bool:
-    """Whether the text of a part is a string that says something, or has a signature beside it."""
+    """Whether the text of a part is a string that says something, or has a signature beside it.
+
+    `{"text": "", "thoughtSignature": "…"}` is valid, and `{"text": ""}` is not.
+    """
     text = part["text"]
     is_signed = bool(get_field(part, "thoughtSignature"))
     return isinstance(text, str) and (text != "" or is_signed)

@@ -149,7 +149,10 @@ def _make_loose_unit(loose_parts: LooseParts, first_index: int) -> Unit:
 
 
 def _role_of_part(item: Any) -> str:
-    """Who speaks in a loose part: the model makes calls, everything else is the user's."""
+    """Who speaks in a loose part: the model makes calls, everything else is the user's.
+
+    `{"functionCall": {…}}` is the model's, `"Hi"` and `{"functionResponse": {…}}` are the user's.
+    """
     if isinstance(item, str):
         return "user"
     part = to_dict_or_empty(item)

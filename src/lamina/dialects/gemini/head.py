@@ -214,7 +214,10 @@ def _is_blank_system(system: Any) -> bool:
 
 
 def _read_tools(tools: Any, place: str) -> tuple[Json, ...]:
-    """The definitions of tools as dicts. The SDK's objects are read; functions of Python are refused."""
+    """The definitions of tools as dicts. The SDK's objects are read; functions of Python are refused.
+
+    The SDK would describe a function of Python itself, and call it. Here nobody calls it.
+    """
     if not tools:
         return ()
     if not isinstance(tools, LIST_TYPES):

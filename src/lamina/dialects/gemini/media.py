@@ -52,7 +52,10 @@ def read_file_data(block: Json) -> Image | Document | None:
 
 
 def read_file(file: Json) -> Image | Document | None:
-    """A file by its address. An uploaded file, as the SDK returned it, has the address in `uri`."""
+    """A file by its address. An uploaded file, as the SDK returned it, has the address in `uri`.
+
+    `{"fileUri": "https://…", "mimeType": "image/png"}` is a file of a REST body.
+    """
     url = get_text(file, "fileUri") or get_text(file, "uri")
     if not url:
         return None

@@ -13,18 +13,18 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
 from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
+from lamina.dialects.gemini.extra_fields import collect_from_content, collect_from_part
 from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
-from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
 from lamina.dialects.memos import ParseMemo, count_unchanged
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
+from lamina.dialects.pieces import is_blank_text
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -82,8 +82,7 @@ class _GeminiPiece(NamedTuple):
     @property
     def is_blank(self) -> bool:
         """Whether it is text that says nothing."""
-        part = self.parts[0]
-        return isinstance(part, Text) and is_blank(part.text)
+        return is_blank_text(self.parts[0])
 
     @property
     def is_empty(self) -> bool:
@@ -308,7 +307,10 @@ def _drop_blank_pieces(pieces: list[_GeminiPiece]) -> list[_GeminiPiece]:
 
 
 def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:
-    """The API's own parts in a row, such as code and what it printed, as one piece: neither stands alone."""
+    """The API's own parts in a row, such as code and what it printed, as one piece: neither stands alone.
+
+    `{"executableCode": {…}}` and `{"codeExecutionResult": {…}}` after it are one piece.
+    """
     merged: list[_GeminiPiece] = []
     for is_raw, pieces_in_a_row in groupby(pieces, key=attrgetter("is_raw")):
         run = list(pieces_in_a_row)

@@ -175,7 +175,10 @@ def stands_beside_result(part: Part) -> TypeGuard[Image | Document]:
 
 
 def _read_text(block: Json, *, by_model: bool) -> Part:
-    """Text, or a thought of the model. A signature without text is a thought too."""
+    """Text, or a thought of the model. A signature without text is a thought too.
+
+    `{"text": "Why", "thought": true}` is a thought.
+    """
     text = block.get("text")
     if not isinstance(text, str):
         raise BadInput(f"text is {name_value(text)}", place="text", hint="give a string")

@@ -179,7 +179,10 @@ def _read_choice(tool_config: Any) -> str | None:
 
 
 def _write_choice(plain: PlainHead) -> Json | None:
-    """The choice of a tool; None if there is none to choose."""
+    """The choice of a tool; None if there is none to choose.
+
+    "tool:read" becomes the mode ANY with `read` as the only allowed name.
+    """
     if not plain.choice or not plain.tools:
         return None
     if plain.choice.startswith("tool:"):

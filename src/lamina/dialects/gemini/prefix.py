@@ -104,7 +104,10 @@ def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
 
 
 def _read_contents(contents: Any) -> Iterator[StreamBlock]:
-    """One block for each part of each content. The first one opens the content."""
+    """One block for each part of each content. The first one opens the content.
+
+    The role of a content counts with each of its parts.
+    """
     for unit in split_units(contents):
         role = text_or_empty(unit.role)
         for i, value in enumerate(list_or_empty(unit.parts)):

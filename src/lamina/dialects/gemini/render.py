@@ -49,6 +49,7 @@ from lamina.dialects.origins import (
     is_changed,
     read_sent_origin,
 )
+from lamina.dialects.pairing import find_result_name
 from lamina.dialects.pieces import find_origin
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
@@ -135,7 +136,10 @@ def _role_of_group(group: Sequence[Entry]) -> str:
 
 
 def _find_entry(group: Sequence[Entry], part_type: type[ToolCall | ToolResult]) -> Entry | None:
-    """The first call of a group, or its first result; None without one."""
+    """The first call of a group, or its first result; None without one.
+
+    A step has its calls in one content, so the first one stands for all of them.
+    """
     for entry in group:
         if isinstance(entry.parts[0], part_type):
             return entry
@@ -317,8 +321,7 @@ class _GeminiWriter:
         function_response.pop("id", None)
         if _has_wire_id(result.id):
             function_response["id"] = result.id
-        name = entry.asked.name if entry.asked else result.name
-        function_response["name"] = self._allowed_name(name)
+        function_response["name"] = self._allowed_name(find_result_name(entry, result))
         old_response = to_dict_or_none(function_response.get("response"))
         if old_response is None or is_changed(entry, "content"):
             function_response["response"] = write_response(result, old_response or {})

@@ -107,7 +107,10 @@ def to_snake_case(name: str) -> str:
 
 
 def encode_base64(value: Any) -> str:
-    """Bytes as base64 text. Text is base64 already; "" for anything else."""
+    """Bytes as base64 text. Text is base64 already; "" for anything else.
+
+    `b"hi"` becomes `aGk=`.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, str):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty
 from lamina.dialects.ollama.absorb import absorb, absorb_stream
@@ -58,11 +57,6 @@ def _is_own_message(message: Mapping[str, Any]) -> bool:
     return False
 
 
-def _get_binding(_: object) -> Binding:
-    """No thinking of this API is bound to what comes before it."""
-    return "none"
-
-
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
@@ -73,7 +67,6 @@ DIALECT = Dialect(
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(),
-    binding=_get_binding,
     stream=stream,
     mark=mark_nothing,
     carries=carries,

@@ -29,6 +29,7 @@ from lamina.dialects.rules import (
     Faults,
     Field,
     FieldRule,
+    RoleMessageView,
     Rules,
     check_growing,
     find_steps,
@@ -94,22 +95,13 @@ class OllamaCallView(NamedTuple):
         return f"{self.message.place}.tool_calls[{self.position}].function"
 
 
-class OllamaMessageView:
-    """A message as the rules see it. A field is empty where the message has not the right shape.
+class OllamaMessageView(RoleMessageView):
+    """A message as the rules see it. A field is empty where the message has not the right shape."""
 
-    `sort` is its role, and `wire` are its fields.
-    """
-
-    __slots__ = ("calls", "index", "message", "role", "sort", "wire")
+    __slots__ = ("calls",)
 
     def __init__(self, message: Any, index: int) -> None:
-        self.index = index
-        self.message = message
-        self.wire: Json = fields_or_empty(message)
-        self.role = text_or_empty(self.wire.get("role"))
-        if self.role not in ROLES:
-            self.role = ""
-        self.sort = self.role
+        super().__init__(message, index, fields_or_empty(message), ROLES)
         self.calls: list[OllamaCallView] = []
         if self.role != "assistant":
             return
@@ -119,14 +111,6 @@ class OllamaMessageView:
             call_id = text_or_empty(call.get("id"))
             name = text_or_empty(function.get("name"))
             self.calls.append(OllamaCallView(self, position, call_id, name, function))
-
-    @property
-    def place(self) -> str:
-        return f"messages[{self.index}]"
-
-    @property
-    def speaks(self) -> bool:
-        return self.role == "assistant"
 
     @property
     def makes_calls(self) -> bool:

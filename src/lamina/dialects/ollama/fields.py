@@ -54,7 +54,10 @@ def fields_or_empty(value: Any) -> Json:
 
 
 def _dump_shallow(value: Any) -> Any:
-    """The fields that somebody set on an object of the SDK."""
+    """The fields that somebody set on an object of the SDK.
+
+    A message with a role and a text has these two, whatever other fields its class has.
+    """
     set_fields = getattr(value, "model_fields_set", None)
     if not isinstance(set_fields, set | frozenset):
         return dump_model(value)

@@ -115,7 +115,10 @@ def own_head(plain: PlainHead) -> OwnHead:
 
 
 def _read_effort(think: Any) -> str:
-    """The effort of thinking. A switch that is off is "none"; one that is on is "medium"."""
+    """The effort of thinking. A switch that is off is "none"; one that is on is "medium".
+
+    `"think": "high"` is "high", and `"think": true` is "medium".
+    """
     if think is True:
         return "medium"
     if think is False:

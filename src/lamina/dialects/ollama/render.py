@@ -46,7 +46,7 @@ from lamina.dialects.origins import (
     is_changed,
     read_sent_origin,
 )
-from lamina.dialects.pairing import PairedResult, find_reading_order
+from lamina.dialects.pairing import PairedResult, StepResults, find_result_name
 from lamina.dialects.pieces import explain_refused_part, find_origin
 from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
@@ -56,11 +56,14 @@ _WRITTEN_FIELDS = frozenset(("role", "content", "images", "thinking", "tool_call
 
 
 def render(envelope: Envelope) -> Json:
-    """The request: parameters as they came, messages, tools."""
+    """The request: parameters as they came, messages, tools.
+
+    A step is complete when the next message comes, or the request ends. Then its results are added.
+    """
     writer = _OllamaWriter()
     for group in group_sent_entries(envelope):
         writer.write_group(group)
-    writer.flush_results()
+    writer.messages += writer.step.flush()
     if not writer.messages:
         hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="messages", hint=hint)
@@ -100,18 +103,16 @@ def _refuse_part(part: Part, segment: Segment) -> str:
 
 
 class _OllamaWriter:
-    """Collects the messages of a request. `results` wait until the last result of their step is there."""
+    """Collects the messages of a request. Results wait until the last result of their `step` is there."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
-        self.calls: list[ToolCall] = []
-        self.results: list[tuple[Any, PairedResult]] = []
+        self.step: StepResults[Any] = StepResults()
 
     def write_group(self, group: Sequence[Entry]) -> None:
         """Adds a message as it came, or one that changed: its results first, then the rest.
 
-        The calls of a group are remembered without their arguments: only ids and names pair results with
-        them.
+        What is not a result ends the step before it.
         """
         unchanged = find_unchanged_message(group, NAME)
         other_entries: list[Entry] = []
@@ -123,7 +124,7 @@ class _OllamaWriter:
                 other_entries.append(entry)
         if not other_entries:
             return
-        self.flush_results()
+        self.messages += self.step.flush()
         message = unchanged
         if message is None and other_entries[0].role is Role.ASSISTANT:
             message = _write_assistant(other_entries)
@@ -134,26 +135,14 @@ class _OllamaWriter:
         for entry in other_entries:
             part = entry.parts[0]
             if isinstance(part, ToolCall):
-                self.calls.append(ToolCall(id=part.id, name=name_or_unnamed(part.name), arguments=""))
-
-    def flush_results(self) -> None:
-        """Adds the results of a step that is complete, in an order in which they are read rightly.
-
-        Results have no ids here. Of two calls of `read`, the first result belongs to the first.
-        """
-        order = find_reading_order(self.calls, [result for _, result in self.results])
-        for index in order:
-            message, _ = self.results[index]
-            self.messages.append(message)
-        self.results = []
-        self.calls = []
+                self.step.add_call(part.id, name_or_unnamed(part.name))
 
     def _add_result(self, message: Any, part: ToolResult) -> None:
         """Keeps a result until its step is complete, with what a reader sees of it: a name and an id."""
         fields = to_fields(message)
         name = fields.get("tool_name") or ""
         call_id = fields.get("tool_call_id") or ""
-        self.results.append((message, PairedResult(asked=part.id, name=name, id=call_id)))
+        self.step.add_result(message, PairedResult(asked=part.id, name=name, id=call_id))
 
 
 def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
@@ -258,9 +247,7 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
 
     Pictures whose data lamina does not have are named in the text.
     """
-    name = name_or_unnamed(result.name)
-    if entry.asked is not None:
-        name = name_or_unnamed(entry.asked.name)
+    name = name_or_unnamed(find_result_name(entry, result))
     message = {"role": "tool", **_copy_other_fields(entry)}
     message.pop("tool_name", None)
     pictures = [part for part in result.content if isinstance(part, Image)]

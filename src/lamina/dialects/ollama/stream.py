@@ -22,7 +22,7 @@ from lamina.dialects.ollama.fields import NAME, read_call, read_picture, read_te
 from lamina.dialects.ollama.parse import read_definition
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
-from lamina.dialects.stream_data import encode_data
+from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields
 from lamina.errors import BadInput
 
 _SORTS_BY_ROLE: dict[str, Sort] = {"system": "system", "tool": "result"}
@@ -138,7 +138,5 @@ def _read_settings(request: Request) -> dict[str, bytes]:
         settings["format"] = {"schema": answer_format}
     elif answer_format:
         settings["format"] = answer_format
-    other_fields = {name: value for name, value in request.items() if name not in _FIELDS_OF_API}
-    if drop_nulls(other_fields):
-        settings["other"] = drop_nulls(other_fields)
-    return {name: encode_data(value, name) for name, value in settings.items()}
+    settings["other"] = find_other_fields(request, _FIELDS_OF_API)
+    return encode_settings(settings)

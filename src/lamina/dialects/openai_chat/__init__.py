@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
@@ -77,11 +76,6 @@ def carries(segment: Segment) -> str:
     return explain_foreign_segment(segment, NAME)
 
 
-def _get_binding(_: object) -> Binding:
-    """No thinking of this API is bound to what comes before it."""
-    return "none"
-
-
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
@@ -92,7 +86,6 @@ DIALECT = Dialect(
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
-    binding=_get_binding,
     stream=stream,
     mark=mark,
     carries=carries,

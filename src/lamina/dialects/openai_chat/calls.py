@@ -164,7 +164,11 @@ class ChatCalls:
         return call
 
     def _take_by_id(self, call_id: str) -> ToolCall | None:
-        """The call of an id. If several have it, each result takes the next; the last one stays."""
+        """The call of an id. If several have it, each result takes the next; the last one stays.
+
+        Of two calls with the id `c1`, the first result of `c1` takes the first, and all later ones the
+        second.
+        """
         same_id_calls = self._calls_of_repeated_id.get(call_id)
         if same_id_calls is None:
             return self._by_id.get(call_id)

@@ -16,7 +16,6 @@ from lamina.dialects.json_values import (
     LIST_TYPES,
     find_repeats,
     list_or_empty,
-    text_or_empty,
     text_or_none,
     to_dict_or_empty,
 )
@@ -30,6 +29,7 @@ from lamina.dialects.rules import (
     Faults,
     Field,
     FieldRule,
+    RoleMessageView,
     Rules,
     check_growing,
     find_steps,
@@ -100,37 +100,20 @@ class ChatPartView(NamedTuple):
         return f"{self.message.place}.content[{self.position}]"
 
 
-class ChatMessageView:
+class ChatMessageView(RoleMessageView):
     """A message as the rules see it. A field is empty where the message has not the right shape.
 
-    `sort` is its role, and `wire` are its fields. `calls` are its tool calls, `legacy_call` is its
-    `function_call` from before tools. `is_result`: it answers a call. `answered_id` is the id that a tool
-    message has, None if that is not a string.
+    `calls` are its tool calls, `legacy_call` is its `function_call` from before tools. `is_result`: it
+    answers a call. `answered_id` is the id that a tool message has, None if that is not a string.
     """
 
-    __slots__ = (
-        "answered_id",
-        "calls",
-        "index",
-        "is_result",
-        "legacy_call",
-        "message",
-        "parts",
-        "role",
-        "sort",
-        "wire",
-    )
+    __slots__ = ("answered_id", "calls", "is_result", "legacy_call", "parts")
 
     def __init__(self, message: Any, index: int) -> None:
-        wire = to_dict_or_empty(message)
-        role = text_or_empty(wire.get("role"))
-        if role not in ROLES:
-            role = ""
-        self.index = index
-        self.message = message
-        self.wire: Json = wire
-        self.role = role
-        self.sort = role
+        """Reads a message once for all rules."""
+        super().__init__(message, index, to_dict_or_empty(message), ROLES)
+        wire = self.wire
+        role = self.role
         self.parts: Sequence[ChatPartView] = ()
         if isinstance(wire.get("content"), LIST_TYPES):
             self.parts = self._read_parts(wire["content"])
@@ -169,14 +152,6 @@ class ChatMessageView:
         if self.wire.get("function_call"):
             function = to_dict_or_empty(self.wire["function_call"])
             self.legacy_call = ChatCallView(self, 0, function, None, function, ".function_call")
-
-    @property
-    def place(self) -> str:
-        return f"messages[{self.index}]"
-
-    @property
-    def speaks(self) -> bool:
-        return self.role == "assistant"
 
     @property
     def makes_calls(self) -> bool:

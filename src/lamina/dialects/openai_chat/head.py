@@ -110,7 +110,10 @@ def _write_tool(tool: Tool) -> dict[str, Any]:
 
 
 def _read_choice(tool_choice: Any) -> str | None:
-    """The plain choice; "" if there is none, and None for a choice that only this API has."""
+    """The plain choice; "" if there is none, and None for a choice that only this API has.
+
+    `"required"` is a plain choice. `{"type": "allowed_tools", …}` is one that only this API has.
+    """
     match tool_choice:
         case None:
             return ""
@@ -122,7 +125,10 @@ def _read_choice(tool_choice: Any) -> str | None:
 
 
 def _write_choice(plain: PlainHead) -> Any:
-    """The choice of a tool; None if there is none to choose."""
+    """The choice of a tool; None if there is none to choose.
+
+    "tool:read" becomes `{"type": "function", "function": {"name": "read"}}`.
+    """
     if not plain.choice or not plain.tools:
         return None
     if plain.choice.startswith("tool:"):

@@ -2,31 +2,31 @@
 
 Whatever need not change stays the same object, and the request is never written to. The key and the mode of
 caching are set if the marking has them; otherwise the caller's own stay. This module does not know which
-models take these fields: some refuse them.
+models take these fields: some refuse them. The Responses API has the same breakpoints and fields, on other
+parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from lamina.dialects.json_values import LIST_TYPES, mapping_or_empty, to_dict_or_empty, to_dict_or_none
+from lamina.dialects.json_values import mapping_or_empty, to_dict_or_empty
+from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.same_objects import (
     change_items,
+    change_object,
     drop_field,
-    keep_list,
-    keep_source,
     put_or_drop_field,
     set_field,
+    to_same_dict,
 )
-from lamina.errors import BadInput
 
 MARKABLE_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
 """Types of parts that may have a breakpoint."""
 
-_KEY_FIELD = "prompt_cache_key"
 _OPTIONS_FIELD = "prompt_cache_options"
 _MODES = ("implicit", "explicit")
 
@@ -37,82 +37,59 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     A place is that of a part, `messages[3].content[0]`, as the stream names it. One that is not there raises
     BadInput.
     """
-    unplaced = dict(marking.places)
-    changed_fields: dict[str, Any] = {}
-    messages = request.get("messages")
-    if isinstance(messages, LIST_TYPES):
-        marked_messages = []
-        for position, message in enumerate(messages):
-            marked_messages.append(_mark_message(message, f"messages[{position}].content", unplaced))
-        if keep_list(messages, marked_messages) is marked_messages:
-            changed_fields["messages"] = marked_messages
-    if unplaced:
-        problem = f"no part at {next(iter(unplaced))!r}"
-        raise BadInput(problem, place="marking", hint="take places from the stream")
-    changed_fields |= _mark_request(request, marking)
-    if not changed_fields and isinstance(request, dict):
-        return request
-    return {**request, **changed_fields}
+    places = dict(marking.places)
+    marked = mark_field(request, "messages", "messages", places, _mark_message)
+    require_all_placed(places)
+    return set_request_fields(marked, marking)
 
 
 def remove_refused_marks(request: dict[str, Any]) -> dict[str, Any]:
     """The request without breakpoints where the API refuses them (C6); the same object if it has none."""
     with_bare_tools = change_items(request, "tools", _remove_tool_mark)
     allowed = change_items(with_bare_tools, "messages", _remove_refused_message_marks)
-    if isinstance(allowed, dict):
-        return allowed
-    return dict(allowed)
+    return to_same_dict(allowed)
 
 
-def _mark_request(request: Request, marking: Marking) -> dict[str, Any]:
-    """The fields that change for the request as a whole: the key, and the mode or the lifetime.
+def set_request_fields(
+    request: Mapping[str, Any], marking: Marking, *, retentions: Collection[str] = ()
+) -> dict[str, Any]:
+    """The request with the fields that hold for it as a whole: the key, and the mode or the lifetime.
 
-    `automatic="explicit"` sets the mode, `automatic="12h"` the lifetime. What the request has already is left
-    out.
+    `automatic="explicit"` sets the mode, `automatic="12h"` the lifetime. One of the `retentions` has a field
+    of its own. If the request has all this already, the same object comes back.
     """
-    changed_fields: dict[str, Any] = {}
-    if marking.key and request.get(_KEY_FIELD) != marking.key:
-        changed_fields[_KEY_FIELD] = marking.key
-    if marking.automatic:
-        old_options = request.get(_OPTIONS_FIELD)
-        option = "ttl"
-        if marking.automatic in _MODES:
-            option = "mode"
-        options = {**mapping_or_empty(old_options), option: marking.automatic}
-        if options != old_options:
-            changed_fields[_OPTIONS_FIELD] = options
-    return changed_fields
+    fields: dict[str, Any] = {}
+    if marking.key:
+        fields["prompt_cache_key"] = marking.key
+    if marking.automatic in retentions:
+        fields["prompt_cache_retention"] = marking.automatic
+    elif marking.automatic:
+        option = "mode" if marking.automatic in _MODES else "ttl"
+        options = mapping_or_empty(request.get(_OPTIONS_FIELD))
+        fields[_OPTIONS_FIELD] = {**options, option: marking.automatic}
+    for name, value in fields.items():
+        request = put_or_drop_field(request, name, value)
+    return to_same_dict(request)
 
 
-def _mark_message(message: Any, place: str, unplaced: dict[str, str]) -> Any:
-    """A message with its parts marked; what is placed leaves `unplaced`.
+def _mark_message(message: Any, place: str, places: Places) -> Any:
+    """A message with its parts marked.
 
     An object of an SDK becomes a dict only if one of its parts changes.
     """
-    mapping = to_dict_or_none(message)
-    if mapping is None:
-        return message
-    content = mapping.get("content")
-    if isinstance(content, str):
-        for place_of_text in (place, f"{place}[0]"):
-            if place_of_text in unplaced:
-                text_part = {"type": "text", "text": content}
-                marked_part = _set_marker(text_part, unplaced.pop(place_of_text))
-                return {**mapping, "content": [marked_part]}
-    if not isinstance(content, LIST_TYPES):
-        return message
-    parts: list[Any] = []
-    for position, part in enumerate(content):
-        lifetime = unplaced.pop(f"{place}[{position}]", None)
-        part_mapping = to_dict_or_none(part)
-        if part_mapping is None:  # a value that is no object stays as it is
-            parts.append(part)
-        else:
-            parts.append(keep_source(part, part_mapping, _set_marker(part_mapping, lifetime)))
-    return keep_source(message, mapping, set_field(mapping, "content", keep_list(content, parts)))
+    content_place = f"{place}.content"
+    return change_object(
+        message, lambda fields: mark_field(fields, "content", content_place, places, _mark_part)
+    )
 
 
-def _set_marker(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
+def _mark_part(part: Any, place: str, places: Places) -> Any:
+    """A part with its breakpoint, or without one."""
+    lifetime = places.pop(place, None)
+    return change_object(part, lambda fields: set_breakpoint(fields, lifetime))
+
+
+def set_breakpoint(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
     """A part with a breakpoint of this lifetime, or without any (None); the same object if it is so already.
 
     The lifetime "" is the provider's default, which the breakpoint does not name.
@@ -138,26 +115,24 @@ def _remove_refused_message_marks(message: Any) -> Any:
 
     A client that marked its messages for another API has markers in places that this one refuses.
     """
-    mapping = to_dict_or_none(message)
-    if mapping is None:
-        return message
-    allowed = drop_field(mapping, MARKER)
-    allowed = change_items(allowed, "tool_calls", _remove_mark)
-    allowed = change_items(allowed, "content", _remove_refused_part_mark)
-    return keep_source(message, mapping, allowed)
+
+    def remove_refused(fields: dict[str, Any]) -> Mapping[str, Any]:
+        allowed = change_items(drop_field(fields, MARKER), "tool_calls", remove_breakpoint)
+        return change_items(allowed, "content", _remove_refused_part_mark)
+
+    return change_object(message, remove_refused)
 
 
 def _remove_refused_part_mark(part: Any) -> Any:
     """A part, without its breakpoint if its type may have none."""
     if to_dict_or_empty(part).get("type") in MARKABLE_TYPES:
         return part
-    return _remove_mark(part)
+    return remove_breakpoint(part)
 
 
-def _remove_mark(value: Any) -> Any:
+def remove_breakpoint(value: Any) -> Any:
     """A call or a part without a breakpoint; the same object if it has none.
 
     A breakpoint that is null is dropped too.
     """
-    mapping = to_dict_or_empty(value)
-    return keep_source(value, mapping, drop_field(mapping, MARKER))
+    return change_object(value, lambda fields: drop_field(fields, MARKER))

@@ -25,6 +25,7 @@ from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
     find_reader,
+    is_blank_text,
     make_segments,
     read_message_list,
     read_messages,
@@ -88,7 +89,10 @@ def read_extra_fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_valid_content(content: Any) -> bool:
-    """Whether a provider takes this as the content of a message: text, even empty, or at least one part."""
+    """Whether a provider takes this as the content of a message: text, even empty, or at least one part.
+
+    `""` and `[{"type": "text", …}]` are taken, `null` and `[]` are not.
+    """
     if isinstance(content, str):
         return True
     return isinstance(content, LIST_TYPES) and len(content) > 0
@@ -147,7 +151,10 @@ def _read_system(message: Mapping[str, Any], _: int, __: ChatCalls) -> MessagePi
 
 
 def _read_user(message: Mapping[str, Any], _: int, __: ChatCalls) -> MessagePieces:
-    """A message of the user. Its name becomes an attribute of each piece."""
+    """A message of the user. Its name becomes an attribute of each piece.
+
+    `{"role": "user", "name": "ada", "content": "Hi"}` is what `ada` says.
+    """
     pieces = _read_content_or_nothing(message, "user")
     name = message.get("name")
     if isinstance(name, str) and name:
@@ -241,7 +248,7 @@ def _read_content(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
     pieces: list[MessagePiece] = []
     for position, block in enumerate(read_list(message, "content", _CONTENT_HINT)):
         part = read_part(block, position)
-        if not isinstance(part, Text) or not is_blank(part.text):
+        if not is_blank_text(part):
             pieces.append(MessagePiece(kind, part, block))
     return pieces
 

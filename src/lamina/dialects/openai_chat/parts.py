@@ -44,7 +44,10 @@ def read_part(value: Any, index: int) -> Content:
 
 
 def _read_image(image_url: Any) -> Image | None:
-    """A picture. The SDK sends `{"url": …, "detail": …}`; some clients send the address alone."""
+    """A picture. The SDK sends `{"url": …, "detail": …}`; some clients send the address alone.
+
+    `{"url": "data:image/png;base64,iVBO…"}` has its data, any other URL is an address.
+    """
     url = image_url
     detail = ""
     if isinstance(image_url, dict):

@@ -100,7 +100,10 @@ class _ChatWriter:
             self.media = []
 
     def _note_legacy_calls(self, group: Sequence[Entry]) -> None:
-        """Remembers calls without an id, so that their results are written as function messages."""
+        """Remembers calls without an id, so that their results are written as function messages.
+
+        `{"function_call": {"name": "read", …}}` is one, and `{"role": "function", …}` answers it.
+        """
         for entry in group:
             part = entry.parts[0]
             if isinstance(part, ToolCall) and _is_legacy_call(entry):

@@ -27,7 +27,7 @@ from lamina.dialects.openai_chat.parts import MARKER, NAME
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
-from lamina.dialects.stream_data import encode_data, read_marker
+from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 
 _DEFAULT_LIFETIME = "30m"
@@ -130,13 +130,19 @@ def _read_tools(request: Request) -> Iterator[StreamBlock]:
 
 
 def _read_function_name(block: Mapping[str, Any]) -> str:
-    """The name in a definition or a call; from before tools, the block is the function itself."""
+    """The name in a definition or a call; from before tools, the block is the function itself.
+
+    `{"type": "function", "function": {"name": "read"}}` and `{"name": "read"}` are both `read`.
+    """
     function = block.get("function") or block.get("custom") or block
     return text_or_empty(mapping_or_empty(function).get("name"))
 
 
 def _remove_silent_fields(definition: Mapping[str, Any]) -> Json:
-    """A definition without fields that say nothing: nulls, and a strictness that is the default."""
+    """A definition without fields that say nothing: nulls, and a strictness that is the default.
+
+    Of the function `{"name": "read", "strict": false, "description": null}` only the name is left.
+    """
     bare_definition = drop_nulls(definition)
     function = bare_definition.get("function")
     if isinstance(function, Mapping):
@@ -311,7 +317,10 @@ def _read_reasoning(message: Mapping[str, Any], place: str, role: str) -> list[S
 
 
 def _read_extra_fields(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a message besides its content and calls; an empty field says nothing."""
+    """The fields of a message besides its content and calls; an empty field says nothing.
+
+    `{"role": "assistant", "content": "Hi", "audio": {"id": "a1"}}` has `audio`.
+    """
     if _FIELDS_NOT_EXTRA.issuperset(message):
         return {}
     return {name: value for name, value in message.items() if value and name not in _FIELDS_NOT_EXTRA}
@@ -336,21 +345,17 @@ def _read_settings(request: Request) -> dict[str, bytes]:
     default_choice = "none"
     if request.get("tools") or request.get("functions"):
         default_choice = "auto"
-    parallel = None
-    if request.get("parallel_tool_calls") is False:
-        parallel = False
     thinking_fields = {name: request.get(name) for name in _THINKING_FIELDS}
-    other_fields = {name: value for name, value in request.items() if name not in _FIELDS_OF_API}
     choice = request.get("tool_choice") or request.get("function_call")
-    values = {
+    settings = {
         "tool_choice": drop_default(choice, default_choice),
-        "parallel": parallel,
+        "parallel": drop_default(request.get("parallel_tool_calls"), default=True),
         "effort": request.get("reasoning_effort"),
         "format": drop_default(request.get("response_format"), {"type": "text"}),
         "verbosity": drop_default(request.get("verbosity"), "medium"),
         "tier": drop_default(request.get("service_tier"), "auto"),
         "web_search": request.get("web_search_options"),
         "thinking": drop_nulls(thinking_fields) or None,
-        "other": drop_nulls(other_fields) or None,
+        "other": find_other_fields(request, _FIELDS_OF_API),
     }
-    return {name: encode_data(value, name) for name, value in drop_nulls(values).items()}
+    return encode_settings(settings)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Raw, Role, Segment, Thinking, ToolResult
 from lamina.dialects.json_values import mapping_or_empty
@@ -79,11 +78,6 @@ def carries(segment: Segment) -> str:
     return reason
 
 
-def _binding(_: object) -> Binding:
-    """No thinking of this API is bound to what comes before it."""
-    return "none"
-
-
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
@@ -95,7 +89,6 @@ DIALECT = Dialect(
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(unique_ids="log", id_pattern=rf"(?s).{{1,{CALL_ID_LIMIT}}}"),
-    binding=_binding,
     stream=stream,
     mark=mark,
     carries=carries,

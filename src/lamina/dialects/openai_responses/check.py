@@ -110,6 +110,7 @@ class ItemReading:
     )
 
     def __init__(self, source: Any, position: int) -> None:
+        """Reads an item once for all rules."""
         item = to_item_or_empty(source)  # `items_say_what_they_are` reports an empty one
         item_type = read_type(item)
         self.position = position
@@ -169,7 +170,10 @@ class EarlierItems:
         self.has_unseen_calls = False
 
     def add(self, item: ItemReading) -> None:
-        """Remembers the ids of an item, and whether it may stand for a call that only the server has."""
+        """Remembers the ids of an item, and whether it may stand for a call that only the server has.
+
+        Ids must be unique in the whole conversation, so those of earlier items are remembered.
+        """
         if item.is_call:
             self.call_ids.add(item.call_id)
         elif item.is_output:
@@ -494,7 +498,10 @@ def markers_stand_on_parts(reading: ResponsesReading) -> Faults:
 
 
 def cache_options_are_known(reading: ResponsesReading) -> Faults:
-    """Modes and lifetimes of the cache are those that exist."""
+    """Modes and lifetimes of the cache are those that exist.
+
+    `{"prompt_cache_options": {"mode": "auto"}}` breaks it: the modes are implicit and explicit.
+    """
     options = to_dict_or_empty(reading.request.get("prompt_cache_options"))
     for name, allowed in _CACHE_OPTIONS.items():
         if options.get(name) not in (None, *allowed):

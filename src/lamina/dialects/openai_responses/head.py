@@ -125,7 +125,10 @@ def _write_tool(tool: Tool) -> dict[str, Any]:
 
 
 def _read_choice(tool_choice: Any) -> str | None:
-    """The plain choice: "" if there is none, None for a choice that only this API has."""
+    """The plain choice: "" if there is none, None for a choice that only this API has.
+
+    `"required"` is a plain choice. `{"type": "file_search"}` is one that only this API has.
+    """
     match tool_choice:
         case None:
             return ""
@@ -137,7 +140,10 @@ def _read_choice(tool_choice: Any) -> str | None:
 
 
 def _write_choice(plain: PlainHead) -> Any:
-    """The choice of a tool in this API's words; None if there is none to choose."""
+    """The choice of a tool in this API's words; None if there is none to choose.
+
+    "tool:read" becomes `{"type": "function", "name": "read"}`.
+    """
     if not plain.choice or not plain.tools:
         return None
     if plain.choice.startswith("tool:"):

@@ -195,7 +195,10 @@ def has_fitting_id(item: Item) -> bool:
 
 
 def is_reference(item: Item) -> bool:
-    """Whether an item stands for one that only the server has."""
+    """Whether an item stands for one that only the server has.
+
+    `{"type": "item_reference", "id": "msg_1"}` is one. Without an id it refers to nothing.
+    """
     return read_type(item) == "item_reference" and bool(read_item_id(item)) and has_fitting_id(item)
 
 

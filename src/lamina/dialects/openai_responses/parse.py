@@ -15,23 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import msgspec
-
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Head, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.extra_fields import (
-    ExtraParts,
-    collect_blank_texts,
-    collect_extra_fields,
-    join_parts,
-    list_counted_fields,
-)
+from lamina.core.values import Head, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
     add_outer_place,
     describe_value,
-    list_or_empty,
     read_list,
     read_optional_text,
     text_or_empty,
@@ -39,8 +29,8 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.named_files import describe_result
+from lamina.dialects.openai_responses.extra_fields import add_extra_fields
 from lamina.dialects.openai_responses.items import (
-    ARGUMENT_FIELDS,
     OUTPUT_TYPE_OF_CALL,
     OUTPUT_TYPES,
     ROLES,
@@ -66,7 +56,13 @@ from lamina.dialects.openai_responses.parts import (
     read_call_id,
 )
 from lamina.dialects.origins import read_origin
-from lamina.dialects.pieces import MessagePiece, MessagePieces, make_segments, require_definitions
+from lamina.dialects.pieces import (
+    MessagePiece,
+    MessagePieces,
+    is_blank_text,
+    make_segments,
+    require_definitions,
+)
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
@@ -80,16 +76,6 @@ COMPACTION_EMPTY = "a compaction without its encrypted content"
 
 _KINDS = {Role.USER: "user", Role.SYSTEM: "system"}
 """The kind of a message's segments by its role; "assistant" for all others."""
-
-_ITEM_FIELDS = list_counted_fields(
-    "content call_id name arguments input output summary encrypted_content approve reason approval_request_id"
-)
-_FIELDS_OF_CALLS = {call_type: _ITEM_FIELDS.union(fields) for call_type, fields in ARGUMENT_FIELDS.items()}
-"""The same for calls of built-in tools, whose arguments stand in fields of their own."""
-
-_BLOCK_FIELDS = list_counted_fields(
-    "text refusal image_url file_id file_data file_url filename stdout stderr outcome"
-)
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -276,7 +262,7 @@ class ItemScan:
         is_unpaired_output = read_type(item) in OUTPUT_TYPES and isinstance(parsed.pieces[0].part, Raw)
         pinned = must_stay(item) or is_unpaired_output
         segments = make_segments(NAME, source, parsed, joins=joins, pinned=pinned, notes=notes)
-        return _add_extra_fields(segments, parsed.pieces, item)
+        return add_extra_fields(segments, parsed.pieces, item)
 
     def _begin(self, role: Role | None) -> bool:
         """Begins an item of this role. Says whether the model continues what it was saying.
@@ -421,7 +407,7 @@ def _read_message(item: Json, role: Role) -> MessagePieces:
     pieces: list[MessagePiece] = []
     for position, block in enumerate(blocks):
         part = parse_part(block, f"content[{position}]")
-        if not isinstance(part, Text) or not is_blank(part.text):
+        if not is_blank_text(part):
             pieces.append(MessagePiece(kind, part, block))
     role_name = str(item["role"])
     is_sendable = all(may_be_sent_by(role_name, to_dict(block)) for block in blocks)
@@ -442,50 +428,3 @@ def _parse_reasoning(item: Json) -> Thinking:
                 texts.append(text)
     signature = text_or_empty(item.get("encrypted_content") or item.get("id"))
     return Thinking(text="\n".join(texts), signature=signature)
-
-
-def _add_extra_fields(
-    segments: list[Segment], pieces: Sequence[MessagePiece], item: Json
-) -> tuple[Segment, ...]:
-    """The segments of an item, with what else it holds for the model.
-
-    What a block holds is counted with its segment, what the item itself holds with the last one.
-    """
-    last = len(segments) - 1
-    for position, piece in enumerate(pieces):
-        extra: ExtraParts = ()
-        if position == last:
-            extra = _collect_from_item(piece.part, item)
-        if piece.block is not None and piece.block is not item:
-            extra += _collect_from_block(piece.part, to_dict(piece.block))
-        if extra:
-            segments[position] = msgspec.structs.replace(segments[position], beside=extra)
-    return tuple(segments)
-
-
-def _collect_from_item(part: Part, item: Json) -> ExtraParts:
-    """Of an item, and of the blocks inside it that have no segments of their own.
-
-    Of reasoning it is what its summary has besides text, of a result what its blocks have.
-    """
-    extra: ExtraParts = ()
-    is_message = item.get("type", "message") == "message"
-    if is_message or not isinstance(part, Raw):
-        extra = collect_extra_fields(NAME, item, _FIELDS_OF_CALLS.get(read_type(item), _ITEM_FIELDS))
-    match part:
-        case Raw():
-            return extra
-        case Thinking():
-            blocks = [*list_or_empty(item.get("summary")), *list_or_empty(item.get("content"))]
-            extra += join_parts(_collect_from_block(part, block) for block in blocks)
-        case ToolResult():
-            pairs = zip(part.content, list_or_empty(item.get("output")), strict=False)
-            extra += join_parts(_collect_from_block(inner, block) for inner, block in pairs)
-    return extra + collect_blank_texts(item.get("content"))
-
-
-def _collect_from_block(part: Part, block: Any) -> ExtraParts:
-    """Of a block that has a typed part. A `Raw` part is counted whole."""
-    if not isinstance(block, Mapping) or isinstance(part, Raw):
-        return ()
-    return collect_extra_fields(NAME, block, _BLOCK_FIELDS)

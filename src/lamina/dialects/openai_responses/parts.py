@@ -130,7 +130,10 @@ def render_part(part: Part) -> Json:
 
 
 def _render_image(image: Image) -> Json:
-    """A picture: its data as a data URL, its address, or a file's id. An unknown detail becomes "auto"."""
+    """A picture: its data as a data URL, its address, or a file's id. An unknown detail becomes "auto".
+
+    `{"type": "input_image", "image_url": "https://…", "detail": "auto"}`, for example.
+    """
     media_type = image.media_type or "image/png"
     address = image.url or f"data:{media_type};base64,{image.data}"
     field = "file_id"
@@ -143,7 +146,10 @@ def _render_image(image: Image) -> Json:
 
 
 def _render_document(document: Document) -> Json:
-    """A file: its data with a name, which the API wants, else its address, else its id."""
+    """A file: its data with a name, which the API wants, else its address, else its id.
+
+    A PDF without a name is sent as `document.pdf`.
+    """
     if document.data:
         media_type = document.media_type or "application/pdf"
         subtype = media_type.rpartition("/")[2]
@@ -187,20 +193,22 @@ def explain_unsendable(part: Part, *, accepts_file_ids: bool) -> str:
     """
     if not isinstance(part, Image | Document):
         return ""
-    is_reachable = bool(part.data) or _is_address(part.url)
-    if part.url and accepts_file_ids:
-        is_reachable = True
     if isinstance(part, Image):
-        if part.media_type not in _IMAGE_TYPES:
-            return f"pictures of type {part.media_type}"
-        if not is_reachable:
-            return "a picture that only another API has"
-    elif not part.text:
-        if part.media_type.startswith(("audio/", "video/", "image/")):
-            return f"documents of type {part.media_type}"
-        if not is_reachable:
-            return "a file that only another API has"
-    return ""
+        thing = "picture"
+        things = "pictures"
+        is_refused = part.media_type not in _IMAGE_TYPES
+    elif part.text:
+        return ""
+    else:
+        thing = "file"
+        things = "documents"
+        is_refused = part.media_type.startswith(("audio/", "video/", "image/"))
+    if is_refused:
+        return f"{things} of type {part.media_type}"
+    has_file_id = part.url != "" and accepts_file_ids
+    if part.data or has_file_id or _is_address(part.url):
+        return ""
+    return f"a {thing} that only another API has"
 
 
 def _is_address(url: str) -> bool:

@@ -122,7 +122,10 @@ def _find_instructions(sent: PlacedEntries) -> list[Entry]:
 
 
 def _render_instructions(entries: list[Entry]) -> str:
-    """The instructions as the text that came, or all texts with a blank line between them."""
+    """The instructions as the text that came, or all texts with a blank line between them.
+
+    Text that came in another field, or from another API, is joined to what came as instructions.
+    """
     if len(entries) == 1:
         unchanged = find_unchanged_message(entries, NAME)
         if isinstance(unchanged, str):
@@ -226,26 +229,31 @@ class _ItemWriter:
         if isinstance(part, ToolCall):
             self._call_types[part.id] = item_type
         # An item loses its id if its reasoning is not sent, if the API did not give it, or if it was written
-        # before. A compaction belongs to no reasoning: it replaces what came before it.
+        # before. A compaction belongs to no reasoning: it replaces what came before it. What a reference and
+        # the output of a local shell have as their id names another item.
         key = read_item_key(group[0])
         loses_id = "anonymous" in origin.notes or key in self._written_keys
         if lost_id and item_type != "compaction":
             loses_id = True
+        if item_type in ("local_shell_call_output", "item_reference"):
+            loses_id = False
         self._written_keys.add(key)
 
         unchanged = find_unchanged_message(group, NAME)
-        has_wrong_id = loses_id and "id" in item and item_type != "item_reference"
+        has_wrong_id = loses_id and "id" in item
         if unchanged is not None and not has_wrong_id and not becomes_function:
             self.items.append(unchanged)
             return
         rewritten = self._rewrite_item(group, item)
-        # What a reference and the output of a local shell have as their id names another item.
-        if loses_id and item_type not in ("local_shell_call_output", "item_reference"):
+        if loses_id:
             rewritten = [drop_field(new_item, "id") for new_item in rewritten]
         self.items += rewritten
 
     def _rewrite_item(self, group: Sequence[Entry], item: Json) -> list[Any]:
-        """An item of which something changed: a call, an output, a message, or what else the API takes."""
+        """An item of which something changed: a call, an output, a message, or what else the API takes.
+
+        Items that this module cannot rewrite are written from their parts, as if they came from elsewhere.
+        """
         entry = group[0]
         part = entry.parts[0]
         if isinstance(part, ToolCall):
@@ -440,11 +448,8 @@ def _write_function_output(result: ToolResult, item: Json) -> Any:
     `Text("ok")` becomes `"ok"`. With a picture it becomes `[{"type": "input_text", "text": "ok"}, {"type":
     "input_image", …}]`.
     """
-    markers: list[Any] = []
-    for block in list_or_empty(item.get("output")):
-        marker = mapping_or_empty(block).get(MARKER_FIELD)
-        if marker:
-            markers.append(marker)
+    blocks_before = map(mapping_or_empty, list_or_empty(item.get("output")))
+    markers = [block[MARKER_FIELD] for block in blocks_before if block.get(MARKER_FIELD)]
     texts = [part.text for part in result.content if isinstance(part, Text)]
     is_one_text = len(texts) == len(result.content) <= 1
     if is_one_text and not markers:

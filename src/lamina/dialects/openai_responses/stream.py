@@ -36,7 +36,7 @@ from lamina.dialects.openai_responses.items import (
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD, NAME, TEXT_FIELDS
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
-from lamina.dialects.stream_data import encode_data, read_marker
+from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 
 DEFAULT_LIFETIME = "30m"
@@ -72,12 +72,11 @@ def stream(request: Request) -> Stream:
     options = mapping_or_empty(request.get("prompt_cache_options"))
     lifetime = text_or_empty(options.get("ttl")) or DEFAULT_LIFETIME
     blocks = (*_stream_tools(request), *_stream_instructions(request), *_stream_items(request, lifetime))
-    settings = {name: encode_data(value, name) for name, value in _read_settings(request).items()}
     return Stream(
         dialect=NAME,
         model=text_or_empty(request.get("model")),
         blocks=blocks,
-        settings=settings,
+        settings=encode_settings(_read_settings(request)),
         key=text_or_empty(request.get("prompt_cache_key")),
         automatic=_read_automatic(request, options),
     )
@@ -108,29 +107,27 @@ def _read_settings(request: Request) -> Json:
         "mode": drop_default(reasoning.get("mode"), "standard"),
     }
     images = {"context_compression": drop_default(image.get("context_compression"), "auto")}
-    other_fields = {name: value for name, value in request.items() if name not in _FIELDS_OF_API}
     default_choice = "none"
     if request.get("tools"):
         default_choice = "auto"
-    parallel = None
-    if request.get("parallel_tool_calls") is False:
-        parallel = False
-    settings: Json = {
+    return {
         "tool_choice": drop_default(request.get("tool_choice"), default_choice),
-        "parallel": parallel,
+        "parallel": drop_default(request.get("parallel_tool_calls"), default=True),
         "effort": reasoning.get("effort"),
         "thinking": drop_nulls(thinking) or None,
         "format": drop_default(text.get("format"), {"type": "text"}),
         "verbosity": drop_default(text.get("verbosity"), "medium"),
         "tier": drop_default(request.get("service_tier"), "auto"),
         "images": drop_nulls(images) or None,
-        "other": drop_nulls(other_fields) or None,
+        "other": find_other_fields(request, _FIELDS_OF_API),
     }
-    return drop_nulls(settings)
 
 
 def _stream_tools(request: Request) -> Iterator[StreamBlock]:
-    """One block for each definition. A tool of the server is named by its label or its type."""
+    """One block for each definition. A tool of the server is named by its label or its type.
+
+    An MCP server with the label `docs` is named `docs`, a `web_search` after its type.
+    """
     for position, value in enumerate(read_list(request, "tools")):
         place = f"tools[{position}]"
         tool = to_dict(value, place)
@@ -224,7 +221,10 @@ def _stream_parts(
 def _stream_part(
     part: Json, place: str, role: str, extra: Mapping[str, Any], lifetime: str, *, opens: bool, name: str
 ) -> StreamBlock:
-    """One part. Of a text part only the role and the text count, whatever its type is called."""
+    """One part. Of a text part only the role and the text count, whatever its type is called.
+
+    `{"type": "input_text", "text": "Hi"}` and `{"type": "text", "text": "Hi"}` are the same block.
+    """
     part_type = text_or_empty(part.get("type"))
     text_field = TEXT_FIELDS.get(part_type)
     if text_field:

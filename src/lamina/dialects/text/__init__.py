@@ -5,7 +5,6 @@ Read `layout` first: it draws the prompt, writes it and reads it back.
 
 from __future__ import annotations
 
-from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.dialects.port import Dialect, Request
 from lamina.dialects.stream_data import mark_nothing
@@ -27,11 +26,6 @@ def recognises(request: Request) -> bool:
     return isinstance(request.get("prompt"), str) and _FIELDS_OF_OTHERS.isdisjoint(request)
 
 
-def _get_binding(_: object) -> Binding:
-    """A flat prompt has no thinking that is bound to what comes before it."""
-    return "none"
-
-
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
@@ -41,7 +35,6 @@ DIALECT = Dialect(
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(),
-    binding=_get_binding,
     stream=stream,
     mark=mark_nothing,
     carries=carries,

@@ -42,7 +42,10 @@ def prompt_can_be_encoded(request: Request) -> Faults:
 
 
 def nothing_else_speaks(request: Request) -> Faults:
-    """T3: beside a flat prompt there are no messages, and no tools to call."""
+    """T3: beside a flat prompt there are no messages, and no tools to call.
+
+    `{"prompt": "Hi", "messages": […]}` breaks it: a server would answer one of the two.
+    """
     for name in ("messages", "tools", "tool_choice", "functions", "contents"):
         if request.get(name):
             yield name, "has no place beside a flat prompt"

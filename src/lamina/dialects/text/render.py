@@ -22,7 +22,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.dialects.origins import group_sent_entries, read_origin
-from lamina.dialects.pairing import PairedResult, find_reading_order
+from lamina.dialects.pairing import PairedResult, StepResults, find_result_name
 from lamina.dialects.pieces import explain_refused_part
 from lamina.dialects.text.layout import TextTurn, Voice, join_turns, make_label_name
 from lamina.dialects.text.parse import NAME
@@ -84,23 +84,22 @@ def _write_turns(envelope: Envelope) -> list[TextTurn]:
         for entry in group:
             writer.add_entry(entry)
     writer.end_turn()
-    writer.flush_results()
+    writer.turns += writer.step.flush()
     return writer.turns
 
 
 class _TurnWriter:
     """Collects turns.
 
-    `texts` are the texts of the turn that is not ended yet. `results` wait until the last result of their
-    step is there.
+    `texts` are the texts of the turn that is not ended yet. Results wait until the last result of their
+    `step` is there.
     """
 
     def __init__(self) -> None:
         self.turns: list[TextTurn] = []
         self.texts: list[str] = []
         self.voice: Voice = "user"
-        self.calls: list[ToolCall] = []
-        self.results: list[tuple[TextTurn, PairedResult]] = []
+        self.step: StepResults[TextTurn] = StepResults()
 
     def add_entry(self, entry: Entry) -> None:
         """Adds a result, a call, or a text of the turn that is not ended yet.
@@ -111,8 +110,8 @@ class _TurnWriter:
         if isinstance(part, ToolResult):
             self._add_result(entry, part)
             return
-        if self.results:
-            self.flush_results()
+        if self.step.has_results:
+            self.turns += self.step.flush()
         if isinstance(part, ToolCall):
             self._add_call(part)
             return
@@ -127,20 +126,11 @@ class _TurnWriter:
             self.turns.append(TextTurn(self.voice, "\n".join(self.texts)))
             self.texts = []
 
-    def flush_results(self) -> None:
-        """Adds the results of a step that is complete, in an order in which they are read rightly."""
-        order = find_reading_order(self.calls, [result for _, result in self.results])
-        for index in order:
-            turn, _ = self.results[index]
-            self.turns.append(turn)
-        self.calls = []
-        self.results = []
-
     def _add_call(self, call: ToolCall) -> None:
         """Adds a call at once: its results follow it."""
         self.end_turn()
         name = make_label_name(call.name)
-        self.calls.append(ToolCall(id=call.id, name=name, arguments=""))
+        self.step.add_call(call.id, name)
         self.turns.append(TextTurn("call", call.arguments, name))
 
     def _add_result(self, entry: Entry, result: ToolResult) -> None:
@@ -149,14 +139,12 @@ class _TurnWriter:
         A result that failed has the label "Tool read fails:".
         """
         self.end_turn()
-        name = make_label_name(result.name)
-        if entry.asked is not None:
-            name = make_label_name(entry.asked.name)
+        name = make_label_name(find_result_name(entry, result))
         voice: Voice = "answer"
         if result.error:
             voice = "failure"
         turn = TextTurn(voice, write_as_text(result.content), name)
-        self.results.append((turn, PairedResult(asked=result.id, name=name)))
+        self.step.add_result(turn, PairedResult(asked=result.id, name=name))
 
 
 def _write_text(entry: Entry) -> str:

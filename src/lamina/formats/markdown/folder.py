@@ -67,7 +67,10 @@ async def find(folder: str | os.PathLike[str], epoch: int) -> Path | None:
 
 
 def _save_page(chat: MarkdownChat, folder: Path, *, hidden: bool, zone: tzinfo, first_text: str) -> Path:
-    """Writes a page, over the page of the same chat if there is one."""
+    """Writes a page, over the page of the same chat if there is one.
+
+    What the older page says of its topic and of its last access stays, if the chat does not say it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     existing = _find_page(folder, chat.epoch or 0, first_text=first_text)
     if existing is not None:
@@ -112,7 +115,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _place_page(page: Path, names: Iterator[str]) -> Path:
-    """Give a page the first name that is free and that the disk accepts."""
+    """Give a page the first name that is free and that the disk accepts.
+
+    A link fails if the name is taken, also by another process at the same moment. A rename would not.
+    """
     for name in names:
         place = page.with_name(name)
         try:
@@ -150,7 +156,10 @@ def _first_question(chat: MarkdownChat) -> str:
 
 
 def _find_page(folder: Path, epoch: int, *, first_text: str = "") -> Path | None:
-    """The page of a chat that began then, and with `first_text` if that is not empty."""
+    """The page of a chat that began then, and with `first_text` if that is not empty.
+
+    Only the beginning of each file is read, as far as front matter goes.
+    """
     if not folder.is_dir():
         return None
     for path in sorted(folder.glob("*.md")):

@@ -23,6 +23,8 @@ _FRONT_MATTER = re.compile(
     r"---\n((?:[^\n]*\n)*?)---(?:\n|\Z)"
 )  # "---\ntopic: a\n---\n": group 1 is "topic: a\n"
 
+_SINGLE_QUOTED = re.compile(r"'(.*)'", re.DOTALL)  # "'it''s'": group 1 is "it''s"
+
 
 def format_front_matter(fields: Mapping[str, str | int | Iterable[str]]) -> str:
     """Write fields as front matter."""
@@ -48,7 +50,10 @@ def split_front_matter(page: str) -> tuple[dict[str, str | list[str]], str]:
 
 
 def _read_fields(text: str) -> dict[str, str | list[str]]:
-    """The fields in these lines. Lines that are neither a field nor an item of a list are skipped."""
+    """The fields in these lines. Lines that are neither a field nor an item of a list are skipped.
+
+    `tags:` begins a list, and ` - "a"` in the next line is its first item.
+    """
     fields: dict[str, str | list[str]] = {}
     items: list[str] = []
     for line in text.split("\n"):
@@ -74,8 +79,9 @@ def _quote(value: str) -> str:
 def _unquote(value: str) -> str:
     """A value without its quotes, which are those of YAML: `'it''s'`, `"it's"`, or none."""
     value = value.strip(WHITE_SPACE)
-    if len(value) > 1 and value.startswith("'") and value.endswith("'"):
-        return value[1:-1].replace("''", "'")
+    single_quoted = _SINGLE_QUOTED.fullmatch(value)
+    if single_quoted:
+        return single_quoted[1].replace("''", "'")
     if not value.startswith('"'):
         return value
     try:

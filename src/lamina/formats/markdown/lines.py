@@ -15,7 +15,8 @@ white space. This module knows no segments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,20 +67,15 @@ def parse_messages(text: str, *, exact: bool) -> tuple[str, list[Message]]:
 
     Each message goes on up to the next line that begins one.
     """
-    head_pattern = _HEAD if exact else _FOREIGN_HEAD
-    heads = list(head_pattern.finditer(text))
+    spelling = _EXACT if exact else _FOREIGN
+    heads = list(spelling.head.finditer(text))
     if not heads:
         return text, []
+    ends = [head.start() for head in heads[1:]]
+    ends.append(len(text))
     messages: list[Message] = []
-    for index, head in enumerate(heads):
-        end = len(text)
-        if index + 1 < len(heads):
-            end = heads[index + 1].start()
-        chunk = text[head.end() : end]
-        if exact:
-            messages.append(_parse_exact_message(head[1], chunk))
-        else:
-            messages.append(_parse_foreign_message(head[1], chunk))
+    for head, end in zip(heads, ends, strict=True):
+        messages.append(_parse_message(head[1], text[head.end() : end], spelling))
     return text[: heads[0].start()], messages
 
 
@@ -93,7 +89,10 @@ def _format_message(message: Message) -> str:
 
 
 def _format_references(references: Iterable[tuple[str, str]]) -> str:
-    """What a message refers to, by sort: `Notes: docs/spec.md, a.md | URLs: https://example.org`."""
+    """What a message refers to, by sort: `Notes: docs/spec.md, a.md | URLs: https://example.org`.
+
+    Sorts stand in the order of `GROUPS`. A sort that nothing is of is left out.
+    """
     names_by_sort: dict[str, list[str]] = {sort: [] for sort in GROUPS}
     for sort, name in references:
         names_by_sort[sort].append(_escape_name(name))
@@ -116,58 +115,36 @@ def _format_time(at: str) -> str:
     return _escape_name(at)
 
 
-def _parse_exact_message(sender: str, chunk: str) -> Message:
-    """A message as `body` writes it."""
+def _parse_message(sender: str, chunk: str, spelling: _PageSpelling) -> Message:
+    """A message without its first words, `**user**:`. Its last lines say what it refers to, and when."""
     lines = chunk.rstrip(WHITE_SPACE).split("\n")
     time = _pop_bracketed(lines, "[Timestamp: ")
     context = _pop_bracketed(lines, "[Context: ")
     at = ""
-    if time is not None and time != NO_TIME:
-        at = _unescape_name(time)
+    if time != NO_TIME:
+        at = spelling.read_time(time)
     references: list[tuple[str, str]] = []
-    if context is not None:
-        for group in _split_unescaped(context, " | "):
-            title, _, names = group.partition(": ")
-            unescaped = [_unescape_name(name) for name in _split_unescaped(names, ", ")]
-            references += _pair_with_sort(title, unescaped)
-    text = _ESCAPED_LINE.sub("", "\n".join(lines))
+    for group in spelling.split(context, " | "):
+        title, _, names = group.partition(": ")
+        sort = _SORTS.get(title.strip(WHITE_SPACE))
+        if sort is not None:
+            all_names = map(spelling.read_name, spelling.split(names, ", "))
+            references += [(sort, name) for name in all_names if name]
+    text = spelling.read_text("\n".join(lines))
     return Message(sender=sender, text=text, references=tuple(references), at=at)
 
 
-def _parse_foreign_message(sender: str, chunk: str) -> Message:
-    """A message as the system writes it that this format comes from."""
-    lines = chunk.strip(WHITE_SPACE).split("\n")
-    at = _pop_bracketed(lines, "[Timestamp: ")
-    context = _pop_bracketed(lines, "[Context: ")
-    if at is None or at == NO_TIME:
-        at = ""
-    references: list[tuple[str, str]] = []
-    if context is not None:
-        for group in context.split(" | "):
-            title, _, names = group.partition(": ")
-            stripped = [name.strip(WHITE_SPACE) for name in names.split(", ")]
-            references += _pair_with_sort(title, stripped)
-    text = "\n".join(lines).strip(WHITE_SPACE)
-    return Message(sender=sender, text=text, references=tuple(references), at=at)
+def _pop_bracketed(lines: list[str], start: str) -> str:
+    """Take the last line off if it begins with `start` and ends with `]`, and return what is between.
 
-
-def _pop_bracketed(lines: list[str], start: str) -> str | None:
-    """Take the last line off if it begins with `start` and ends with `]`, and return what is between."""
-    if not lines:
-        return None
-    last_line = lines[-1].rstrip(WHITE_SPACE)
-    if not lines[-1].startswith(start) or not last_line.endswith("]"):
-        return None
+    Without such a line it is "", as it is for a line with nothing between.
+    """
+    last_line = "".join(lines[-1:])
+    bracketed = last_line.rstrip(WHITE_SPACE)
+    if not last_line.startswith(start) or not bracketed.endswith("]"):
+        return ""
     lines.pop()
-    return last_line[len(start) : -1]
-
-
-def _pair_with_sort(title: str, names: Iterable[str]) -> list[tuple[str, str]]:
-    """The names of one group with its sort. A group of an unknown title has none."""
-    sort = _SORTS.get(title.strip(WHITE_SPACE))
-    if sort is None:
-        return []
-    return [(sort, name) for name in names if name]
+    return bracketed[len(start) : -1]
 
 
 def _split_unescaped(text: str, separator: str) -> list[str]:
@@ -193,3 +170,29 @@ def _escape_name(name: str) -> str:
 def _unescape_name(name: str) -> str:
     """The name that `_escape_name` wrote."""
     return re.sub(r"\\(.)", lambda match: _LETTERS.get(match[1], match[1]), name, flags=re.DOTALL)
+
+
+def _unescape_text(text: str) -> str:
+    """The text of a message, without the backslashes before lines that look like lines of the page."""
+    return _ESCAPED_LINE.sub("", text)
+
+
+def _strip(text: str) -> str:
+    return text.strip(WHITE_SPACE)
+
+
+class _PageSpelling(NamedTuple):
+    """How the messages of a page are told apart, and how their lists, names, times and texts are read."""
+
+    head: re.Pattern[str]
+    split: Callable[[str, str], list[str]]
+    read_name: Callable[[str], str]
+    read_time: Callable[[str], str]
+    read_text: Callable[[str], str]
+
+
+_EXACT = _PageSpelling(_HEAD, _split_unescaped, _unescape_name, _unescape_name, _unescape_text)
+"""As this module writes a page."""
+
+_FOREIGN = _PageSpelling(_FOREIGN_HEAD, str.split, _strip, str, _strip)
+"""As the system writes it that this format comes from."""

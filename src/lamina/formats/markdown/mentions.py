@@ -69,7 +69,10 @@ async def rebuild(log: Iterable[Segment], find: Finder, *, links: bool = False) 
 
 
 def note_path(name: str, paths: Iterable[str]) -> str | None:
-    """The path that a note's name refers to: the path itself, else the only note of that name, else None."""
+    """The path that a note's name refers to: the path itself, else the only note of that name, else None.
+
+    `spec` refers to `docs/spec.md`, unless there is another `spec.md`.
+    """
     all_paths = tuple(paths)
     if name in all_paths:
         return name

@@ -134,7 +134,10 @@ def list_messages(log: Iterable[Segment]) -> list[Message]:
 
 
 def _attach_to_question(messages: list[Message], pending: list[Mention]) -> None:
-    """Attachments that follow a question belong to it. They are taken out of `pending`."""
+    """Attachments that follow a question belong to it. They are taken out of `pending`.
+
+    Question, file, answer: the file belongs to the question. After an answer it waits for the next one.
+    """
     if not pending or not messages or messages[-1].sender != "user":
         return
     question = messages[-1]
@@ -144,7 +147,10 @@ def _attach_to_question(messages: list[Message], pending: list[Mention]) -> None
 
 
 def _message_of(segment: Segment, sender: str, references: Iterable[Mention]) -> Message:
-    """A segment as a message that a reader sees. A picture is only named."""
+    """A segment as a message that a reader sees. A picture is only named.
+
+    A text and a picture are two lines: the text, and `[image]`.
+    """
     pieces: list[str] = []
     for part in segment.parts:
         if isinstance(part, Text):
@@ -167,7 +173,10 @@ def _pairs(references: Iterable[Mention]) -> tuple[tuple[str, str], ...]:
 
 
 def _mention_of(segment: Segment) -> Mention | None:
-    """The mention by which an attachment is listed; None for other segments and those without a name."""
+    """The mention by which an attachment is listed; None for other segments and those without a name.
+
+    A note `docs/spec.md` is the mention `("note", "docs/spec.md")`.
+    """
     sort = _SORTS.get(segment.kind)
     if sort is None:
         return None
@@ -180,7 +189,10 @@ def _mention_of(segment: Segment) -> Mention | None:
 def _read_edited_page(
     chat: MarkdownChat, messages: Iterable[Message], log: Iterable[Segment]
 ) -> MarkdownChat:
-    """The chat of a page that was edited by hand: its messages, with the attachments of the stored log."""
+    """The chat of a page that was edited by hand: its messages, with the attachments of the stored log.
+
+    Tools and system text are lost, since the page does not show them. A note says how many.
+    """
     attachments: dict[Mention, Segment] = {}
     left_out = 0
     for segment in log:
@@ -196,7 +208,10 @@ def _read_edited_page(
 def _log_of_messages(
     messages: Iterable[Message], attachments: Mapping[Mention, Segment]
 ) -> Iterator[Segment]:
-    """A log of messages. Attachments stand before the message that refers to them; others stay mentions."""
+    """A log of messages. Attachments stand before the message that refers to them; others stay mentions.
+
+    A mention is resolved by its sort and name: the stored log may have such an attachment.
+    """
     for message in messages:
         if message.sender == "ai":
             yield assistant(message.text, at=message.at)
@@ -237,7 +252,10 @@ def _escape_record(record: str) -> str:
 
 
 def _read_comment(above: str) -> tuple[tuple[Segment, ...], dict[str, Any]] | None:
-    """The log and the state in the comment above the messages; None if there is no comment."""
+    """The log and the state in the comment above the messages; None if there is no comment.
+
+    The first line has the state, each further line a segment.
+    """
     start = above.find(_COMMENT_START)
     end = above.find(_COMMENT_END, start)
     if start < 0 or end < 0:

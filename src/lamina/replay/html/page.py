@@ -23,6 +23,7 @@ from lamina.replay.account_sums import (
     ReplaySetting,
     Total,
     find_frontier,
+    group_by,
     group_by_setting,
     list_losses,
     setting_of,
@@ -146,7 +147,7 @@ def _policy_sections(account: ReplayAccount) -> list[PolicySection]:
     styles = policy_styles([total.policy for total in totals])
     sections = []
     for setting, rows in group_by_setting(totals).items():
-        all_rows = [recorded, *rows] if recorded else rows
+        all_rows = [*recorded, *rows]
         section = PolicySection(
             setting=setting,
             title=describe_setting(setting),
@@ -160,7 +161,11 @@ def _policy_sections(account: ReplayAccount) -> list[PolicySection]:
 
 
 def _draw_frontier(setting: ReplaySetting, rows: Sequence[Total], styles: dict[str, str]) -> str:
-    """Cost against recall; "" where nothing was needed."""
+    """Cost against recall; "" where nothing was needed.
+
+    A policy that can recall what it left out has a second place: where it would be with all recalls made and
+    paid.
+    """
     points = []
     for total in rows:
         if total.recall is None:
@@ -185,7 +190,10 @@ def _draw_frontier(setting: ReplaySetting, rows: Sequence[Total], styles: dict[s
 
 
 def _count_broken(account: ReplayAccount, setting: ReplaySetting) -> list[tuple[str, str, int]]:
-    """Why requests did not continue the ones before them, if the outcomes have points."""
+    """Why requests did not continue the ones before them, if the outcomes have points.
+
+    A row is a policy, a reason and how often; the most frequent first.
+    """
     times: Counter[tuple[str, str]] = Counter()
     for outcome in account.outcomes:
         if setting_of(outcome) == setting:
@@ -195,11 +203,12 @@ def _count_broken(account: ReplayAccount, setting: ReplaySetting) -> list[tuple[
 
 
 def _courses(account: ReplayAccount) -> list[SessionCourse]:
-    """The dearest sessions call by call, under the first setting, if the outcomes have points."""
-    outcomes_by_trace: dict[str, list[ReplayOutcome]] = {}
-    for outcome in outcomes_of_first_setting(account.outcomes):
-        if outcome.points:
-            outcomes_by_trace.setdefault(outcome.trace, []).append(outcome)
+    """The dearest sessions call by call, under the first setting, if the outcomes have points.
+
+    A session is as dear as under its dearest policy.
+    """
+    outcomes = [outcome for outcome in outcomes_of_first_setting(account.outcomes) if outcome.points]
+    outcomes_by_trace = group_by(outcomes, lambda outcome: outcome.trace)
     costs = {
         trace: max(outcome.equivalents for outcome in group) for trace, group in outcomes_by_trace.items()
     }
@@ -209,6 +218,7 @@ def _courses(account: ReplayAccount) -> list[SessionCourse]:
 
 
 def _course(trace: str, title: str, outcomes: Sequence[ReplayOutcome]) -> SessionCourse:
+    """One session: a line for each policy, and the layers of one that tells them, if there is one."""
     styles = policy_styles([outcome.policy for outcome in outcomes])
     spent = []
     for outcome in outcomes:
@@ -229,7 +239,10 @@ def _course(trace: str, title: str, outcomes: Sequence[ReplayOutcome]) -> Sessio
 
 
 def _layers(outcome: ReplayOutcome) -> FigureTable:
-    """Tokens by layer of one policy's requests. A layer has the same colour in every drawing."""
+    """Tokens by layer of one policy's requests. A layer has the same colour in every drawing.
+
+    Layers that have no colour of their own, from other policies, come last.
+    """
     seen = {name for point in outcome.points for name in point.layers}
     names = [name for name in LAYER_STYLES if name in seen]
     names += sorted(seen.difference(LAYER_STYLES))

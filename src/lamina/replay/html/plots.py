@@ -51,7 +51,10 @@ class PlotPoint(NamedTuple):
 
 
 def draw_lines(title: str, series: Sequence[Series]) -> Markup:
-    """Figures over calls, one line each, named at its end."""
+    """Figures over calls, one line each, named at its end.
+
+    Names that would cover each other are moved apart.
+    """
     calls = max((len(line.figures) for line in series), default=1)
     highest = max((figure for line in series for figure in line.figures), default=1)
     across = _scale_of_calls(calls)
@@ -67,7 +70,10 @@ def draw_lines(title: str, series: Sequence[Series]) -> Markup:
 
 
 def draw_stack(title: str, series: Sequence[Series], *, limit: float = 0) -> Markup:
-    """Layers over calls, each on top of the last, and the limit as a line."""
+    """Layers over calls, each on top of the last, and the limit as a line.
+
+    The name of a layer stands at the middle of its end.
+    """
     calls = max((len(layer.figures) for layer in series), default=1)
     columns = zip(*(layer.figures for layer in series), strict=True)
     highest = max([limit, *(sum(column) for column in columns)])
@@ -106,7 +112,10 @@ def draw_scatter(
 
 
 def _range_of_costs(points: Sequence[PlotPoint]) -> tuple[float, float]:
-    """From 0, or from near the least where all are close together, to above the most."""
+    """From 0, or from near the least where all are close together, to above the most.
+
+    Costs of 90 to 100 would be one heap in a drawing that begins at 0.
+    """
     costs = [point.across for point in points]
     costs += [point.reach[0] for point in points if point.reach]
     least = min(costs)
@@ -129,7 +138,10 @@ def _label_heights(points: Sequence[PlotPoint], across: PlotScale, up: PlotScale
 
 
 def _close_points(points: Sequence[PlotPoint], across: PlotScale) -> list[list[int]]:
-    """Positions of points, from left to right, in groups in which each is close to the one before it."""
+    """Positions of points, from left to right, in groups in which each is close to the one before it.
+
+    Points at 10, 50 and 400 are two groups: the first two, and the third.
+    """
     groups: list[list[int]] = []
     last_place = 0.0
     for at in sorted(range(len(points)), key=lambda at: across(points[at].across)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -68,6 +69,7 @@ class PairedLosses:
     def __init__(
         self, losses: Iterable[AnswerLoss], window: int, *, policies: Sequence[str] = (), room: int = 0
     ) -> None:
+        """Keeps the answers that every policy has, by session."""
         by_answer: dict[AnswerKey, dict[str, AnswerLoss]] = {}
         names: dict[str, None] = {}
         for loss in losses:
@@ -77,14 +79,15 @@ class PairedLosses:
                 continue
             names.setdefault(loss.policy)
             by_answer.setdefault((loss.session, loss.call), {})[loss.policy] = loss
+        names.pop(FULL, None)
         self.window = window
-        self.policies = [name for name in names if name != FULL]
+        self.policies = list(names)
         self.sessions: dict[str, list[dict[str, AnswerLoss]]] = {}
         for (session, _), by_policy in by_answer.items():
-            is_complete = len(by_policy) == len(names) and FULL in by_policy
+            is_complete = by_policy.keys() == {FULL, *names}
             if is_complete and _fits(by_policy, room):
                 self.sessions.setdefault(session, []).append(by_policy)
-        self.answers = [answer for answers in self.sessions.values() for answer in answers]
+        self.answers = list(chain.from_iterable(self.sessions.values()))
         if not self.answers:
             hint = "judge the same answers for all policies, and for the full context"
             raise BadInput(f"no answer was judged for every policy at {window:,}", place="losses", hint=hint)
@@ -162,14 +165,20 @@ def comparison_text(comparison: LossComparison) -> str:
 
 
 def _fits(by_policy: dict[str, AnswerLoss], room: int) -> bool:
-    """Whether no policy's prompt is longer than the room; without a room every one fits."""
+    """Whether no policy's prompt is longer than the room; without a room every one fits.
+
+    The full context has no window, so it does not count.
+    """
     if not room:
         return True
     return all(loss.prompt <= room for name, loss in by_policy.items() if name != FULL)
 
 
 def _mean_loss(answers: Sequence[dict[str, AnswerLoss]], policy: str, *, needed: bool) -> float:
-    """Nats for each token, over all tokens of all answers together."""
+    """Nats for each token, over all tokens of all answers together.
+
+    A long answer counts for more than a short one, as its tokens do.
+    """
     if needed:
         tokens = sum(answer[policy].needed for answer in answers)
         loss = sum(answer[policy].needed_loss for answer in answers)

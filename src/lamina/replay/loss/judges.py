@@ -21,7 +21,10 @@ from lamina.replay.loss.torch_judge import TorchJudge
 
 @contextmanager
 def find_judge(name: str) -> Iterator[Judge]:
-    """The judge of this name, until the context ends."""
+    """The judge of this name, until the context ends.
+
+    The docstring of this module has a name of each sort.
+    """
     kind, separator, path = name.partition(":")
     if kind in ("http", "https"):
         yield connect_judge(name)

@@ -60,7 +60,10 @@ class _NumberedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_chat_text(message: dict[str, Any]) -> ChatText:
-    """A message in OpenAI chat as the model reads it, with its calls and results in Qwen's tags."""
+    """A message in OpenAI chat as the model reads it, with its calls and results in Qwen's tags.
+
+    A call of `read` becomes `<tool_call>` with its name and arguments as JSON, on lines of its own.
+    """
     role = str(message.get("role"))
     text = message_text(message)
     if role in ("tool", "function"):
@@ -74,7 +77,10 @@ def to_chat_text(message: dict[str, Any]) -> ChatText:
 
 
 def find_spans(text: str, terms: Iterable[str]) -> tuple[Span, ...]:
-    """Where any of the terms stands in a text. Spans that touch or overlap are one."""
+    """Where any of the terms stands in a text. Spans that touch or overlap are one.
+
+    Of `ab` and `bc` in `abc` it is one span, from 0 to 3.
+    """
     spans: list[Span] = []
     for term in terms:
         at = text.find(term)
@@ -96,7 +102,10 @@ def overlaps(start: int, end: int, spans: Iterable[Span]) -> bool:
 
 
 def write_rows(path: Path, rows: Iterable[LossRow]) -> int:
-    """Writes rows as JSON lines, packed if the name ends in .gz; returns how many there were."""
+    """Writes rows as JSON lines, packed if the name ends in .gz; returns how many there were.
+
+    A message is written before the first row that has it, and has the number of its place among messages.
+    """
     numbers: dict[ChatText, int] = {}
     count = 0
     encode = msgspec.json.encode

@@ -93,7 +93,11 @@ def _choose_calls(
     needs: NeededTerms,
     sampling: LossSampling,
 ) -> list[int]:
-    """The numbers of the calls to judge, spread evenly over those that may be."""
+    """The numbers of the calls to judge, spread evenly over those that may be.
+
+    A call may be judged if its request is neither too short nor too long, and its answer needs something. Of
+    ten calls, two answers are the third and the eighth.
+    """
     candidates: list[int] = []
     tokens = 0
     start = 0

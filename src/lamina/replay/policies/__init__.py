@@ -44,7 +44,10 @@ POLICIES: dict[str, str] = {
 
 @cache
 def find_policy(name: str) -> Policy:
-    """The policy of this name: one of POLICIES, or `package.module:attribute`."""
+    """The policy of this name: one of POLICIES, or `package.module:attribute`.
+
+    `sliding@0.3` is the policy `sliding` with a target of 0.3 of the room.
+    """
     base, _, share = name.partition("@")
     target = _parse_target(name, share)
     if base == "lamina":

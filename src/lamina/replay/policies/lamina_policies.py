@@ -160,7 +160,10 @@ def count_lost(fitted: Fitted) -> tuple[int, int]:
 
 
 def _tokens_by_layer(entries: tuple[Entry, ...]) -> dict[str, int]:
-    """The tokens of each layer that is sent."""
+    """The tokens of each layer that is sent.
+
+    A layer that nothing is sent of is left out.
+    """
     sums = dict.fromkeys(Layer, 0)
     for entry in entries:
         if entry.form is not Form.OMITTED:

@@ -95,7 +95,10 @@ class Clearing:
 
 
 def _end_of_old_results(messages: list[Message]) -> int:
-    """The position of the first result that is spared; 0 if all are."""
+    """The position of the first result that is spared; 0 if all are.
+
+    Of seven results five are spared, so it is the position of the third.
+    """
     results = [at for at, message in enumerate(messages) if message.get("role") == "tool"]
     if len(results) <= KEEP:
         return 0
@@ -123,12 +126,18 @@ def _first_that_fits(messages: list[Message], setting: Setting, first: int, most
 
 
 def _messages_from(messages: list[Message], first: int, pinned: frozenset[int]) -> list[Message]:
-    """The messages from a position on, with those before it that are pinned."""
+    """The messages from a position on, with those before it that are pinned.
+
+    From 3 on, with 0 pinned, these are the messages 0, 3, 4 and so on.
+    """
     return [message for at, message in enumerate(messages) if at >= first or at in pinned]
 
 
 def pinned_positions(messages: list[Message]) -> frozenset[int]:
-    """Where the system text stands, and the last message of the user."""
+    """Where the system text stands, and the last message of the user.
+
+    Of system, user, assistant, user these are 0 and 3.
+    """
     pinned = set()
     last_of_user = None
     for at, message in enumerate(messages):

@@ -73,7 +73,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_messages(messages: list[Message]) -> list[list[int]]:
-    """Positions that go together: a call with its results; every other message alone."""
+    """Positions that go together: a call with its results; every other message alone.
+
+    Of user, assistant, tool, tool these are `[[0], [1, 2, 3]]`.
+    """
     groups: list[list[int]] = []
     for at, message in enumerate(messages):
         if message.get("role") == "tool" and groups:

@@ -14,6 +14,7 @@ counted in the first one only. Nothing here asks what a trace cost or would cost
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
 from lamina.replay.traces.codex import Codex, is_codex
 from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
-from lamina.replay.traces.json_fields import list_field, text_field
+from lamina.replay.traces.json_fields import as_list, text_field
 from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
 from lamina.replay.traces.lines import TraceRow, read_rows, read_text
 from lamina.replay.traces.packed import Tell
@@ -81,19 +82,25 @@ def _name_of_call(trace: Trace, place: int) -> str:
 
 
 def _describe(trace: Trace, copied: frozenset[int]) -> Trace:
-    """The trace with what a reader tells it by, and with the usage of its own answers only."""
+    """The trace with what a reader tells it by, and with the usage of its own answers only.
+
+    A session that began with copied answers began when its first own answer came.
+    """
     used = {place: usage for place, usage in trace.used.items() if place not in copied}
-    moments = [usage.at for usage in used.values() if usage.at is not None]
     began = trace.began
-    if moments and (began is None or copied):
-        began = min(moments)
+    if began is None or copied:
+        moments = [usage.at for usage in used.values() if usage.at is not None]
+        began = min(moments, default=began)
     return msgspec.structs.replace(
         trace, used=used, copied=copied, began=began, title=trace.title or _first_words(trace.items)
     )
 
 
 def _first_words(items: Iterable[dict[str, Any]]) -> str:
-    """The beginning of what the user wrote first. What a client put there itself begins with a tag."""
+    """The beginning of what the user wrote first. What a client put there itself begins with a tag.
+
+    `<environment_context>…` is passed over, and `Fix the tests` is a title.
+    """
     for item in items:
         if item.get("role") != "user":
             continue
@@ -107,7 +114,7 @@ def _user_text(content: Any) -> str:
     """The user's words in a message: its last text that no client put there. Attachments come before it."""
     if isinstance(content, str):
         return content
-    for block in reversed(list_field({"content": content}, "content")):
+    for block in reversed(as_list(content)):
         text = text_field(block, "text")
         if text and not text.startswith(_BY_CLIENTS):
             return text
@@ -120,21 +127,16 @@ def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[T
     total = sum(sizes)
     done = 0
     for path, size in zip(paths, sizes, strict=True):
-        tell = _teller(progress, done, size, total)
+        tell = partial(_tell_progress, progress, done, size, total)
         yield from _bound_damage(_read_file(path, tell), str(path))
+        tell(size)
         done += size
-        if progress is not None:
-            progress(done, total)
 
 
-def _teller(progress: Progress | None, done: int, size: int, total: int) -> Tell:
+def _tell_progress(progress: Progress | None, done: int, size: int, total: int, behind: int) -> None:
     """Tells the progress within one file as progress over all files."""
-
-    def tell(behind: int) -> None:
-        if progress is not None:
-            progress(done + min(behind, size), total)
-
-    return tell
+    if progress is not None:
+        progress(done + min(behind, size), total)
 
 
 def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Iterator[Trace | UnreadableLine]:
@@ -200,7 +202,11 @@ class _Shapes:
         self.exported = Exported()
 
     def take(self, row: TraceRow) -> Iterator[Trace | UnreadableLine]:
-        """Gives a row to the reader of its shape. The first shape that fits is taken."""
+        """Gives a row to the reader of its shape. The first shape that fits is taken.
+
+        Some shapes have fields of others, so the order matters: a line of Codex may have a `type`, as one of
+        Claude Code has.
+        """
         if is_codex(row.value):
             yield from self.codex.take(row)
         elif is_export(row.value):

@@ -26,7 +26,10 @@ def read_answer(dialect: str, response: Any) -> Answer:
 
 
 def _answer_items(dialect: str, response: Any) -> list[dict[str, Any]]:
-    """The items of a whole response: its output, its content, or the message of its first choice."""
+    """The items of a whole response: its output, its content, or the message of its first choice.
+
+    `{"choices": [{"message": {"content": "Hi"}}]}` has one item, a message of the assistant.
+    """
     if dialect == "openai_responses":
         return [item for item in list_field(response, "output") if isinstance(item, dict)]
     if dialect == "anthropic":
@@ -44,24 +47,23 @@ def _answer_items(dialect: str, response: Any) -> list[dict[str, Any]]:
 
 
 def _find_events(response: Any) -> list[Any] | None:
-    """The events of a streamed answer: a list of them, or the text of the stream; None if it is whole."""
-    if isinstance(response, list):
-        return [event for event in response if isinstance(event, dict)]
-    if not isinstance(response, str):
+    """The events of a streamed answer: a list of them, or the text of the stream; None if it is whole.
+
+    `data: {"type": "message_stop"}` is an event, and a line `event: message_stop` is not.
+    """
+    events = response
+    if isinstance(response, str):
+        events = [_decode_event(line) for line in response.splitlines()]
+    if not isinstance(events, list):
         return None
-    events = []
-    for line in response.splitlines():
-        if not line.startswith("data:"):
-            continue
-        event = _decode_event(line.removeprefix("data:").strip())
-        if isinstance(event, dict):
-            events.append(event)
-    return events
+    return [event for event in events if isinstance(event, dict)]
 
 
-def _decode_event(data: str) -> Any:
+def _decode_event(line: str) -> Any:
     """The event in a line of a stream; None for `[DONE]` and for what is not JSON."""
-    if not data.startswith("{"):
+    field, _, value = line.partition(":")
+    data = value.strip()
+    if field != "data" or not data.startswith("{"):
         return None
     try:
         return decode_json(data.encode("utf-8", "replace"))
@@ -70,7 +72,10 @@ def _decode_event(data: str) -> Any:
 
 
 def _absorb_events(dialect: str, events: list[Any]) -> Answer:
-    """The items and the usage of a stream, as its dialect reads it; nothing if it cannot be read."""
+    """The items and the usage of a stream, as its dialect reads it; nothing if it cannot be read.
+
+    The usage is written in the names that `parse_usage` reads.
+    """
     try:
         absorbed = DIALECTS[dialect].absorb_stream(events)
     except BadInput:

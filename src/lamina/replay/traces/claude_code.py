@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 from lamina.replay.traces.json_fields import (
-    json_field,
+    as_list,
     list_field,
     object_field,
     parse_moment,
@@ -41,9 +41,15 @@ _SHAPE = "api-request-shape"
 _BLOB = "api-request-blob"
 _HEAD_FIELDS = ("system", "tools")
 
+_Addition = Literal["compaction", "answer", "user message", "reminder"]
+"""What a line adds to a conversation."""
+
 
 def is_claude_code(row: dict[str, Any]) -> bool:
-    """Whether it is a line of a session: a message, or an event that belongs to one."""
+    """Whether it is a line of a session: a message, or an event that belongs to one.
+
+    `{"type": "summary", "leafUuid": "…"}` is one. An event of a new type is known by its ids.
+    """
     line_type = text_field(row, "type")
     if line_type in _EVENT_TYPES:
         return True
@@ -60,19 +66,21 @@ class ClaudeCode:
         self.chains: dict[str, _Chain] = {}
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
-        """Takes in a line that is no copy; gives the traces of sessions that are held no longer."""
+        """Takes in a line that is no copy; gives the traces of sessions that are held no longer.
+
+        A line with a `uuid` that was seen before is a copy.
+        """
         if row.value.get("type") in (_SHAPE, _BLOB):
             self._take_request(row.value)
             return
         uuid = text_field(row.value, "uuid")
-        is_copy = uuid in self.chains
-        is_sent = _is_message(row.value) or _is_compaction(row.value) or bool(_rendered_text(row.value))
-        if is_copy or not is_sent:
+        addition = _find_addition(row.value)
+        if addition is None or uuid in self.chains:
             return
         chain = self._find_chain(row)
         if uuid:
             self.chains[uuid] = chain
-        chain.take(row.value)
+        chain.take(row.value, addition)
         while len(self.sessions) > SESSIONS:
             yield from self._end_oldest_session()
 
@@ -84,7 +92,10 @@ class ClaudeCode:
         self.chains.clear()
 
     def _take_request(self, line: dict[str, Any]) -> None:
-        """What the next request has besides the lines of the conversation, which stand before this one."""
+        """What the next request has besides the lines of the conversation, which stand before this one.
+
+        The shape of a request has the system text and the tools. A blob has a message as it was sent.
+        """
         chains = self.sessions.get(text_field(line, "sessionId"), {})
         chain = chains.get(text_field(line, "agentId"))
         if chain is None:
@@ -103,7 +114,10 @@ class ClaudeCode:
         yield from _session_traces(oldest)
 
     def _find_chain(self, row: TraceRow) -> _Chain:
-        """That of the line before it, else that of its agent or session; a side chain may begin anywhere."""
+        """That of the line before it, else that of its agent or session; a side chain may begin anywhere.
+
+        A side chain is what a sub-agent did. It has the name of its agent, and the main chain has none.
+        """
         is_side = row.value.get("isSidechain") is True
         parent_chain = self.chains.get(text_field(row.value, "parentUuid"))
         if parent_chain is not None and parent_chain.is_side == is_side:
@@ -136,25 +150,32 @@ class _Chain:
         self.project = ""
         self.began: float | None = None
 
-    def take(self, line: dict[str, Any]) -> None:
-        """Takes in a line: a compaction, a piece of an answer, or a message of the user."""
+    def take(self, line: dict[str, Any], addition: _Addition) -> None:
+        """Takes in a line: a compaction, a piece of an answer, or a message of the user.
+
+        The project and the beginning of a session are those of its first line that has them.
+        """
         message = object_field(line, "message")
         if not self.project:
             self.project = PurePath(text_field(line, "cwd")).name
         if self.began is None:
             self.began = parse_moment(line.get("timestamp"))
-        if _is_compaction(line):
-            self.compacted.append(len(self.items))
-            self.answers.clear()
-        elif line["type"] == "assistant" and text_field(message, "model") != _MADE_UP:
-            self._add_answer(message, line)
-        elif line["type"] == "user":
-            self._add_user_message(message.get("content"))
-        elif line["type"] == "attachment":
-            self._add_reminder(_rendered_text(line))
+        match addition:
+            case "compaction":
+                self.compacted.append(len(self.items))
+                self.answers.clear()
+            case "answer" if text_field(message, "model") != _MADE_UP:
+                self._add_answer(message, line)
+            case "user message":
+                self._add_user_message(message.get("content"))
+            case "reminder":
+                self._add_reminder(_rendered_text(line))
 
     def _add_answer(self, message: dict[str, Any], line: dict[str, Any]) -> None:
-        """A piece of an answer; results may stand between the pieces of one."""
+        """A piece of an answer; results may stand between the pieces of one.
+
+        A line has one block. A text and two calls of one answer are three lines with one message id.
+        """
         blocks = _content_blocks(message.get("content"))
         if not blocks:
             return
@@ -170,7 +191,10 @@ class _Chain:
         self._add_usage(place, message.get("usage"), parse_moment(line.get("timestamp")))
 
     def _add_usage(self, place: int, usage: Any, at: float | None) -> None:
-        """Each piece repeats the usage of its answer; the one with the most output is the last."""
+        """Each piece repeats the usage of its answer; the one with the most output is the last.
+
+        While an answer is written its output grows, so a later line knows better.
+        """
         earlier = self.used.get(place)
         if earlier is not None:
             at = earlier.at
@@ -181,20 +205,23 @@ class _Chain:
             self.used[place] = parsed
 
     def _add_user_message(self, content: Any) -> None:
-        """A message of the user; the results of one answer stand in one message."""
-        if isinstance(content, str):
-            if content:
-                self.items.append({"role": "user", "content": content})
-            return
+        """A message of the user; the results of one answer stand in one message.
+
+        Two results of one answer come as two lines, and were sent as one message.
+        """
         blocks = _content_blocks(content)
         if not blocks:
             return
-        if _are_results(blocks) and self.items:
-            last_blocks = _content_blocks(self.items[-1].get("content"))
-            if _are_results(last_blocks):
-                self.items[-1]["content"] += blocks
-                return
-        self.items.append({"role": "user", "content": blocks})
+        if isinstance(content, str):
+            self.items.append({"role": "user", "content": content})
+        elif _are_results(blocks) and self._ends_with_results():
+            self.items[-1]["content"] += blocks
+        else:
+            self.items.append({"role": "user", "content": blocks})
+
+    def _ends_with_results(self) -> bool:
+        """Whether the last message holds results of calls, and nothing else."""
+        return bool(self.items) and _are_results(_content_blocks(self.items[-1]["content"]))
 
     def _add_reminder(self, text: str) -> None:
         """A system message of the client; several in a row are sent as one."""
@@ -203,7 +230,10 @@ class _Chain:
         self.items.append({"role": "system", "content": _content_blocks(text)})
 
     def complete_prompt(self, sent_blocks: list[dict[str, Any]]) -> None:
-        """Put a prompt as it was sent in place of the last one, if it is that one with more around it."""
+        """Put a prompt as it was sent in place of the last one, if it is that one with more around it.
+
+        Only what follows the last answer is looked at: a prompt before it was sent already.
+        """
         sent_text = _join_texts(sent_blocks)
         for item in reversed(self.items):
             if item["role"] == "assistant":
@@ -242,32 +272,39 @@ def _session_traces(chains: dict[str, _Chain]) -> Iterator[Trace]:
             yield chain.trace()
 
 
-def _is_compaction(line: dict[str, Any]) -> bool:
-    """Whether the client put a summary in place of its history here."""
-    return line.get("type") == "system" and line.get("subtype") == "compact_boundary"
+def _find_addition(line: dict[str, Any]) -> _Addition | None:
+    """What a line adds to its conversation, None for nothing.
 
-
-def _is_message(line: dict[str, Any]) -> bool:
-    """Whether a line is one of the conversation. `api-request-blob` has a message, too: a copy of one."""
-    return line.get("type") in ("user", "assistant") and bool(object_field(line, "message"))
+    A compaction is where the client put a summary in place of its history. A reminder is an attachment that
+    the model read in a system message.
+    """
+    has_message = bool(object_field(line, "message"))
+    match line.get("type"):
+        case "system" if line.get("subtype") == "compact_boundary":
+            return "compaction"
+        case "assistant" if has_message:
+            return "answer"
+        case "user" if has_message:
+            return "user message"
+        case "attachment" if line.get("renderedRole") == "system":
+            return "reminder" if _rendered_text(line) else None
+    return None
 
 
 def _rendered_text(line: dict[str, Any]) -> str:
-    """The text of an attachment, as the model read it in a system message; "" if it did not."""
-    if line.get("type") != "attachment" or line.get("renderedRole") != "system":
-        return ""
+    """The text of an attachment, as the model read it."""
     texts = [text_field(piece, "content") for piece in list_field(line, "rendered")]
-    return "\n\n".join(text for text in texts if text)
+    return "\n\n".join(filter(None, texts))
 
 
 def _content_blocks(content: Any) -> list[dict[str, Any]]:
-    """The blocks of a content. Text is one block, and what has no type is left out."""
-    if content == "":
-        return []
-    if isinstance(content, str):
+    """The blocks of a content. Text is one block, and what has no type is left out.
+
+    `"Hi"` is `[{"type": "text", "text": "Hi"}]`.
+    """
+    if content and isinstance(content, str):
         return [{"type": "text", "text": content}]
-    blocks = list_field({"content": content}, "content")
-    return [block for block in blocks if isinstance(block, dict) and text_field(block, "type")]
+    return [block for block in as_list(content) if text_field(block, "type")]
 
 
 def _join_texts(blocks: list[dict[str, Any]]) -> str:
@@ -276,4 +313,4 @@ def _join_texts(blocks: list[dict[str, Any]]) -> str:
 
 def _are_results(blocks: list[dict[str, Any]]) -> bool:
     """Whether there are blocks, and all of them are results of calls."""
-    return bool(blocks) and all(json_field(block, "type") == "tool_result" for block in blocks)
+    return {block["type"] for block in blocks} == {"tool_result"}

@@ -100,23 +100,31 @@ class _Rollout:
             self.instructions = text_field(payload, "instructions") or base
 
     def _add_item(self, item: dict[str, Any]) -> None:
-        """Adds an item. The first one of an answer is where its usage will belong."""
+        """Adds an item. The first one of an answer is where its usage will belong.
+
+        Reasoning, a message and a call in a row are one answer. It is named by the first id in it.
+        """
         if not text_field(item, "type", "role") or text_field(item, "type") in _UNSENT:
             return
-        after_answer = bool(self.items) and is_answer(self.items[-1])
-        if is_answer(item) and (not after_answer or self.answer is None):
-            self.answer = len(self.items)
-        item_id = text_field(item, "id", "call_id")
-        if is_answer(item) and item_id and self.answer is not None:
-            self.call_ids.setdefault(self.answer, item_id)
-        self.items.append({name: value for name, value in item.items() if name != _NOT_SENT})
+        if is_answer(item):
+            goes_on = any(map(is_answer, self.items[-1:]))
+            if self.answer is None or not goes_on:
+                self.answer = len(self.items)
+            item_id = text_field(item, "id", "call_id")
+            if item_id:
+                self.call_ids.setdefault(self.answer, item_id)
+        sent_item = dict(item)
+        sent_item.pop(_NOT_SENT, None)
+        self.items.append(sent_item)
 
     def _add_usage(self, info: dict[str, Any], at: float | None) -> None:
-        """The usage of the answer before it. The same total once more is only news about limits."""
+        """The usage of the answer before it. The same total once more is only news about limits.
+
+        Some events repeat the usage of the answer before, to say how much of a limit is left.
+        """
         total = info.get("total_token_usage")
-        if self.answer is None:
-            return
-        if total is not None and total == self.counted_total:
+        is_counted = total is not None and total == self.counted_total
+        if self.answer is None or is_counted:
             return
         usage = parse_usage(info.get("last_token_usage"), at=at, model=self.model)
         if usage is not None:
@@ -125,7 +133,10 @@ class _Rollout:
             self.counted_total = total
 
     def _compact(self, payload: dict[str, Any]) -> None:
-        """What stands in place of the history: new items, or a summary as a message of the user."""
+        """What stands in place of the history: new items, or a summary as a message of the user.
+
+        The summary counts only where the line has no new history.
+        """
         self.compacted.append(len(self.items))
         self.answer = None
         history = list_field(payload, "replacement_history")

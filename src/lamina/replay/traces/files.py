@@ -57,7 +57,10 @@ def _files_at(path: Path) -> Iterator[Path]:
 
 
 def _matching_paths(path: Path) -> list[Path]:
-    """The path itself, or what matches it as a glob."""
+    """The path itself, or what matches it as a glob.
+
+    A path that exists is itself, even if its name has a `*`. `logs/*.jsonl` mostly is a pattern.
+    """
     if path.exists():
         return [path]
     if not _WILDCARDS & set(str(path)):
@@ -69,7 +72,10 @@ def _matching_paths(path: Path) -> list[Path]:
 
 
 def _files_inside(folder: Path) -> Iterator[Path]:
-    """Files of a folder and of those in it. Links to folders are not followed, and no pipe is opened."""
+    """Files of a folder and of those in it. Links to folders are not followed, and no pipe is opened.
+
+    Names are sorted, since each file system has an order of its own.
+    """
     for where, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):

@@ -16,6 +16,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches.prefix_path import count_common_items
+from lamina.dialects.json_values import drop_nulls
+from lamina.replay.traces.json_fields import json_field, list_field
 from lamina.replay.traces.lines import LONGEST
 from lamina.replay.traces.requests import RecordedCall
 from lamina.replay.values import RecordedUsage, Trace
@@ -34,7 +37,10 @@ class GrowingConversations:
         self.open: list[_GrowingConversation] = []
 
     def take(self, call: RecordedCall) -> Iterator[Trace]:
-        """Adds a call; gives the traces that are held no longer."""
+        """Adds a call; gives the traces that are held no longer.
+
+        There may not be too many conversations, nor too many bytes in more than one.
+        """
         fingerprints = [fingerprint(item) for item in call.trace.items]
         conversation = self._find_continued(call, fingerprints)
         if conversation is None:
@@ -43,7 +49,9 @@ class GrowingConversations:
             self.open.remove(conversation)
             conversation.add(call, fingerprints)
         self.open.append(conversation)
-        while self._holds_too_much():
+        held_bytes = sum(each.size for each in self.open)
+        while len(self.open) > OPEN or (len(self.open) > 1 and held_bytes > LONGEST):
+            held_bytes -= self.open[0].size
             yield self.open.pop(0).trace()
 
     def end(self) -> Iterator[Trace]:
@@ -51,12 +59,6 @@ class GrowingConversations:
         for conversation in self.open:
             yield conversation.trace()
         self.open.clear()
-
-    def _holds_too_much(self) -> bool:
-        """Whether there are too many conversations, or too many bytes in more than one."""
-        if len(self.open) > OPEN:
-            return True
-        return len(self.open) > 1 and sum(conversation.size for conversation in self.open) > LONGEST
 
     def _find_continued(self, call: RecordedCall, fingerprints: list[bytes]) -> _GrowingConversation | None:
         """The conversation that a call belongs to, the latest first; None if it begins one.
@@ -88,7 +90,7 @@ class _GrowingConversation:
         """Whether a request begins with all of the last; the same once more is a retry of one under way."""
         if not self._leads(fingerprints):
             return False
-        return len(fingerprints) > len(self.sent) or any(is_answer(item) for item in self.items)
+        return len(fingerprints) > len(self.sent) or any(map(is_answer, self.items))
 
     def is_rewritten_by(self, fingerprints: list[bytes]) -> bool:
         """Whether a request has many items of the last one and its end, or a long beginning of it.
@@ -99,7 +101,7 @@ class _GrowingConversation:
         has_half = len(shared) * 2 >= min(len(fingerprints), len(self.sent))
         if len(shared) > 2 and self.sent[-1] in shared and has_half:
             return True
-        leading = _count_leading(self.sent, fingerprints)
+        leading = count_common_items(self.sent, fingerprints)
         return leading >= LONG and leading * 2 >= len(self.sent)
 
     def add(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
@@ -119,13 +121,21 @@ class _GrowingConversation:
         return fingerprints[: len(self.sent)] == self.sent
 
     def _rewrite(self, items: list[dict[str, Any]], fingerprints: list[bytes]) -> None:
-        """Adds what is new after a rewrite: a summary, say, and what follows the last item sent before."""
+        """Adds what is new after a rewrite: a summary, say, and what follows the last item sent before.
+
+        Sent were A, B, C. Of S, B, C, D the new ones are S, a summary, and D.
+        """
         sent_before = set(self.sent)
-        last = max(at for at, each in enumerate(fingerprints) if each in sent_before)
         self.compacted.append(len(self.items))
-        for at in range(last):
-            if fingerprints[at] not in sent_before and _is_user_text(items[at]):
-                self.items.append(items[at])
+        unsent_texts: list[dict[str, Any]] = []
+        last = 0
+        for at, item in enumerate(items):
+            if fingerprints[at] in sent_before:
+                last = at
+                self.items += unsent_texts
+                unsent_texts.clear()
+            elif _is_user_text(item):
+                unsent_texts.append(item)
         self.items += items[last + 1 :]
 
     def _remember_call(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
@@ -177,15 +187,9 @@ def _without_marker(value: Any) -> Any:
     """An object without its cache marker and without fields that are null."""
     if not isinstance(value, dict):
         return value
-    return {name: each for name, each in value.items() if each is not None and name != "cache_control"}
-
-
-def _count_leading(before: list[bytes], after: list[bytes]) -> int:
-    """How many items lead both."""
-    for at, (old, new) in enumerate(zip(before, after, strict=False)):
-        if old != new:
-            return at
-    return min(len(before), len(after))
+    plain = drop_nulls(value)
+    plain.pop("cache_control", None)
+    return plain
 
 
 def is_answer(item: dict[str, Any]) -> bool:
@@ -200,14 +204,15 @@ def _is_user_text(item: dict[str, Any]) -> bool:
     """Whether it stands by itself: text of the user, and no result of a call."""
     if item.get("role") != "user":
         return False
-    content = item.get("content")
-    if not isinstance(content, list):
-        return True
-    return not any(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
+    types = [json_field(block, "type") for block in list_field(item, "content")]
+    return "tool_result" not in types
 
 
 def _add_usages(earlier: RecordedUsage | None, usage: RecordedUsage) -> RecordedUsage:
-    """Two calls with the same request."""
+    """Two calls with the same request.
+
+    A request that was sent twice was paid for twice.
+    """
     if earlier is None:
         return usage
     return RecordedUsage(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from lamina.dialects.json_values import mapping_or_empty, number_or_none
 from lamina.replay.values import RecordedUsage
 
 _MOST = 10**12  # tokens: more is no count
@@ -17,9 +18,7 @@ _WRITTEN = ("cache_creation_input_tokens", "cache_write", "cache_write_input_tok
 
 def json_field(row: Any, name: str) -> Any:
     """The field of an object; None if it is missing, or if this is no object."""
-    if not isinstance(row, dict):
-        return None
-    return row.get(name)
+    return mapping_or_empty(row).get(name)
 
 
 def text_field(row: Any, *names: str) -> str:
@@ -45,10 +44,14 @@ def object_field(row: Any, *names: str) -> dict[str, Any]:
 
 def list_field(row: Any, name: str) -> list[Any]:
     """The field if it is a list; an empty one if not."""
-    value = json_field(row, name)
-    if not isinstance(value, list):
-        return []
-    return value
+    return as_list(json_field(row, name))
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value if it is a list; an empty one if not."""
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def count_field(row: Any, *names: str) -> int:
@@ -57,10 +60,9 @@ def count_field(row: Any, *names: str) -> int:
     True, a negative number and text count nothing.
     """
     for name in names:
-        value = json_field(row, name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and 0 < value < _MOST:
-            return int(value)
+        number = number_or_none(json_field(row, name))
+        if number is not None and 0 < number < _MOST:
+            return int(number)
     return 0
 
 
@@ -77,13 +79,12 @@ def _parse_one_moment(moment: Any) -> float | None:
     """Seconds of one moment. `1767225600000` is in milliseconds, so it is divided until it is in seconds."""
     if isinstance(moment, str):
         return _parse_iso(moment)
-    if not isinstance(moment, int | float) or isinstance(moment, bool):
+    number = number_or_none(moment)
+    if number is None or not 0 < number < 1e20:
         return None
-    if not 0 < moment < 1e20:
-        return None
-    while moment > _LATEST:
-        moment /= 1000
-    return float(moment)
+    while number > _LATEST:
+        number /= 1000
+    return float(number)
 
 
 def _parse_iso(text: str) -> float | None:
@@ -115,7 +116,8 @@ def parse_usage(usage: Any, *, at: float | None = None, model: str = "") -> Reco
     written_long = count_field(lifetimes, "ephemeral_1h_input_tokens")
     written = max(written, written_long + count_field(lifetimes, "ephemeral_5m_input_tokens"))
     uncached = count_field(usage, "input_tokens", "prompt_tokens")
-    if details or _counts_cached_as_input(usage):
+    counts_cached_as_input = not _FIELDS_OF_OPENAI.isdisjoint(mapping_or_empty(usage))
+    if details or counts_cached_as_input:
         whole_input = uncached
         uncached = max(whole_input - read - written, 0)
         read = min(read, whole_input)
@@ -131,7 +133,3 @@ def parse_usage(usage: Any, *, at: float | None = None, model: str = "") -> Reco
     if not parsed.total and not parsed.output:
         return None
     return parsed
-
-
-def _counts_cached_as_input(usage: Any) -> bool:
-    return isinstance(usage, dict) and any(name in _FIELDS_OF_OPENAI for name in usage)

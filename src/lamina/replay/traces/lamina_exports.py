@@ -82,6 +82,7 @@ def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trac
 
 
 def _most_common_dialect(log: Sequence[Segment]) -> str:
+    """The dialect that most segments were parsed from, of those that can be replayed."""
     counts: Counter[str] = Counter()
     for segment in log:
         origin = read_origin(segment)

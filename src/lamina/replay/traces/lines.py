@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.dialects.json_values import mapping_or_empty
 from lamina.errors import BadInput
 from lamina.replay.traces.files import TraceFile
 from lamina.replay.traces.packed import Tell, read_pieces
@@ -45,7 +46,10 @@ class TraceRow(NamedTuple):
 
 
 def read_rows(path: TraceFile, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
-    """Every record of a file."""
+    """Every record of a file.
+
+    What cannot be read any further is one more record, with the place after the last line.
+    """
     last_number = 0
     try:
         for line in _join_spread_value(split_lines(read_pieces(path, tell))):
@@ -98,7 +102,10 @@ class _UnfinishedLine:
             self.parts.clear()
 
     def finish(self, number: int) -> Iterator[TraceLine]:
-        """The line, unless it is blank; after that, the next begins."""
+        """The line, unless it is blank; after that, the next begins.
+
+        A file may begin with a byte order mark, which is no part of its first line.
+        """
         data = b"".join(self.parts)
         is_too_long = self.size > LONGEST
         self.parts.clear()
@@ -124,7 +131,10 @@ def _join_spread_value(lines: Iterator[TraceLine]) -> Iterator[TraceLine]:
 
 
 def _join_lines(first: TraceLine, rest: Iterator[TraceLine]) -> Iterator[TraceLine]:
-    """All lines as one value; the lines so far as they are, if they are not one value or too much."""
+    """All lines as one value; the lines so far as they are, if they are not one value or too much.
+
+    `[`, `{"a": 1}`, `]` on three lines are one value.
+    """
     held = [first]
     size = len(first.data)
     for line in rest:
@@ -143,6 +153,7 @@ def _join_lines(first: TraceLine, rest: Iterator[TraceLine]) -> Iterator[TraceLi
 
 
 def _rows_of_line(line: TraceLine, path: TraceFile) -> Iterator[TraceRow | UnreadableLine]:
+    """The records of one line: itself, or the elements of a list. A list of messages is one conversation."""
     place = f"{path}:{line.number}"
     if not line.whole:
         yield UnreadableLine(place=place, reason=_TOO_LONG)
@@ -163,7 +174,7 @@ def _rows_of_line(line: TraceLine, path: TraceFile) -> Iterator[TraceRow | Unrea
 
 def _is_conversation(value: list[Any]) -> bool:
     """Whether a list is one conversation: messages, not records."""
-    return bool(value) and all(isinstance(element, dict) and "role" in element for element in value)
+    return bool(value) and all("role" in mapping_or_empty(element) for element in value)
 
 
 def _make_row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
@@ -174,7 +185,10 @@ def _make_row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
 
 
 def decode_json(data: bytes) -> Any:
-    """The JSON value, or a `BadInput`. Half of a surrogate pair, as cut text has it, becomes a `?`."""
+    """The JSON value, or a `BadInput`. Half of a surrogate pair, as cut text has it, becomes a `?`.
+
+    msgspec reads what is JSON. Only what it refuses is read a second time, and leniently.
+    """
     try:
         return msgspec.json.decode(data)
     except UnicodeDecodeError as error:
@@ -196,7 +210,10 @@ def _decode_leniently(data: bytes, problem: str) -> Any:
 
 
 def _replace_invalid(value: Any) -> Any:
-    """The value with `?` for each half of a surrogate pair, and null for a number that is not finite."""
+    """The value with `?` for each half of a surrogate pair, and null for a number that is not finite.
+
+    `[1, NaN]` becomes `[1, null]`.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):

@@ -84,7 +84,10 @@ def _is_zstd(start: bytes) -> bool:
 
 
 def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[bytes]:
-    """By the first that is there: the standard library's (3.14), the package, the command."""
+    """By the first that is there: the standard library's (3.14), the package, the command.
+
+    The command is the last resort: it needs a file on the disk, and reports damage in words only.
+    """
     library = _import_if_there("compression.zstd")
     if library is not None:
         yield from _unpack_by_library(library, file)

@@ -62,7 +62,10 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 
 
 def find_remote_files(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
-    """The file at a URL, the files that match it, or those in its folder that have one of the endings."""
+    """The file at a URL, the files that match it, or those in its folder that have one of the endings.
+
+    A folder is read as on the disk: only files whose names end as records do.
+    """
     file_system, path = _open_file_system(url)
     try:
         if file_system.isfile(path):
@@ -80,11 +83,12 @@ def find_remote_files(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
 
 
 def _list_paths(file_system: Any, path: str, endings: tuple[str, ...]) -> list[str]:
+    """The files in a folder, or those that match a pattern; none for anything else."""
     if file_system.isdir(path):
         return sorted(each for each in file_system.find(path) if each.lower().endswith(endings))
     if not frozenset("*?[") & set(path):
         return []
-    return sorted(each for each in file_system.glob(path) if file_system.isfile(each))
+    return sorted(filter(file_system.isfile, file_system.glob(path)))
 
 
 def _open_file_system(url: str) -> tuple[Any, str]:

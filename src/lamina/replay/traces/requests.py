@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from lamina.dialects import recognise
+from lamina.dialects.json_values import mapping_or_empty
 from lamina.errors import BadInput
 from lamina.replay.traces.answers import read_answer
 from lamina.replay.traces.json_fields import (
@@ -66,10 +67,15 @@ _HEAD_FIELDS = (
     "anthropic_version",
 )
 _ITEM_FIELDS = ("messages", "input")
+"""Of a request. If it has both, the messages are its items."""
+
 _REQUEST_FIELDS = ("request", "body", "request_body", "requestBody", "req")
 _RESPONSE_FIELDS = ("response", "response_body", "responseBody", "completion", "res")
 _ID_FIELDS = ("id", "session_id", "conversation_id", "custom_id", "trace_id")
 _TIME_FIELDS = ("timestamp", "ts", "time", "created_at", "startTime", "start_time")
+_RECORD_FIELDS = frozenset((*_ITEM_FIELDS, *_REQUEST_FIELDS, *_RESPONSE_FIELDS))
+_ANSWER_FIELDS = frozenset(("choices", "output"))
+"""Of a response that stands in the record itself."""
 
 
 class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +91,7 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_record(row: dict[str, Any]) -> bool:
     """Whether it may be a request or a session: it has a field that one of them has."""
-    return any(name in row for name in (*_ITEM_FIELDS, *_REQUEST_FIELDS, *_RESPONSE_FIELDS))
+    return not _RECORD_FIELDS.isdisjoint(row)
 
 
 def is_session(row: dict[str, Any]) -> bool:
@@ -112,7 +118,10 @@ def read_session(row: TraceRow) -> Trace:
 
 
 def _session_usages(meta: dict[str, Any], trace: Trace) -> dict[int, RecordedUsage]:
-    """What `meta.usage` reports, by the item that each answer begins with."""
+    """What `meta.usage` reports, by the item that each answer begins with.
+
+    `{"index": 4, "input_tokens": 90, "ts": "…"}` is about the answer that begins with the fifth item.
+    """
     usages: dict[int, RecordedUsage] = {}
     for line in list_field(meta, "usage"):
         place = _index_of_item(line, trace)
@@ -123,7 +132,10 @@ def _session_usages(meta: dict[str, Any], trace: Trace) -> dict[int, RecordedUsa
 
 
 def _session_compactions(meta: dict[str, Any], trace: Trace) -> tuple[int, ...]:
-    """The items before which the client replaced its history, as `meta.events` has them."""
+    """The items before which the client replaced its history, as `meta.events` has them.
+
+    `{"index": 9, "type": "compact_boundary"}` says that the items before the tenth were replaced.
+    """
     places = set()
     for event in list_field(meta, "events"):
         place = _index_of_item(event, trace)
@@ -178,10 +190,10 @@ def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     once.
     """
     request = _unwrap(_first_of(record, _REQUEST_FIELDS))
-    if not isinstance(request, dict) or not _has_items(request):
+    if not _has_items(request):
         request = record
     response = _first_of(record, _RESPONSE_FIELDS)
-    if response is None and ("choices" in record or "output" in record):
+    if response is None and not _ANSWER_FIELDS.isdisjoint(record):
         response = record
     if not _has_items(request):
         problem = "no messages in it" if response is None else "an answer, and no request"
@@ -197,9 +209,9 @@ def _first_of(record: dict[str, Any], names: tuple[str, ...]) -> Any:
     return None
 
 
-def _has_items(request: dict[str, Any]) -> bool:
-    """Whether it has the field of messages or of input items."""
-    return any(name in request for name in _ITEM_FIELDS)
+def _has_items(request: Any) -> bool:
+    """Whether it is an object with the field of messages or of input items."""
+    return not set(_ITEM_FIELDS).isdisjoint(mapping_or_empty(request))
 
 
 def _unwrap(value: Any) -> Any:
@@ -216,14 +228,20 @@ def _unwrap(value: Any) -> Any:
 
 
 def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
-    """The request of a record as a trace of one request."""
+    """The request of a record as a trace of one request.
+
+    The dialect is the one that the record names in `format`, if the request has its field, else the one that
+    the request looks like.
+    """
     head = {name: request[name] for name in _HEAD_FIELDS if request.get(name) is not None}
     model = text_field(request, "model") or text_field(row.value, "model")
-    items_name = _items_name(request)
+    items_name = next(name for name in _ITEM_FIELDS if name in request)
     items = _read_items(request[items_name], items_name)
-    dialect = _named_dialect(row.value, request)
-    if not dialect:
-        dialect = _recognised_dialect({**head, "model": model, items_name: items})
+    dialect = _FORMATS.get(text_field(row.value, "format").lower(), "")
+    if FIELDS.get(dialect) not in request:  # the record names none, or another than its request is of
+        dialect = recognise({**head, "model": model, items_name: items}).name
+    if dialect not in FIELDS:
+        raise BadInput(f"a request of {dialect}, which is not read")
     _check_head(head)
     return Trace(
         id=text_field(row.value, *_ID_FIELDS) or row.place,
@@ -236,13 +254,11 @@ def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
     )
 
 
-def _items_name(request: dict[str, Any]) -> str:
-    """The field that has the items; messages first, if there are both."""
-    return next(name for name in _ITEM_FIELDS if name in request)
-
-
 def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
-    """The items as a list. An input that is text is a message of the user."""
+    """The items as a list. An input that is text is a message of the user.
+
+    Only items that a reader of any dialect could not bear are refused.
+    """
     if isinstance(value, str) and name == "input" and value:
         return [{"type": "message", "role": "user", "content": value}]
     if not isinstance(value, list):
@@ -250,42 +266,22 @@ def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
     if not value:
         raise BadInput(f"{name} is an empty list")
     for at, item in enumerate(value):
-        _check_item(item, f"{name}[{at}]")
+        place = f"{name}[{at}]"
+        if not isinstance(item, dict):
+            raise BadInput(f"{place} is {describe_type(item)}, not an object")
+        if not isinstance(item.get("role", item.get("type")), str):
+            raise BadInput(f"{place} has no role")
+        if not isinstance(item.get("content"), str | list | None):
+            raise BadInput(f"{place}.content is {describe_type(item['content'])}")
     return value
 
 
-def _check_item(item: Any, place: str) -> None:
-    """Refuses only what a reader of any dialect could not bear."""
-    if not isinstance(item, dict):
-        raise BadInput(f"{place} is {describe_type(item)}, not an object")
-    role = item.get("role", item.get("type"))
-    if not isinstance(role, str):
-        raise BadInput(f"{place} has no role")
-    if not isinstance(item.get("content"), str | list | None):
-        raise BadInput(f"{place}.content is {describe_type(item['content'])}")
-
-
 def _check_head(head: dict[str, Any]) -> None:
-    """Raises BadInput for tools that are not a list of objects."""
+    """Raises BadInput for tools that are not a list of objects.
+
+    A reader of any dialect looks into each tool, so each has to be an object.
+    """
     for name in ("tools", "functions"):
-        if name not in head:
-            continue
-        tools = head[name]
+        tools = head.get(name, [])
         if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
             raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects")
-
-
-def _named_dialect(record: dict[str, Any], request: dict[str, Any]) -> str:
-    """The dialect that the record names, if its request has the field of that dialect's items."""
-    dialect = _FORMATS.get(text_field(record, "format").lower(), "")
-    if dialect and FIELDS[dialect] in request:
-        return dialect
-    return ""
-
-
-def _recognised_dialect(request: dict[str, Any]) -> str:
-    """The dialect that a request looks like."""
-    dialect = recognise(request).name
-    if dialect not in FIELDS:
-        raise BadInput(f"a request of {dialect}, which is not read")
-    return dialect

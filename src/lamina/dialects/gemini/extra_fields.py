@@ -27,7 +27,10 @@ def collect_from_content(dialect: str, fields: Mapping[str, Any]) -> ExtraParts:
 
 
 def collect_from_part(dialect: str, part: Part, block: Any, signature: str) -> ExtraParts:
-    """Of a part of a content. Its signature counts, unless the typed part holds it."""
+    """Of a part of a content. Its signature counts, unless the typed part holds it.
+
+    A thought holds its signature itself. The signature of a call is counted here.
+    """
     if not isinstance(block, Mapping) or isinstance(part, Raw):
         return ()
     extra = collect_extra_fields(dialect, block, _PART_FIELDS)
@@ -41,7 +44,10 @@ def collect_from_part(dialect: str, part: Part, block: Any, signature: str) -> E
 
 
 def _collect_from_call(dialect: str, call: Mapping[str, Any]) -> ExtraParts:
-    """Of a call or a response, and of the media that a response may hold."""
+    """Of a call or a response, and of the media that a response may hold.
+
+    `{"functionResponse": {"name": "read", "response": {…}, "note": "x"}}` has the extra field `note`.
+    """
     extra = collect_extra_fields(dialect, call, _CALL_FIELDS)
     for media in list_or_empty(call.get("parts")):
         if isinstance(media, Mapping):
