@@ -26,8 +26,8 @@ from lamina.fitting.recall_loop import RecallExchange, RecallPlace
 from lamina.fitting.recall_streams import filter_for
 from lamina.fitting.request import fit_request
 from lamina.gateway.account import GatewayAccount
+from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.fit import OutgoingRequest
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader

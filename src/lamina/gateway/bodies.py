@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import brotli  # type: ignore[import-untyped]
 import msgspec
-import zstandard
 
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.config import RequestLimits
+from lamina.gateway.encodings import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import (
     DecodedTurn,
@@ -44,7 +42,6 @@ _MEDIA = re.compile(r"^(?:input_)?image|_url$|file_?(?:id|uri)|inline_?data|^doc
 _LONGEST_NAME = 40
 """How the names of fields and types read, in lower case, that hold or name an image or a file."""
 
-_STEP = 1 << 16
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
 _COMMA = re.compile(rb"[ \t\r\n]*,?")
 
@@ -69,7 +66,14 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def model(self) -> str:
         model = self.request.get("model")
-        return model if isinstance(model, str) else ""
+        if isinstance(model, str):
+            return model
+        return ""
+
+    @property
+    def head_bytes(self) -> int:
+        """The bytes that are not in the messages."""
+        return len(self.text) - self.turn_bytes
 
     def sources(self) -> dict[int, bytes]:
         """The bytes of each message that is an object, by its identity."""
@@ -137,7 +141,9 @@ def encode_body(request: Mapping[str, Any], body: RequestBody) -> bytes:
 
 def _reuse_source(turn: Any, sources: Mapping[int, bytes]) -> Any:
     source = sources.get(id(turn))
-    return turn if source is None else msgspec.Raw(source)
+    if source is None:
+        return turn
+    return msgspec.Raw(source)
 
 
 class _BodyScan(NamedTuple):
@@ -326,88 +332,3 @@ def _check_repeated_keys(source: bytes, value: Any, place: str) -> None:
 
 def _skip_number(_: str) -> None:
     """Stands for a number, whose digits do not matter here."""
-
-
-Unpacker = Callable[[bytes], bytes]
-"""Unpacks a stream piece by piece."""
-
-
-def unpack(data: bytes, encoding: str, limit: int) -> bytes:
-    """The body without its content encodings. Raises Refusal if it is broken or larger than `limit`."""
-    for name in reversed([word.strip(" \t") for word in lower_ascii(encoding).split(",")]):
-        if name in ("", "identity"):
-            continue
-        unpack_all = _WHOLE.get(name)
-        if unpack_all is None:
-            raise Refusal(415, f"content-encoding {name[:40]!r} is unknown; use {', '.join(_WHOLE)}")
-        try:
-            data = unpack_all(data, limit + 1)
-        except (zlib.error, brotli.error, zstandard.ZstdError) as error:
-            raise Refusal(400, f"the body is not valid {name}: {error}") from None
-        if len(data) > limit:
-            raise Refusal(413, f"the body is larger than {limit:,} bytes when unpacked")
-    return data
-
-
-def make_unpacker(encoding: str) -> Unpacker | None:
-    """What unpacks an answer piece by piece; None if the encoding is unknown. "" needs no unpacking."""
-    if encoding in ("", "identity"):
-        return _take_plain
-    start = _PIECEWISE.get(encoding)
-    return start() if start else None
-
-
-def _take_plain(data: bytes) -> bytes:
-    return data
-
-
-def _unpack_gzip(data: bytes, most: int) -> bytes:
-    return _unpack_zlib(data, most, zlib.decompressobj(wbits=31))
-
-
-def _unpack_deflate(data: bytes, most: int) -> bytes:
-    return _unpack_zlib(data, most, zlib.decompressobj())
-
-
-def _unpack_zlib(data: bytes, most: int, decoder: Any) -> bytes:
-    text: bytes = decoder.decompress(data, most)
-    if not decoder.eof and len(text) < most:
-        raise zlib.error("it ends too early")
-    return text
-
-
-def _unpack_brotli(data: bytes, most: int) -> bytes:
-    """Brotli makes gigabytes of a kilobyte, so it is asked for so much at a time and no more than `most`."""
-    decoder = brotli.Decompressor()
-    pieces = [decoder.process(data, output_buffer_limit=_STEP)]
-    size = len(pieces[0])
-    while size < most and not decoder.is_finished():
-        piece = decoder.process(b"", output_buffer_limit=_STEP)
-        if not piece:
-            raise brotli.error("it ends too early")
-        pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
-
-
-def _unpack_zstd(data: bytes, most: int) -> bytes:
-    with _zstd_decompressor().stream_reader(data, read_across_frames=True) as reader:
-        return reader.read(most)
-
-
-def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    return zstandard.ZstdDecompressor(max_window_size=1 << 27)
-
-
-_WHOLE: dict[str, Callable[[bytes, int], bytes]] = {
-    "gzip": _unpack_gzip,
-    "deflate": _unpack_deflate,
-    "br": _unpack_brotli,
-    "zstd": _unpack_zstd,
-}
-_PIECEWISE: dict[str, Callable[[], Unpacker]] = {
-    "gzip": lambda: zlib.decompressobj(wbits=31).decompress,
-    "deflate": lambda: zlib.decompressobj().decompress,
-    "br": lambda: brotli.Decompressor().process,
-    "zstd": lambda: _zstd_decompressor().decompressobj().decompress,
-}

@@ -142,6 +142,11 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
         """Whether other machines can reach the address."""
         return not is_loopback(self.host)
 
+    @property
+    def shares_store(self) -> bool:
+        """Whether other processes write to the store: workers, or gateways on other machines."""
+        return self.workers > 1 or self.store.startswith(("postgres:", "postgresql:"))
+
 
 DEFAULT_UPSTREAMS = {
     "anthropic": UpstreamSettings(url="https://api.anthropic.com", profile="anthropic"),

@@ -139,7 +139,7 @@ class ConversationIndex:
 
     def __init__(self, store: GatewayStore, *, shared: bool) -> None:
         self._store = store
-        self._shared = shared
+        self.shared = shared
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
         self._by_group: dict[Group, OrderedDict[str, LiveConversation]] = {}
         self._size = 0
@@ -177,7 +177,7 @@ class ConversationIndex:
         members = self._members(group, family)
         certain = True
         nearest = _choose_nearest(members.values(), digests)
-        if self._shared or not nearest.continues:
+        if self.shared or not nearest.continues:
             try:
                 members = await self._load_members(group, family)
                 nearest = _choose_nearest(members.values(), digests)

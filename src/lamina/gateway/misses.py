@@ -17,7 +17,7 @@ from lamina.caches import rules_for
 from lamina.diagnose import Difference, diff
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
-from lamina.gateway.fit import IncomingRequest, OutgoingRequest
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 
@@ -45,22 +45,22 @@ class MissReporter:
         `recalled`: the answer recalled something, and the same request of the client goes on.
         """
         conversation = sent.conversation
+        name = ""
+        if conversation is not None:
+            name = conversation.name
         if not usage.input:
             self._journal.write(
                 "answered without usage",
-                conversation=conversation.name if conversation is not None else "",
+                conversation=name,
                 upstream=incoming.upstream.name,
                 model=incoming.model,
                 cut=sent.cut,
                 recalled=recalled,
             )
             return
-        predicted = 0
-        if sent.previous is not None and not sent.cut:
-            predicted = sent.previous_reported
         self._journal.write(
             "answered",
-            conversation=conversation.name if conversation is not None else "",
+            conversation=name,
             upstream=incoming.upstream.name,
             model=incoming.model,
             outcome=sent.outcome,
@@ -70,7 +70,7 @@ class MissReporter:
             input=usage.input,
             full=_estimate_full_input(sent, usage),
             cached=usage.cached,
-            predicted=predicted,
+            predicted=sent.predicted_read,
             written=usage.written,
             output=usage.output,
         )

@@ -58,5 +58,7 @@ def match_route(method: str, path: str) -> RouteMatch:
     if gemini is None or gemini.end() != len(path):
         return PASS
     model, verb = gemini.groups()
-    action: Action = "count" if verb == "countTokens" else "generate"
+    action: Action = "generate"
+    if verb == "countTokens":
+        action = "count"
     return RouteMatch(action, "gemini", model, verb.startswith("stream"))

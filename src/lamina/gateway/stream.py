@@ -63,6 +63,12 @@ class AnswerWriter:
     async def finish(self) -> None:
         await self._deliver({"type": "http.response.body", "body": b"", "more_body": False})
 
+    async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """A whole answer of the gateway's own."""
+        await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
+        await self.write(body)
+        await self.finish()
+
     async def comment(self) -> None:
         """A sign of life, if the stream is between two events."""
         if self._tail and not self._tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
