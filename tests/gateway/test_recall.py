@@ -489,6 +489,12 @@ class _Pieces:
     async def readany(self) -> bytes:
         return self._pieces.pop(0) if self._pieces else b""
 
+    def read_nowait(self) -> bytes:
+        return b""
+
+    def at_eof(self) -> bool:
+        return not self._pieces
+
 
 class _Answer(NamedTuple):
     """An upstream's answer, as far as the relay reads it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -98,6 +99,9 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
 
     request: dict[str, Any] = {}
     decoded: list[DecodedTurn] = []
+    sources: Sequence[bytes] = ()
+    turns: tuple[Any, ...] = ()
+    bounds: tuple[int, ...] = ()
     new_bytes = 0
     for name, source in scan.fields.items():
         if name != scan.name:
@@ -106,7 +110,8 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
         if repeated is not None:
             decoded.extend(repeated.turns)
         new_bytes = _decode_turns(decoded, scan.raw_turns, limits, memory, name)
-        request[name] = [turn for _, turn, _ in decoded]
+        sources, turns, bounds = _split_columns(decoded)
+        request[name] = list(turns)
     tools = request.get("tools")
     if isinstance(tools, list) and len(tools) > limits.tools:
         raise Refusal(413, f"tools has {len(tools):,} items; the limit is {limits.tools:,}")
@@ -121,11 +126,21 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
         text=text,
         request=request,
         decoded=decoded,
-        turns=tuple([turn for _, turn, _ in decoded]),
-        bounds=tuple([bound for _, _, bound in decoded]),
-        turn_bytes=sum([len(source) for source, _, _ in decoded]),
+        turns=turns,
+        bounds=bounds,
+        turn_bytes=sum(map(len, sources)),
         new_bytes=new_bytes,
     )
+
+
+def _split_columns(
+    decoded: Sequence[DecodedTurn],
+) -> tuple[tuple[bytes, ...], tuple[Any, ...], tuple[int, ...]]:
+    """The sources, the values and the bounds of messages."""
+    if not decoded:
+        return (), (), ()
+    sources, turns, bounds = zip(*decoded, strict=True)
+    return sources, turns, bounds
 
 
 def encode_body(request: Mapping[str, Any], body: RequestBody) -> bytes:
@@ -268,18 +283,19 @@ def _bound_tokens(source: bytes, value: Any) -> int:
     while containers:
         container = containers.pop()
         if isinstance(container, dict):
-            media += sum([_names_media(name) for name in container])
+            media += sum([_names_media(name) for name in container if len(name) <= _LONGEST_NAME])
             container = container.values()
         for item in container:
             if isinstance(item, dict | list):
                 containers.append(item)
-            elif isinstance(item, str):
+            elif isinstance(item, str) and len(item) <= _LONGEST_NAME:
                 media += _names_media(item)
     return len(source) + MEDIA_TOKENS * media
 
 
-def _names_media(text: str) -> bool:
-    return len(text) <= _LONGEST_NAME and _MEDIA.search(lower_ascii(text)) is not None
+@lru_cache(maxsize=1024)
+def _names_media(name: str) -> bool:
+    return _MEDIA.search(lower_ascii(name)) is not None
 
 
 def _decode_value(source: bytes, limits: RequestLimits, place: str) -> Any:

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import msgspec
 from anyio import to_thread
 
-from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import Counter, calibrate
 from lamina.core.values import Budget, Calibration, Ledger
 from lamina.dialects.overflow import Overflow
@@ -43,7 +42,14 @@ from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.saving import ConversationSaver, encode_lowered, encode_new_segments
-from lamina.gateway.sizes import UNCOUNTED, CountedRequest, bound_tokens, find_budget, find_counter
+from lamina.gateway.sizes import (
+    UNCOUNTED,
+    CountedRequest,
+    bound_tokens,
+    find_budget,
+    find_counter,
+    find_trigger,
+)
 
 HEAVY = 64 << 10
 """Bytes of new messages above which parsing them would keep other requests waiting. They go to a thread."""
@@ -228,7 +234,8 @@ class Fitter:
         if incoming.upstream.settings.breakpoints == "plan":
             return False
         budget = self._budget(incoming, conversation.state)
-        trigger = derive_limits(budget, match.parsed.head, ()).trigger
+        conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
+        trigger = conversation.trigger.tokens
         bound = bound_tokens(incoming.body, conversation.counted)
         if 2 * bound > trigger and conversation.measured is not None:
             # Bytes may be four times the tokens. What the upstream counted is nearer, and is taken if it is

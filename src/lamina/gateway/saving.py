@@ -18,8 +18,11 @@ from lamina.gateway.conversation_store import ConversationSnapshot, GatewayStore
 from lamina.gateway.conversations import ConversationIndex, ConversationMatch, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 
-SAVE_PAUSE, SHARED_PAUSE = 0.5, 0.02
-"""Seconds before a conversation that no request depends on is saved: alone, and beside other processes."""
+SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
+"""Seconds before a conversation that no request depends on is saved: alone, and beside other processes.
+
+Alone, only lists of conversations are late. A save takes as much CPU as a request, so one is for several.
+"""
 
 
 class ConversationSaver:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-from lamina.gateway.config import GatewaySettings, is_loopback
+from lamina.core.text.characters import lower_ascii
+from lamina.gateway.config import GatewaySettings, is_loopback, read_host_name
 from lamina.gateway.refusals import Refusal
 
 TOKEN_HEADER = b"x-lamina-token"
@@ -86,22 +85,10 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
         raise Refusal(400, "a request needs one Host header")
     if settings.is_public and not settings.hosts:
         return  # the token decides
-    host = _host_name(values[0])
-    if is_loopback(host) or host in settings.hosts:
+    host = read_host_name(values[0].decode("latin-1"))
+    if is_loopback(host) or host in map(lower_ascii, settings.hosts):
         return
     raise Refusal(421, "this host name is not served here; list it in `hosts`")
-
-
-@lru_cache(maxsize=256)
-def _host_name(value: bytes) -> str:
-    """The name in a Host header, without its port; "" if it is malformed, as in `evil.example/?#`."""
-    host = value.decode("latin-1")
-    if any(character in host for character in "/?#@\\ \t,"):
-        return ""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _check_origin(headers: Headers, settings: GatewaySettings) -> None:

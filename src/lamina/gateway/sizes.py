@@ -6,14 +6,16 @@ the part that both have in common.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget
+from lamina.core.values import Budget, Head
 from lamina.fitting.pending_call import limit_budget
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.config import UpstreamSettings
@@ -57,6 +59,21 @@ def _count_same(earlier: tuple[Any, ...], turns: tuple[Any, ...]) -> int:
             break
         count += 1
     return count
+
+
+class KnownTrigger(NamedTuple):
+    """The tokens above which a request with this budget and these parameters is cut."""
+
+    budget: Budget
+    parameters: Mapping[str, Any]
+    tokens: int
+
+
+def find_trigger(budget: Budget, head: Head, last: KnownTrigger | None) -> KnownTrigger:
+    """The trigger of a request. It is that of the `last` one if the same parameters say so."""
+    if last is not None and last.budget is budget and last.parameters == head.parameters:
+        return last
+    return KnownTrigger(budget, head.parameters, derive_limits(budget, head, ()).trigger)
 
 
 @lru_cache(maxsize=64)

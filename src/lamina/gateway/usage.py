@@ -46,11 +46,12 @@ class UsageReader:
             self._hold(text)
 
     def finish(self) -> Usage:
-        """The usage, once the whole answer has been read."""
+        """The usage, once the whole answer has been read. It may be asked for again."""
+        rest = self._take_parts()
         if self.is_stream:
-            self._read_line(self._take_parts())
-        else:
-            self._read_json(self._take_parts())
+            self._read_line(rest)
+        elif rest:
+            self._read_json(rest)
         return self.usage
 
     def _hold(self, text: bytes) -> None:
