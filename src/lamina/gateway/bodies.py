@@ -44,6 +44,9 @@ _LONGEST_NAME = 40
 """How the names of fields and types read, in lower case, that hold or name an image or a file."""
 
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
+_HALF_CHARACTER = re.compile(rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+"""An escape for the first half of a character beyond the first 65,536, without the second half after it."""
+
 _COMMA = re.compile(rb"[ \t\r\n]*,?")
 
 
@@ -182,7 +185,7 @@ def _scan_body(text: bytes) -> _BodyScan:
     try:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal(400, f"the body is not a JSON object: {error}") from None
+        raise _refuse_json(text, "the body is not a JSON object", error) from None
     places = _find_values(text, fields)
     name = ""
     for field in fields:
@@ -193,7 +196,7 @@ def _scan_body(text: bytes) -> _BodyScan:
     try:
         raw_turns = msgspec.json.decode(fields[name], type=list[msgspec.Raw])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from None
+        raise _refuse_json(text, "the body is not JSON", error) from None
     return _BodyScan(fields, name, places[name], [bytes(turn) for turn in raw_turns])
 
 
@@ -302,13 +305,22 @@ def _decode_value(source: bytes, limits: RequestLimits, place: str) -> Any:
     try:
         value = msgspec.json.decode(source)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal(400, f"{place} is not JSON: {error}") from None
+        raise _refuse_json(source, f"{place} is not JSON", error) from None
     if not isinstance(value, dict | list):
         return value
     if _is_deeper(value, limits.depth):
         raise Refusal(400, f"{place} is nested deeper than {limits.depth} levels")
     _check_repeated_keys(source, value, place)
     return value
+
+
+def _refuse_json(text: bytes, problem: str, error: Exception) -> Refusal:
+    """Why a text cannot be decoded. Clients that cut texts anywhere send halves of characters."""
+    half = _HALF_CHARACTER.search(text)
+    if half is None:
+        return Refusal(400, f"{problem}: {error}")
+    escape = half[0].decode("ascii")
+    return Refusal(400, f"{problem}: {escape} is half of a character; a text was cut in the middle of it")
 
 
 def _is_deeper(value: Any, depth: int) -> bool:

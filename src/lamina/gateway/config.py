@@ -241,7 +241,7 @@ def read_host_name(host: str) -> str:
 
 def _check_host(host: str) -> None:
     """Refuse a host that no Host header can match: names are compared without their ports."""
-    name = read_host_name(host.rpartition("://")[2])
+    name = read_host_name(host.rpartition("://")[2].rstrip("/"))
     if host and (name == lower_ascii(host) or _is_address(host)):
         return
     expected = name or "gateway.example"

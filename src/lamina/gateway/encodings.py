@@ -41,9 +41,10 @@ def unpack(data: bytes, encoding: str, limit: int) -> bytes:
 
 def make_unpacker(encoding: str) -> Unpacker | None:
     """What unpacks an answer piece by piece; None if the encoding is unknown. "" needs no unpacking."""
-    if encoding in ("", "identity"):
+    name = lower_ascii(encoding.strip(" \t"))
+    if name in ("", "identity"):
         return _take_plain
-    start = _PIECEWISE.get(encoding)
+    start = _PIECEWISE.get(name)
     if start is None:
         return None
     return start()
@@ -93,12 +94,14 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
 
 _WHOLE: dict[str, Callable[[bytes, int], bytes]] = {
     "gzip": _unpack_gzip,
+    "x-gzip": _unpack_gzip,
     "deflate": _unpack_deflate,
     "br": _unpack_brotli,
     "zstd": _unpack_zstd,
 }
 _PIECEWISE: dict[str, Callable[[], Unpacker]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31).decompress,
+    "x-gzip": lambda: zlib.decompressobj(wbits=31).decompress,
     "deflate": lambda: zlib.decompressobj().decompress,
     "br": lambda: brotli.Decompressor().process,
     "zstd": lambda: _zstd_decompressor().decompressobj().decompress,

@@ -27,7 +27,7 @@ from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.recorder import AnswerRecorder
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
-from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header
+from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_pieces
 from lamina.gateway.telemetry import record_answered, record_prepared, watch_status
@@ -65,7 +65,7 @@ async def _answer_traced(
     writer = AnswerWriter(send, gateway.settings.deadlines, scope.get(FLOW))
     try:
         visitor = admit_visitor(scope["headers"], gateway.settings)
-        _refuse_websocket(scope["headers"])
+        _refuse_unserved(scope)
         gateway.enter(visitor.workspace)
         try:
             exchange = ProxiedExchange(gateway, scope, receive, writer, visitor, trace=trace)
@@ -84,10 +84,19 @@ async def _answer_traced(
         await _refuse(writer, Refusal(500, "the gateway failed; its log names the error"), dialect)
 
 
-def _refuse_websocket(headers: Headers) -> None:
-    """Say at once that there are no websockets here. Codex then uses POST; after a 404 it would try again."""
+def _refuse_unserved(scope: Scope) -> None:
+    """Say at once what is not served here.
+
+    After a 426 Codex uses POST instead of a websocket; after a 404 it would try again. `OPTIONS *` asks about
+    no path, so no upstream can answer it.
+    """
+    headers = scope["headers"]
     if lower_ascii(read_header(headers, b"upgrade")) == "websocket":
         raise Refusal(426, "websockets are not served; use POST")
+    if lower_ascii(read_list(headers, b"transfer-encoding")) not in ("", "chunked"):
+        raise Refusal(400, "the only transfer-encoding that is served is chunked")
+    if not scope["path"].startswith("/"):
+        raise Refusal(400, "the request names no path")
 
 
 async def _refuse(writer: AnswerWriter, refusal: Refusal, dialect: str) -> None:
@@ -142,7 +151,7 @@ class ProxiedExchange:
             return
         gateway = self._gateway
         packed = await self._client.read_body()
-        encoding = read_header(self._headers, b"content-encoding")
+        encoding = read_list(self._headers, b"content-encoding")
         memory = gateway.memory(self._visitor.workspace)
         body = decode_body(packed, encoding, gateway.settings.limits, memory)
         await self._client.work_until_left(self._answer(body))
@@ -259,8 +268,8 @@ class ProxiedExchange:
 
         Returns the request to send next, if the model recalled something.
         """
-        content_type = answer.headers.get("content-type", "")
-        encoding = answer.headers.get("content-encoding", "")
+        content_type = lower_ascii(answer.headers.get("content-type", ""))
+        encoding = lower_ascii(answer.headers.get("content-encoding", ""))
         reader = UsageReader(content_type, encoding)
         self._count_answer(incoming, answer)
         if outgoing.has_recall and answer.status < 300:

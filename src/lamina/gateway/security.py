@@ -70,6 +70,11 @@ def read_header(headers: Headers, header_name: bytes) -> str:
     return ""
 
 
+def read_list(headers: Headers, header_name: bytes) -> str:
+    """The values of a header that may come in several lines, as one list: `zstd,gzip`."""
+    return ",".join([value.decode("latin-1") for name, value in headers if name == header_name])
+
+
 def _find_workspace(token: str, settings: GatewaySettings) -> str | None:
     digest = sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
     workspace = None

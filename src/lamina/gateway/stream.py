@@ -52,7 +52,7 @@ class AnswerWriter:
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.started = True
         by_name = {name.lower(): value for name, value in headers}
-        is_stream = by_name.get(b"content-type", b"").startswith(b"text/event-stream")
+        is_stream = by_name.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         self.takes_events = is_stream and not by_name.keys() & {b"content-length", b"content-encoding"}
         await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
 

@@ -137,7 +137,7 @@ def request_headers(
     sent: CIMultiDict[str] = CIMultiDict()
     for name, value in headers:
         if name not in dropped and not name.startswith(_OWN):
-            sent.add(name.decode("latin-1"), value.decode("latin-1"))
+            sent.add(name.decode("latin-1"), _decode_value(value))
     if betas and not profile.drops_betas:
         sent[BETAS] = merge_betas(*sent.getall(BETAS, []), betas)
     if key_name:
@@ -146,6 +146,14 @@ def request_headers(
             scheme = "Bearer "
         sent[profile.key_header] = scheme + environment[key_name]
     return sent
+
+
+def _decode_value(value: bytes) -> str:
+    """The value of a header. aiohttp sends it as UTF-8, so that is what gives the same bytes again."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def response_headers(raw_headers: Headers, status: int) -> list[tuple[bytes, bytes]]:
