@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -286,8 +287,7 @@ def _bound_tokens(source: bytes, value: Any) -> int:
     while containers:
         container = containers.pop()
         if isinstance(container, dict):
-            media += sum([_names_media(name) for name in container if len(name) <= _LONGEST_NAME])
-            container = container.values()
+            container = chain(container, container.values())
         for item in container:
             if isinstance(item, dict | list):
                 containers.append(item)

@@ -85,11 +85,15 @@ def _find_workspace(token: str, settings: GatewaySettings) -> str | None:
 
 
 def _check_host(headers: Headers, settings: GatewaySettings) -> None:
+    """Refuse a name that is not served here: a web page whose own name was pointed at this machine sends it.
+
+    If other machines may ask and no names are listed, the token decides.
+    """
     values = [value for name, value in headers if name == b"host"]
     if len(values) != 1:
         raise Refusal(400, "a request needs one Host header")
     if settings.is_public and not settings.hosts:
-        return  # the token decides
+        return
     host = read_host_name(values[0].decode("latin-1"))
     if is_loopback(host) or host in map(lower_ascii, settings.hosts):
         return

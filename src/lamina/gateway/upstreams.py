@@ -74,13 +74,17 @@ class Upstreams:
 
     def choose(self, dialect: str, model: str) -> Upstream:
         """The upstream for a model, else the first one that speaks this API."""
-        speaking = [upstream for upstream in self._all if dialect in upstream.profile.dialects]
-        for upstream in speaking:
-            if any(fnmatchcase(model, pattern) for pattern in upstream.settings.models):
+        first_open: Upstream | None = None
+        for upstream in self._all:
+            if dialect not in upstream.profile.dialects:
+                continue
+            patterns = upstream.settings.models
+            if any(fnmatchcase(model, pattern) for pattern in patterns):
                 return upstream
-        for upstream in speaking:
-            if not upstream.settings.models:
-                return upstream
+            if not patterns and first_open is None:
+                first_open = upstream
+        if first_open is not None:
+            return first_open
         raise Refusal(404, "no upstream serves this model; see `upstreams` in the gateway's settings")
 
     def for_other_paths(self, path: str, headers: Headers) -> Upstream:
