@@ -119,7 +119,7 @@ peers: $(STAMP)  ## install the libraries that the lab compares with, and try ea
 
 conformance: $(STAMP)  ## run the suite of the Model Context Protocol on lamina mcp (it needs npm)
 	@$(PYTHON_IN_VENV) -m tools.mcp_conformance $(ARGS)
-clients: $(STAMP)  ## install coding agents from npm under .clients/ and run them through `lamina run` (NAMES=...: only these)
+clients: $(STAMP)  ## install coding agents from npm and PyPI under .clients/ and run them through `lamina run` (NAMES=...: only these)
 	@sh tools/clients.sh $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.clients $(ARGS) $(NAMES)
 adapters: $(STAMP)  ## test each adapter in an environment of its framework, with the framework's own suites (NAMES=...: only these)

@@ -6,6 +6,7 @@ A script is a function from a request, as JSON, to what the model says: texts an
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +25,7 @@ class Call(NamedTuple):
     """A call of a tool. Gemini does not always give ids: there, "" is none."""
 
     name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | str
     id: str
 
 
@@ -34,17 +35,28 @@ class Thought(NamedTuple):
     text: str
 
 
+class ApiFailure(Exception):
+    """Raised by a script: the API answers with this status. With 0 it breaks off the answer `half_said`."""
+
+    def __init__(self, status: int, half_said: Said | None = None) -> None:
+        super().__init__(status)
+        self.status = status
+        self.half_said = half_said or []
+
+
 class ScriptedApi(NamedTuple):
-    """Where the server is, and every request that it had."""
+    """Where the server is, every request that it had, and its answers."""
 
     url: str
     requests: list[dict[str, Any]]
+    answers: list[str]
 
 
 @contextmanager
 def scripted_api(script: Script) -> Iterator[ScriptedApi]:
     """A server that answers with what the script says."""
     requests: list[dict[str, Any]] = []
+    answers: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -53,7 +65,11 @@ def scripted_api(script: Script) -> Iterator[ScriptedApi]:
             name = self.path.partition("?")[0].rsplit("/", 1)[1].rpartition(":")[2]
             write, stream = APIS[name]
             size = len(json.dumps(request)) // 4
-            said = script(request)
+            try:
+                said = script(request)
+            except ApiFailure as failure:
+                self.fail(failure, "".join(stream(failure.half_said, size)).encode())
+                return
             if name == "chat" and request.get("stream") is not False:
                 self.answer("".join(stream(said, size)).encode(), "application/x-ndjson")
             elif request.get("stream") or name.startswith("stream"):
@@ -63,18 +79,31 @@ def scripted_api(script: Script) -> Iterator[ScriptedApi]:
                 self.answer(json.dumps(write(said, size)).encode(), "application/json")
 
         def answer(self, body: bytes, media_type: str) -> None:
+            answers.append(body.decode())
             self.send_response(200)
             self.send_header("Content-Type", media_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
+        def fail(self, failure: ApiFailure, body: bytes) -> None:
+            if failure.status:
+                self.send_error(failure.status)
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", str(2 * len(body)))
+            self.end_headers()
+            self.wfile.write(body[: len(body) // 2])
+            time.sleep(0.2)  # so that this half arrives before the end does
+            self.close_connection = True
+
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield ScriptedApi(f"http://127.0.0.1:{server.server_port}", requests)
+        yield ScriptedApi(f"http://127.0.0.1:{server.server_port}", requests, answers)
         server.shutdown()
 
 
@@ -104,12 +133,19 @@ def stream_message(said: Said, size: int) -> Iterator[str]:
             delta = {"type": "thinking_delta", "thinking": one.text}
         else:
             start = {**block, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(one.arguments)}
+            delta = {"type": "input_json_delta", "partial_json": write_arguments(one)}
         yield event("content_block_start", index=index, content_block=start)
         yield event("content_block_delta", index=index, delta=delta)
         yield event("content_block_stop", index=index)
     yield event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=message["usage"])
     yield event("message_stop")
+
+
+def write_arguments(call: Call) -> str:
+    """The arguments of a call as a stream has them. A string is written as it is, JSON or not."""
+    if isinstance(call.arguments, str):
+        return call.arguments
+    return json.dumps(call.arguments)
 
 
 def message_block(one: str | Call | Thought) -> dict[str, Any]:

@@ -375,6 +375,39 @@ def test_a_stream_that_recalled_closes_all_its_streams_and_its_id_names_the_last
         asyncio.run(talk(served))
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_client_goes_on_by_id_after_a_recall_beside_its_own_call(streams: bool) -> None:  # noqa: FBT001
+    """The API waits for the result of the recall as well, and the client knows nothing of it."""
+    api = Api("responses", is_async=False)
+
+    def script(request: dict[str, Any]) -> Said:
+        last = flatten(api.turns(request)[-1])
+        if "harbour?" not in last:
+            return [long_answer(last)]
+        recall = Call("recall", {"key": HANDLE.findall(flatten(request))[0], "find": "opens at"}, "r1")
+        return [recall, Call("read_file", {"path": "a.txt"}, "c1")]
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        request = api.request([*history, user("When opens the harbour?")])
+        if streams:
+            answer = list(client.responses.create(**request, stream=True))[-1].response
+        else:
+            answer = client.responses.create(**request)
+        [call] = answer.output
+        results = api.results([call.call_id], "text")
+        client.responses.create(**api.request(results), previous_response_id=answer.id)
+        recalled, own_result = served.requests[-1]["input"]
+        assert (recalled["call_id"], own_result["call_id"]) == ("r1", "c1")
+        assert FACT in recalled["output"]
+        await close(client)
+
+    with scripted_api(script) as served:
+        asyncio.run(talk(served))
+
+
 def test_with_recall_off_no_handle_is_shown_and_no_tool_is_added() -> None:
     api = Api("completions", is_async=False)
 

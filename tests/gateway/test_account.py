@@ -43,7 +43,7 @@ def test_before_a_cut_both_are_the_same() -> None:
 def test_after_a_cut_the_whole_history_is_read_and_what_is_new_is_paid() -> None:
     account = account_of(
         answer(input=5_000, written=5_000),
-        answer(input=3_000, full=6_000, written=2_500, cut=True),
+        answer(input=3_000, full=6_000, new=1_000, written=2_500, cut=True),
         answer(input=4_000, full=7_000, cached=3_000, written=1_000),
         answer(input=4_100, full=7_100),  # nothing was read, although nothing was cut: the cache was gone
     )
@@ -62,7 +62,7 @@ def test_a_cache_that_reads_half_would_have_read_half() -> None:
     account = account_of(
         answer(input=4_000),
         answer(input=5_000, cached=2_000),
-        answer(input=3_000, full=6_000, cut=True),
+        answer(input=3_000, full=6_000, new=1_000, cut=True),
         answer(input=4_000, full=7_000, cached=1_500),
     )
     assert account.cost_without == pytest.approx(
@@ -96,7 +96,7 @@ def test_what_is_not_known_is_said() -> None:
 def test_a_recall_costs_and_would_not_have_been_there_without() -> None:
     with_recall = account_of(
         answer(input=4_000),
-        answer(input=3_000, full=6_000, cut=True, recalled=True),
+        answer(input=3_000, full=6_000, new=2_000, cut=True, recalled=True),
         answer(input=4_000, full=7_000, cached=3_000),
     )
     assert (with_recall.requests, with_recall.recalls, with_recall.cuts) == (2, 1, 1)
@@ -108,8 +108,36 @@ def test_a_recall_costs_and_would_not_have_been_there_without() -> None:
         )
     )
     assert with_recall.cost_without == pytest.approx(
-        sum_prices(Usage(input=4_000, output=10), Usage(input=7_000, cached=4_000, output=10))
+        sum_prices(Usage(input=4_000, output=10), Usage(input=6_000, cached=4_000, output=10))
     )
+
+
+def test_a_fork_goes_on_where_its_conversation_was() -> None:
+    """A client that changes its last message each time has one conversation, and reads its cache."""
+    account = account_of(
+        answer(input=4_000),
+        answer(input=5_000, cached=3_900, conversation="d", parent="c"),
+        answer(input=3_000, full=6_000, new=1_000, cut=True, conversation="e", parent="d"),
+    )
+    assert account.write_lines()[0].startswith("3 requests in 1 conversation, 1 cut; ")
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=4_000, output=10),
+            Usage(input=5_000, cached=3_900, output=10),
+            Usage(input=6_000, cached=round(5_000 * 0.975), output=10),
+        )
+    )
+
+
+def test_a_request_that_a_killed_gateway_never_logged_is_named() -> None:
+    account = GatewayAccount()
+    for number in (1, 2, 3):
+        account.read_event({"event": "sent", "id": f"i{number}", "conversation": "c"})
+    line = {"event": "answered", "id": "i1", "conversation": "c", "model": MODEL}
+    account.read_event(line | {"input": 1_000, "full": 1_000})
+    account.read_event({"event": "unanswered", "id": "i2", "status": 500})
+    assert (account.requests, account.broken_off) == (1, 1)
+    assert account.write_lines()[1].endswith("; not in it: 1 request whose answer was not logged")
 
 
 def test_lines_of_the_log_are_counted() -> None:

@@ -442,3 +442,30 @@ def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_tri
 
     asyncio.run(main())
     assert (3 in counted_lengths) is is_counted
+
+
+def test_a_result_that_was_sent_in_full_is_not_shortened_as_if_it_were_new() -> None:
+    """The large result fits beside the first prompt. Its share is smaller once there is a history.
+
+    Neither request is cut, so the second has all messages of the first. By its bytes it may be too long.
+    """
+    system = {"role": "system", "content": "word " * 3_000}
+    requests: list[dict[str, Any]] = []
+    for steps in (1, 2):
+        request = chat_request(steps, model="gpt-4o", size=1_200)
+        request["messages"][0] = system
+        request["messages"][3]["content"] = "word " * 5_000
+        requests.append(request)
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, upstream={"window": 10_000, "reserve": 500})) as gateway,
+            open_client() as client,
+        ):
+            for request in requests:
+                await post(client, gateway.url, request, "/v1/chat/completions")
+            assert gateway.events("cut") == []
+            assert [seen.json for seen in stub.seen] == requests
+
+    asyncio.run(main())

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -22,12 +22,14 @@ import pytest
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage
+from lamina.fitting import recall_loop
 from lamina.fitting.recall_loop import RecallExchange, RecallPlace
 from lamina.fitting.recall_streams import filter_for
 from lamina.fitting.request import fit_request
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
+from lamina.gateway.recall_notice import NOTICE
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
@@ -47,12 +49,14 @@ Script = Callable[["Wire", dict[str, Any]], Said]
 
 
 class Reply(NamedTuple):
-    """An answer as turns for the history, its text, the ids of its calls, and the usage that it shows."""
+    """An answer as turns for the history, its text, its calls' ids, its usage, and why it stopped."""
 
     turns: list[Any]
     text: str
     calls: list[str]
     usage: Usage
+    stop: str
+    id: str = ""
 
 
 class Wire(NamedTuple):
@@ -117,7 +121,7 @@ class Wire(NamedTuple):
         return turns
 
     def ask(self, url: str, history: list[Any]) -> Reply:
-        asking = {
+        asking: dict[str, Callable[[str, list[Any]], Reply]] = {
             "anthropic": self._ask_messages,
             "openai_chat": self._ask_chat,
             "openai_responses": self._ask_responses,
@@ -142,7 +146,8 @@ class Wire(NamedTuple):
             block.pop("parsed_output", None)
         text = "".join(block.text for block in message.content if block.type == "text")
         calls = [block.id for block in message.content if block.type == "tool_use"]
-        return Reply([{"role": "assistant", "content": content}], text, calls, find_usage(message))
+        turns = [{"role": "assistant", "content": content}]
+        return Reply(turns, text, calls, find_usage(message), message.stop_reason)
 
     def _ask_chat(self, url: str, history: list[Any]) -> Reply:
         with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
@@ -160,24 +165,27 @@ class Wire(NamedTuple):
                 {"id": call.id, "type": "function", "function": function}
                 for call, function in zip(calls, functions, strict=True)
             ]
-        return Reply([plain], message.content or "", [call.id for call in calls], find_usage(completion))
+        call_ids = [call.id for call in calls]
+        stop = completion.choices[0].finish_reason
+        return Reply([plain], message.content or "", call_ids, find_usage(completion), stop)
 
-    def _ask_responses(self, url: str, history: list[Any]) -> Reply:
+    def _ask_responses(self, url: str, history: list[Any], **fields: Any) -> Reply:
         with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
             if self.streams:
-                with client.responses.stream(**self.request(history)) as stream:
+                with client.responses.stream(**self.request(history), **fields) as stream:
                     numbers = [event.sequence_number for event in stream]
                     response: Any = stream.get_final_response()
                 assert numbers == list(range(len(numbers)))
             else:
-                response = client.responses.create(**self.request(history))
+                response = client.responses.create(**self.request(history), **fields)
         items = [item.model_dump(mode="json", exclude_unset=True) for item in response.output]
         for item in items:
             item.pop("parsed_arguments", None)
             for part in item.get("content") or []:
                 part.pop("parsed", None)
         calls = [item.call_id for item in response.output if item.type == "function_call"]
-        return Reply(items, response.output_text, calls, find_usage(response))
+        usage = find_usage(response)
+        return Reply(items, response.output_text, calls, usage, response.status, response.id)
 
     def _ask_gemini(self, url: str, history: list[Any]) -> Reply:
         verb = "streamGenerateContent?alt=sse" if self.streams else "generateContent"
@@ -186,7 +194,8 @@ class Wire(NamedTuple):
         parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
         text = "".join(part.get("text", "") for part in parts)
         calls = [part["functionCall"]["id"] for part in parts if "functionCall" in part]
-        return Reply([{"role": "model", "parts": parts}], text, calls, find_usage(chunks[-1]))
+        stop = chunks[-1]["candidates"][0]["finishReason"]
+        return Reply([{"role": "model", "parts": parts}], text, calls, find_usage(chunks[-1]), stop)
 
     def _ask_ollama(self, url: str, history: list[Any]) -> Reply:
         answer = post(f"{url}/api/chat", {**self.request(history), "stream": self.streams})
@@ -198,7 +207,7 @@ class Wire(NamedTuple):
         if calls:
             message["tool_calls"] = calls
         names = [call["function"]["name"] for call in calls]
-        return Reply([message], text, names, find_usage(chunks[-1]))
+        return Reply([message], text, names, find_usage(chunks[-1]), str(chunks[-1]["done"]))
 
 
 NAMES = ("anthropic", "openai_chat", "openai_responses", "gemini", "ollama")
@@ -317,6 +326,66 @@ def test_a_recall_is_answered_inside_one_answer_and_stays_in_its_place(wire: Wir
             wire.ask(gateway.url, history)
         check_prefixes(wire, api.requests)
         assert flatten(api.requests[-1]).count("Let me look.") == 1
+
+
+STOPS = {"anthropic": "end_turn", "openai_chat": "stop", "openai_responses": "completed", "gemini": "STOP"}
+"""What an answer says at its end if it waits for nothing."""
+
+
+@pytest.mark.parametrize("says", ["", "Let me look."])
+def test_a_model_that_recalls_without_end_gets_an_end(
+    says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's answer waits for no tool, is not empty, and can be part of the history."""
+    monkeypatch.setattr(recall_loop, "ROUNDS", 2)
+    numbers = count()
+
+    def script(request: dict[str, Any]) -> Said:
+        if "Thanks." in flatten(request):
+            return ["Fine."]
+        call = Call("recall", {"key": first_handle(request), "find": "opens"}, f"r{next(numbers)}")
+        return [says, call] if says else [call]
+
+    with scripted_api(script) as api:
+        settings = settings_for(api.url, tmp_path / "gateway.db", upstream=WINDOW)
+        with gateway_in_thread(settings) as gateway:
+            for wire in WIRES:
+                if says and not wire.streams:
+                    continue  # what was said before a recall is not in a whole answer
+                api.requests.clear()
+                history = [*long_history(wire), wire.user(f"Go on, streaming: {wire.streams}")]
+                reply = wire.ask(gateway.url, history)
+                assert reply.calls == []
+                assert reply.stop == STOPS.get(wire.name, "True")
+                assert reply.text == (says * 4 or NOTICE)
+                assert len(api.requests) == 4
+                assert recall_loop.ENOUGH in flatten(api.requests[-1])
+                history += [*reply.turns, wire.user("Thanks.")]
+                check_directly(wire, history)
+                assert wire.ask(gateway.url, history).text == "Fine."
+                check_prefixes(wire, api.requests)
+
+
+def test_a_client_goes_on_by_id_after_a_recall(tmp_path: Path) -> None:
+    """The upstream keeps the answers. It refuses to continue one that has a call without a result."""
+    for streams in (True, False):
+        wire = Wire("openai_responses", streams)
+        for script, own_calls in ((recall_once, 0), (recall_and_read, 1)):
+            with serve(wire, script, tmp_path / f"{script.__name__}-{streams}.db") as served:
+                url = served.gateway.url
+                reply = wire.ask(url, [*long_history(wire), wire.user(QUESTION)])
+                assert len(reply.calls) == own_calls
+                items = [*wire.results(reply.calls), wire.user("Thanks.")]
+                wire._ask_responses(url, items, previous_response_id=reply.id)  # noqa: SLF001
+            request = served.api.requests[-1]
+            sent_items = request["input"][-len(items) :]
+            recalled = request["input"][: -len(items)]
+            assert sent_items == items
+            assert [item["call_id"] for item in recalled] == ["r1"] * own_calls
+            assert FACT in flatten(recalled) or not own_calls
+            if streams and not own_calls:
+                assert request["previous_response_id"] != reply.id
+            assert f'"{request["previous_response_id"]}"' in served.api.answers[-2]
 
 
 def test_a_client_that_goes_another_way_after_a_recall_keeps_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import zstandard
 
@@ -24,6 +24,9 @@ Fault = Callable[["SeenRequest", asyncio.StreamWriter], Awaitable[None]]
 
 SAID = "Certainly: é ✓ done."
 CACHED = 1_000
+
+
+_Stub = TypeVar("_Stub", bound="Stub")
 
 
 class SeenRequest(NamedTuple):
@@ -89,10 +92,10 @@ class Stub:
         if self.window and tokens > self.window:
             message = f"prompt is too long: {tokens} tokens > {self.window} maximum"
             error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
-            writer.write(_response(400, "application/json", json.dumps(error).encode()))
+            writer.write(response(400, "application/json", json.dumps(error).encode()))
             return
         content_type, body = answer_of(request)
-        writer.write(_response(200, content_type, body, packed=self.packs))
+        writer.write(response(200, content_type, body, packed=self.packs))
 
 
 def answer_of(request: SeenRequest) -> tuple[str, bytes]:  # noqa: PLR0911 - one for each API
@@ -215,7 +218,7 @@ def _answer_ollama(*, streams: bool) -> tuple[str, bytes]:
     return "application/x-ndjson", f"{first}\n{last}\n".encode()
 
 
-def _response(status: int, content_type: str, body: bytes, *, packed: str = "") -> bytes:
+def response(status: int, content_type: str, body: bytes, *, packed: str = "") -> bytes:
     head = f"HTTP/1.1 {status} Said\r\ncontent-type: {content_type}\r\nx-request-id: req-1\r\n"
     if packed == "gzip":
         body = gzip.compress(body, mtime=0)
@@ -247,7 +250,13 @@ async def _read_request(reader: asyncio.StreamReader) -> SeenRequest | None:
 @asynccontextmanager
 async def run_stub() -> AsyncIterator[Stub]:
     """A stub on a free port until the context ends."""
-    stub = Stub()
+    async with serve_stub(Stub()) as stub:
+        yield stub
+
+
+@asynccontextmanager
+async def serve_stub(stub: _Stub) -> AsyncIterator[_Stub]:
+    """Serve a stub on a free port until the context ends."""
     server = await asyncio.start_server(stub.serve, "127.0.0.1", 0, limit=1 << 26)
     stub.port = server.sockets[0].getsockname()[1]
     try:

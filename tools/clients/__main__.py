@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tools.clients.measures import SessionMeasures, measure_session
 from tools.clients.recorder import Recorder, run_recorder
-from tools.clients.rows import TRIALS, ClientTrial, Phase
+from tools.clients.rows import TRIALS, ClientTrial, Phase, write_prompts
 from tools.clients.upstream import AFTER_STEPS, DONE, Arrived, ScriptedUpstream, read_turns, serve_upstream
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -80,7 +80,7 @@ def try_client(trial: ClientTrial, arguments: argparse.Namespace) -> TriedClient
         agent_at=min(4, turns),
         bytes_per_step=arguments.size,
     )
-    phases = [Phase("first", trial.first, turns), Phase("again", trial.again, turns + 3)]
+    phases = [Phase("first", trial.first, turns), Phase("again", trial.again, turns + 3, turns)]
     if trial.compact:
         phases.append(Phase("compact", trial.compact, turns + 3))
         phases.append(Phase("after", trial.again, AFTER_STEPS + 2))
@@ -170,12 +170,14 @@ def run_phase(trial: ClientTrial, phase: Phase, stage: Stage) -> str:
     gateway += ["--log", str(folder / "gateway.log")]
     command = [sys.executable, "-m", "lamina", "run", *gateway, "--", str(wrapper), *phase.arguments]
     output = folder / f"{phase.name}.txt"
-    with output.open("wb") as file:
+    prompts = folder / f"{phase.name}-prompts.txt"
+    prompts.write_text(write_prompts(phase, stage.upstream.write_command) if trial.is_prompted else "")
+    with output.open("wb") as file, prompts.open("rb") as standard_input:
         process = subprocess.Popen(
             command,
             cwd=folder / "project",
             env=make_environment(trial, folder, stage.upstream),
-            stdin=subprocess.DEVNULL,
+            stdin=standard_input,
             stdout=file,
             stderr=subprocess.STDOUT,
         )

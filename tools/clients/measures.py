@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lamina.core.values import Role
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
@@ -155,8 +156,16 @@ class _Sent(NamedTuple):
         return _Sent(digests, tools, one.recalls, "'recall'" in ending, one.at)
 
     def continues(self, last: _Sent) -> bool:
-        shared = count_shared_links(self.digests.chain, last.digests.chain)
-        return shared == len(last.digests.chain) and self.tools == last.tools
+        chain = drop_reminders(last.digests)
+        return count_shared_links(self.digests.chain, chain) == len(chain) and self.tools == last.tools
+
+
+def drop_reminders(digests: RequestDigests) -> tuple[bytes, ...]:
+    """The chain of a request without system messages at its end: a client may move them on."""
+    end = len(digests.chain)
+    while end and digests.segments[end - 1].role is Role.SYSTEM:
+        end -= 1
+    return digests.chain[:end]
 
 
 def _compare_conversations(sent: Sequence[Recorded], events: Sequence[dict[str, Any]]) -> Share:
@@ -174,12 +183,16 @@ def _compare_conversations(sent: Sequence[Recorded], events: Sequence[dict[str, 
         opening = repr(digests.system).encode() if digests.first_answer == len(digests.chain) else b""
         for index, chain in enumerate(conversations):
             if chain[1:] == digests.chain[: len(chain) - 1] and opening in (b"", chain[0]):
-                conversations[index] = (chain[0], *digests.chain)
+                conversations[index] = (chain[0], *drop_reminders(digests))
                 break
         else:
-            conversations.append((opening, *digests.chain))
+            conversations.append((opening, *drop_reminders(digests)))
     answers = [event for event in events if event["event"] in ("answered", "answered without usage")]
-    names = {event["conversation"] for event in answers}
+    forks: dict[str, str] = {}
+    for event in answers:
+        name = event["conversation"]
+        forks.setdefault(name, forks.get(event.get("parent", ""), name))
+    names = set(forks.values())
     return Share(min(len(names), len(conversations)), max(len(names), len(conversations)))
 
 

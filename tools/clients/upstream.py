@@ -27,6 +27,12 @@ AGENTS = ("Agent", "Task", "task")
 STEP = re.compile(r"call_([0-9]+)_shell")
 """Finds the number of a step in the id of its call. A recalled text has no ids."""
 
+COMMAND = re.compile(r"line-([0-9]+)-%06g")
+"""Finds the number of a step in its shell command."""
+
+PROMPT = re.compile(r"TASK-STEP ([0-9]+)")
+"""Finds the number of a step in the user's prompts."""
+
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
 LAST_TURNS = 12
 AFTER_STEPS = 8_000
@@ -116,15 +122,17 @@ class ScriptedUpstream:
         tools = list_tools(request)
         shell = next((name for name in SHELLS if name in tools), "")
         label = find_label(request)
-        if label == "compact":
-            return ["<summary>TASK-AFTER: go on with the steps.</summary>"]
-        if not shell or label == "other":
-            return [json.dumps(JSON_ANSWER) if _wants_json(request) else "Steps of a script"]
+        if label == "prompted":
+            return self._answer_prompt(request, tools)
+        if label in ("compact", "other") or not shell:
+            return [answer_aside(request, label)]
         recent = json.dumps(read_turns(request)[-LAST_TURNS:])
         steps = [int(number) for number in STEP.findall(recent)]
         if label in FIRST_STEPS:
             first = FIRST_STEPS[label]
             return self._go_on(shell, max(steps, default=first), first + 2)
+        if not steps:  # a cut has folded them all, but a digest names their commands
+            steps = [int(number) for number in COMMAND.findall(json.dumps(request))]
         done = max((step for step in steps if step < SUB_STEPS), default=0)
         recall = self._recall(request, tools, done)
         if recall and f"call_recall_{done}" not in recent:
@@ -134,6 +142,17 @@ class ScriptedUpstream:
             task = {"description": "two steps", "prompt": SUB_TASK, "subagent_type": "general-purpose"}
             return [Call(agent, task, AGENT_CALL)]
         return self._go_on(shell, done, self.limit)
+
+    def _answer_prompt(self, request: dict[str, Any], tools: list[str]) -> Said:
+        """Answer the last prompt of a client whose user makes the steps."""
+        recent = json.dumps(read_turns(request)[-LAST_TURNS:])
+        done = max(map(int, PROMPT.findall(recent)), default=0)
+        recall = self._recall(request, tools, done)
+        if recall and f"call_recall_{done}" not in recent:
+            return recall
+        if done >= self.limit:
+            return [f"{DONE} {done}"]
+        return [f"I have read step {done}."]
 
     def _recall(self, request: dict[str, Any], tools: list[str], done: int) -> Said:
         handles = HANDLE.findall(json.dumps(request))
@@ -146,8 +165,12 @@ class ScriptedUpstream:
             return [f"{DONE} {done}"]
         return [f"Step {done + 1}.", self._call_shell(shell, done + 1)]
 
+    def write_command(self, step: int) -> str:
+        """The shell command of a step."""
+        return f'seq -f "line-{step}-%06g abcdefghijklmnop" 1 {self._lines}'
+
     def _call_shell(self, tool: str, step: int) -> Call:
-        command = f'seq -f "line-{step}-%06g abcdefghijklmnop" 1 {self._lines}'
+        command = self.write_command(step)
         name = "cmd" if tool == "exec_command" else "command"
         arguments: dict[str, Any] = {name: command}
         if tool in ("Bash", "bash", "run_shell_command"):
@@ -157,6 +180,15 @@ class ScriptedUpstream:
         if tool == "run_shell_command":
             arguments["is_background"] = False
         return Call(tool, arguments, f"call_{step}_shell")
+
+
+def answer_aside(request: dict[str, Any], label: str) -> str:
+    """Answer what a client asks for itself: a summary, a title, who speaks next."""
+    if label == "compact":
+        return "<summary>TASK-AFTER: go on with the steps.</summary>"
+    if _wants_json(request):
+        return json.dumps(JSON_ANSWER)
+    return "Steps of a script"
 
 
 def find_label(request: dict[str, Any]) -> str:
@@ -169,6 +201,8 @@ def find_label(request: dict[str, Any]) -> str:
         return "after"
     if "TASK-SUB" in opening and "TASK-MAIN" not in opening:
         return "sub"
+    if PROMPT.search(json.dumps(turns)):
+        return "prompted"
     has_shell = any(name in SHELLS for name in list_tools(request))
     if has_shell and any(task in json.dumps(turns) for task in ("TASK-MAIN", "TASK-MORE")):
         return "main"

@@ -96,7 +96,12 @@ class TurnCost(msgspec.Struct, frozen=True, kw_only=True):
 def price(usage: Usage, model: str) -> float | None:
     """Return what one call cost in USD; None if no price is known."""
     fresh = max(usage.input - usage.cached - usage.written, 0)
-    tally = Tally(read=usage.cached, written=usage.written, uncached=fresh)
+    tally = Tally(
+        read=usage.cached,
+        written=usage.written - usage.written_long,
+        written_long=usage.written_long,
+        uncached=fresh,
+    )
     try:
         return cost(tally, model, output=usage.output).total
     except BadInput:

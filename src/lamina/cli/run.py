@@ -119,10 +119,7 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
             code = _run_pointed(command, gateway.url, arguments.window or 0)
         restarts = gateway.restarts
     if restarts:
-        tell(
-            f"lamina: the gateway died and was started again ({restarts}); "
-            "an answer that it had not logged by then is not counted"
-        )
+        tell(f"lamina: the gateway died and was started again ({restarts})")
     _print_account(account)
     return code
 

@@ -228,6 +228,8 @@ class _Printer:
                 number, reason = event.get("cut", ""), event.get("reason", "")
                 sizes = f"{_number(event, 'before')} to {_number(event, 'after')} tokens"
                 self._cuts[str(event.get("conversation"))] = f"cut {number}, {reason}: {sizes}"
+            case "sent":
+                pass  # its answer is printed
             case "answered":
                 self._print(event, self._describe_answer(event))
             case "miss":
@@ -248,6 +250,7 @@ class _Printer:
             input=event.get("input", 0),
             cached=event.get("cached", 0),
             written=event.get("written", 0),
+            written_long=event.get("written_long", 0),
             output=event.get("output", 0),
         )
         amount = price(usage, str(event.get("model", "")))

@@ -42,12 +42,14 @@ def count_noun(count: int, noun: str) -> str:
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider says a call took, in tokens; `input` counts everything that was read.
 
-    `cleared` is what its server left out of the prompt before that was counted.
+    `written_long` is the part of `written` that was paid to live longer: an hour, at Anthropic. `cleared` is
+    what its server left out of the prompt before that was counted.
     """
 
     input: int = 0
     cached: int = 0
     written: int = 0
+    written_long: int = 0
     output: int = 0
     cleared: Cleared = Cleared()
 
@@ -81,6 +83,7 @@ def read_usage(usage: Any) -> Usage:
         input=whole_input,
         cached=min(cached, whole_input),
         written=min(written, whole_input),
+        written_long=min(_read_count(read_field(usage, "cache_creation"), _WRITTEN_LONG), written),
         output=output,
     )
 
@@ -112,6 +115,9 @@ _WRITTEN = (
     "cache_creation_tokens",
     "cacheWriteInputTokens",
 )
+_WRITTEN_LONG = ("ephemeral_1h_input_tokens",)
+"""Fields of `cache_creation` that count what was written to live for an hour."""
+
 _OUTPUT = (
     "completion_tokens",
     "output_tokens",

@@ -26,7 +26,7 @@ from lamina.errors import BadInput
 from lamina.fitting.conversation import Conversation, named_id, thread_ids
 from lamina.fitting.events import Listeners
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.recall_loop import read_turns
+from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer, read_turns
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, count_shared_links, digest_log
 from lamina.fitting.server_reports import ServerHelp
@@ -37,13 +37,18 @@ if TYPE_CHECKING:
 IDS = 1_024
 """How many ids of answers that stand for a later answer are remembered."""
 
-_CONTINUES = "previous_response_id"
-
 CONVERSATIONS = 256
 """How many conversations are remembered. The one that was not used for longest is forgotten first."""
 
 SIMILAR_CONVERSATIONS = 8
 """How many conversations with the same first turn are compared to find the most useful memo."""
+
+
+class KeptAnswer(NamedTuple):
+    """The model's last answer to a call, which its API keeps, and the recalled texts that it waits for."""
+
+    last_id: str
+    results: tuple[Any, ...] = ()
 
 
 class Conversations:
@@ -76,7 +81,7 @@ class Conversations:
         self.numbers = count()
         self.numbered: set[int] = set()
         self.answers = AnswerCalls()
-        self.continued_ids: OrderedDict[str, str] = OrderedDict()
+        self.kept_answers: OrderedDict[str, KeptAnswer] = OrderedDict()
         self.lock = Lock()
 
     def with_name(self, name: str, *, ledger: Ledger | None = None) -> Conversations:
@@ -87,18 +92,18 @@ class Conversations:
             self.by_key[name] = Conversation(ledger=ledger)
         return view
 
-    def remember_ids(self, continued_ids: Mapping[str, str]) -> None:
+    def remember_id(self, shown_id: str, answer: KeptAnswer) -> None:
         """Remember which answer is meant by an id that the client saw: the last one of several."""
-        self.continued_ids.update(continued_ids)
-        while len(self.continued_ids) > IDS:
-            self.continued_ids.popitem(last=False)
+        self.kept_answers[shown_id] = answer
+        while len(self.kept_answers) > IDS:
+            self.kept_answers.popitem(last=False)
 
     def continue_last(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the request with the id of the answer that it continues, if the client saw another."""
-        last_id = self.continued_ids.get(str(request.get(_CONTINUES, "")))
-        if last_id is None:
+        """Return the request so that it continues the last answer, if the client names an earlier one."""
+        answer = self.kept_answers.get(str(request.get(PREVIOUS_ANSWER, "")))
+        if answer is None:
             return request
-        return {**request, _CONTINUES: last_id}
+        return continue_answer(request, answer.last_id, answer.results)
 
     def last_fitted(self) -> Fitted | None:
         """Return the request that was answered last, in the named conversation or in the only unnamed one.

@@ -20,7 +20,7 @@ from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.conversation import Conversation
-from lamina.fitting.conversations import Conversations
+from lamina.fitting.conversations import Conversations, KeptAnswer
 from lamina.fitting.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.fitting.request import Fitted, fit_request
 from lamina.models.facts import model
@@ -145,10 +145,18 @@ class PendingCall:
         """End the trace of a call that has no answer."""
         self._trace.end(error=type(error).__name__)
 
-    def remember_ids(self, continued_ids: Mapping[str, str]) -> None:
-        """Remember ids of answers, as `StreamFilter.continued_ids` has them."""
+    def remember_id(self, shown_id: str, last_id: str) -> None:
+        """Remember which answer the client means by the id that it saw; "" if the API keeps no answers."""
+        if not shown_id:
+            return
+        results: tuple[Any, ...] = ()
+        if self._place is not None:
+            exchange = self._recalls.exchange(self._place)
+            results = exchange.results if exchange is not None else ()
+        if shown_id == last_id and not results:
+            return
         with self._conversations.lock:
-            self._conversations.remember_ids(continued_ids)
+            self._conversations.remember_id(shown_id, KeptAnswer(last_id, results))
 
     def record_usage(self, usage: Usage | int) -> None:
         """Record what the API counted, if it reported that only at the end of a stream.

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.values import Head, Role, Segment, Text, ToolCall
+from lamina.core.values import Head, Role, Segment, Text, Thinking, ToolCall
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.fitting.recalls import RECALL, answer_recall, render_turns
@@ -32,6 +32,9 @@ ROUNDS = 8
 """How often a model may recall something before it answers. After that it is told to answer."""
 
 ENOUGH = f"recall was called {ROUNDS} times in a row; answer with what you have"
+
+PREVIOUS_ANSWER = "previous_response_id"
+"""The field in which a request of the Responses API names the answer that it continues."""
 
 _TURN_FIELDS = ("messages", "input", "contents")
 
@@ -50,6 +53,8 @@ class RecallExchange(msgspec.Struct, frozen=True, kw_only=True):
     `turns` are the recalls and their results, which come before the answer. `answer` replaces the client's
     version of it, if the client did not see all of it, and `results` are recalled texts that belong beside
     the results of the client's own tools. `view` tells the client's version of the answer from others.
+    An API that keeps answers gives them ids: `shown_id` is the one that the client saw, and `last_id` that of
+    the model's last answer.
     """
 
     place: RecallPlace
@@ -57,6 +62,8 @@ class RecallExchange(msgspec.Struct, frozen=True, kw_only=True):
     turns: tuple[Any, ...] = ()
     answer: tuple[Any, ...] = ()
     results: tuple[Any, ...] = ()
+    shown_id: str = ""
+    last_id: str = ""
 
 
 class _Answer(msgspec.Struct):
@@ -80,6 +87,7 @@ class RecallLoop:
         self._answer = _Answer()
         self._results: list[Segment] = []
         self._head = Head()
+        self._is_exhausted = False
 
     def take(self, absorbed: Absorbed, fitted: Fitted) -> tuple[Any, ...]:
         """Take an answer to the request `fitted`. Returns the turns to append to the request and send again.
@@ -88,7 +96,10 @@ class RecallLoop:
         """
         self._head = fitted.envelope.head
         self._answer = _read_answer(absorbed.segments)
-        if not self._answer.recalls or self.rounds > ROUNDS:
+        if not self._answer.recalls:
+            return ()
+        if self.rounds > ROUNDS:
+            self._drop_recalls()
             return ()
         recalls = [call for call in self._answer.calls if call.name == RECALL.name]
         results = [self._answer_call(call, fitted) for call in recalls]
@@ -125,6 +136,20 @@ class RecallLoop:
             answer=answer,
             results=recalled,
         )
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether the model recalled to the end, and said nothing that the client could see."""
+        segments = self._answer.visible
+        if self._streams:
+            segments = [*self._spoken, *segments]
+        has_content = any(not isinstance(part, Thinking) for segment in segments for part in segment.parts)
+        return self._is_exhausted and not has_content
+
+    def _drop_recalls(self) -> None:
+        """Leave recalls unanswered, as if the model had not called them: the client gets what is left."""
+        self._is_exhausted = True
+        self._answer = _read_answer(tuple(self._answer.visible))
 
     def _answer_call(self, call: ToolCall, fitted: Fitted) -> Segment:
         if self.rounds >= ROUNDS:
@@ -176,6 +201,14 @@ def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
 def append_turns(request: Mapping[str, Any], turns: Iterable[Any]) -> dict[str, Any]:
     """Return the request with more turns at its end."""
     return _with_turns(request, [*read_turns(request), *turns])
+
+
+def continue_answer(request: Mapping[str, Any], last_id: str, results: Sequence[Any]) -> dict[str, Any]:
+    """Return a request that continues an answer which its API keeps, with the recalled texts it waits for."""
+    changed = {**request, PREVIOUS_ANSWER: last_id}
+    if results:
+        changed["input"] = [*results, *read_turns(request)]
+    return changed
 
 
 def place_after(request: Mapping[str, Any], digests: RequestDigests) -> RecallPlace | None:

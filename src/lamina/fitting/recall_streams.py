@@ -15,6 +15,8 @@ answer. Events are dicts or objects of an SDK; those that need no change stay th
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, Protocol
 
@@ -51,12 +53,69 @@ def filter_for(dialect: Dialect) -> StreamFilter:
     return _FILTERS.get(dialect.name, _ChunkFilter)()
 
 
+def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
+    """Return the id of an answer that its API may keep, from its events or from the whole answer."""
+    if dialect.name != "openai_responses":
+        return ""
+    for event in events:
+        answer_id = read_field(read_field(event, "response") or event, "id")
+        if isinstance(answer_id, str):
+            return answer_id
+    return ""
+
+
 def strip_recalls(answer: Any, dialect: Dialect) -> Any:
-    """Return a whole answer without calls of the recall tool; the same object if it has none."""
+    """Return a whole answer without calls of the recall tool; the same object if it has none.
+
+    If no other call is left, the answer does not say that the model waits for results.
+    """
     path = _CALL_LISTS.get(dialect.name)
     if path is None:
         return answer
-    return _strip(answer, path)
+    stripped_answer = _strip(answer, path)
+    if stripped_answer is answer:
+        return answer
+    if dialect.name == "anthropic":
+        has_calls = any(map(_is_own_call, list_or_empty(read_field(stripped_answer, "content"))))
+        return _end_turn(stripped_answer, has_calls=has_calls)
+    choices: list[Any] = []
+    for choice in list_or_empty(read_field(stripped_answer, "choices")):
+        has_calls = bool(read_field(read_field(choice, "message"), "tool_calls"))
+        choices.append(_end_turn(choice, has_calls=has_calls))
+    if not choices:
+        return stripped_answer
+    return _change_items(stripped_answer, "choices", choices)
+
+
+def mend_recalls(events: Sequence[Any], dialect: Dialect) -> list[Any]:
+    """Return the events of a stream without arguments of recalls that are not a JSON object.
+
+    A call of Anthropic's API has an object as its input: one with anything else cannot be sent back, so the
+    whole call would be lost when the answer is read. Without arguments it is answered like other mistakes.
+    """
+    if dialect.name != "anthropic":
+        return list(events)
+    inputs: dict[Any, str] = {}
+    for event in events:
+        index = read_field(event, "index")
+        if _is_recall(read_field(event, "content_block")):
+            inputs[index] = ""
+        elif index in inputs:
+            inputs[index] += str(read_field(read_field(event, "delta"), "partial_json") or "")
+    broken = [index for index, text in inputs.items() if not _is_object(text or "{}")]
+    mended_events: list[Any] = []
+    for event in events:
+        is_delta = read_field(event, "type") == "content_block_delta"
+        if not is_delta or read_field(event, "index") not in broken:
+            mended_events.append(event)
+    return mended_events
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 _CALL_LISTS: dict[str, tuple[str, ...]] = {
@@ -67,6 +126,25 @@ _CALL_LISTS: dict[str, tuple[str, ...]] = {
     "ollama": ("message", "tool_calls"),
 }
 """Where the calls are in an answer."""
+
+
+_STOPS = {"stop_reason": ("tool_use", "end_turn"), "finish_reason": ("tool_calls", "stop")}
+"""What an answer with calls says at its end, and what one without calls says. Other APIs have one word."""
+
+
+def _end_turn(holder: Any, *, has_calls: bool) -> Any:
+    """Return what says why an answer stopped. Without calls, the model does not wait for results."""
+    if has_calls:
+        return holder
+    for name, (with_calls, without_calls) in _STOPS.items():
+        if read_field(holder, name) == with_calls:
+            return _change(holder, name, without_calls)
+    return holder
+
+
+def _is_own_call(block: Any) -> bool:
+    """Whether a block of Anthropic's API calls a tool of the client."""
+    return bool(read_field(block, "type") == "tool_use") and not _is_recall(block)
 
 
 class _Round:
@@ -199,6 +277,22 @@ class _MessageFilter(_BlockFilter):
     first_events = ("message_start",)
     last_events = ("message_delta", "message_stop")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_calls = False
+        self._has_recalls = False
+
+    def _open(self, number: Any, opened: Any) -> list[Any]:
+        self._has_calls = self._has_calls or _is_own_call(opened)
+        self._has_recalls = self._has_recalls or _is_recall(opened)
+        return super()._open(number, opened)
+
+    def _finish(self, event: Any) -> Any:
+        delta = read_field(event, "delta")
+        if delta is None or not self._has_recalls:
+            return event
+        return _change(event, "delta", _end_turn(delta, has_calls=self._has_calls))
+
 
 class _ResponseFilter(_BlockFilter):
     """The events of OpenAI's Responses API. They are numbered through, and the last one has the whole answer.
@@ -261,6 +355,7 @@ class _CompletionFilter(_Round):
         super().__init__()
         self._id: Any = None
         self._hidden: set[Any] = set()
+        self._has_calls = False
 
     def next_round(self) -> list[Any]:
         self._hidden = set()
@@ -283,7 +378,10 @@ class _CompletionFilter(_Round):
             self.closing.append(chunk)
             return []
         delta = self._strip_delta(read_field(choices[0], "delta"))
+        self._has_calls = self._has_calls or bool(read_field(delta, "tool_calls"))
         choice = _change(choices[0], "delta", delta)
+        if self._hidden:
+            choice = _end_turn(choice, has_calls=self._has_calls)
         chunk = _change(chunk, "choices", [choice, *choices[1:]])
         if read_field(choice, "finish_reason"):
             self.closing.append(chunk)

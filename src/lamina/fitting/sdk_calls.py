@@ -26,7 +26,7 @@ from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_streams import filter_for, strip_recalls
+from lamina.fitting.recall_streams import filter_for, find_answer_id, mend_recalls, strip_recalls
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()
@@ -109,6 +109,8 @@ class SdkCall:
             if not is_recall:
                 break
             answer = yield from self._send_fitting(self._send_once)
+        answer_id = find_answer_id([answer], self.pending.dialect)
+        self.pending.remember_id(answer_id, answer_id)
         return (yield from self._finish_answer(strip_recalls(answer, self.pending.dialect)))
 
     def enter(self) -> Steps:
@@ -210,7 +212,9 @@ class SdkCall:
                 yield StreamValue(shown_event)
             stream, event = yield from self._send_fitting(open_stream)
         yield from self._finish(absorbed.usage)
-        self.pending.remember_ids(events.continued_ids)
+        last_id = find_answer_id(events.events, self.pending.dialect)
+        shown_id = next(iter(events.continued_ids), last_id)
+        self.pending.remember_id(shown_id, last_id)
         for event in events.closing:
             yield StreamValue(event)
 
@@ -232,7 +236,8 @@ class SdkCall:
 
     def _absorb_events(self, events: list[Any]) -> Absorbed:
         with suppress(LaminaError):
-            return self.pending.dialect.absorb_stream(events)
+            dialect = self.pending.dialect
+            return dialect.absorb_stream(mend_recalls(events, dialect))
         return Absorbed(segments=(), usage=_read_usage(events[-1]))
 
     def _start(self, steps: Steps) -> Any:

@@ -99,6 +99,7 @@ class _Shared:
         learner = AnswerLearner(index, saver)
         fitter = Fitter(
             self.settings,
+            store=self.store,
             index=index,
             saver=saver,
             learner=learner,

@@ -31,7 +31,9 @@ from lamina.stores.port import Store, Where
 
 WORKSPACE = "gateway/"
 FAMILIES = "gateway-families/"
-"""Begin the names of the workspaces that hold conversations, and the lists of their names."""
+ANSWERS = "gateway-answers/"
+"""Begin the names of the workspaces that hold conversations, the lists of their names, and the conversation
+of each answer that the upstream keeps."""
 
 MEMBERS = 64
 """How many conversations of one family are looked at, the newest first."""
@@ -174,6 +176,19 @@ class GatewayStore:
             await self._call(lambda store: store.append(listed, [name.encode()]))
         await self._call(lambda store: store.append(where, records, was=was, state=source))
         return source
+
+    async def save_answer(self, workspace: str, answer_id: str, name: str) -> None:
+        """Remember to which conversation an answer belongs."""
+        where = Where(f"{ANSWERS}{workspace}", answer_id)
+        await self._call(lambda store: store.append(where, [name.encode()]))
+
+    async def load_answer(self, workspace: str, answer_id: str) -> str:
+        """The name of the conversation that an answer belongs to; "" if nothing was remembered."""
+        where = Where(f"{ANSWERS}{workspace}", answer_id)
+        page = await self._call(lambda store: store.read(where, last=1))
+        for record in page.records:
+            return record.body.decode()
+        return ""
 
     async def is_ready(self) -> bool:
         """Whether the store answers."""

@@ -142,6 +142,7 @@ class ProxiedExchange:
         self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
         self._route = match_route(scope["method"], path)
         self._recalls: RecallRelay | None = None
+        self._sent_id = ""
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""
@@ -238,6 +239,10 @@ class ProxiedExchange:
             betas=outgoing.betas,
             unpacked=outgoing.body is not None,
         )
+        if self._route.action != "count":
+            self._sent_id = self._gateway.journal.write_sent(
+                conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
+            )
         return self._ask(incoming.upstream, body, headers, keeps_alive=self._wants_events(incoming))
 
     def _ask(
@@ -251,9 +256,9 @@ class ProxiedExchange:
             headers=headers,
             body=body,
             keeps_alive=keeps_alive,
+            sent_id=self._sent_id,
         )
-        gateway = self._gateway
-        return UpstreamAnswer(request, gateway.session, self._writer, gateway.settings.deadlines)
+        return UpstreamAnswer(request, self._gateway, self._writer)
 
     def _wants_events(self, incoming: IncomingRequest) -> bool:
         """Whether the client expects an event stream, in which comments are allowed."""
@@ -292,7 +297,7 @@ class ProxiedExchange:
             await self._write(await recorder.finish(), unpacker)
         finally:
             self._trace.is_unfinished = self._trace.is_on
-            self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader))
+            self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader, sent_id=self._sent_id))
         await self._writer.finish()
         return None
 
@@ -315,7 +320,10 @@ class ProxiedExchange:
             following = await self._recalls.relay(outgoing, answer, headers, reader)
         finally:
             recalled = following is not None
-            gateway.finish_later(self._learn(incoming, outgoing, answer, reader, recalled=recalled))
+            learning = self._learn(
+                incoming, outgoing, answer, reader, sent_id=self._sent_id, recalled=recalled
+            )
+            gateway.finish_later(learning)
         return following
 
     async def _write(self, piece: bytes, unpacker: Unpacker | None) -> None:
@@ -335,6 +343,7 @@ class ProxiedExchange:
         answer: aiohttp.ClientResponse,
         reader: UsageReader,
         *,
+        sent_id: str,
         recalled: bool = False,
     ) -> None:
         """Record what the answer reported, also if the client has gone meanwhile.
@@ -348,6 +357,7 @@ class ProxiedExchange:
             self._trace.end()
             return
         usage = reader.finish()
+        self._gateway.misses.report(incoming, outgoing, usage, sent_id=sent_id, recalled=recalled)
         record_answered(self._trace, outgoing, usage)
         self._trace.end()
         for kind in ("input", "cached", "written", "output"):
@@ -358,8 +368,8 @@ class ProxiedExchange:
             self._gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
         else:
             self._gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
-            await self._gateway.learner.record_answer(outgoing, usage)
-        self._gateway.misses.report(incoming, outgoing, usage, recalled=recalled)
+            if self._recalls is None:  # the relay of recalls has recorded it, unless the answer broke off
+                await self._gateway.learner.record_answer(outgoing, usage)
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes

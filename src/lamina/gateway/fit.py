@@ -29,7 +29,13 @@ from lamina.fitting.recall_loop import RecallExchange, append_turns, place_after
 from lamina.fitting.request import Fitted, fit_request
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_store import ConversationSnapshot, StoreGone, changes_requests
+from lamina.gateway.continued_answers import continue_last, remember_answer
+from lamina.gateway.conversation_store import (
+    ConversationSnapshot,
+    GatewayStore,
+    StoreGone,
+    changes_requests,
+)
 from lamina.gateway.conversations import (
     ConversationIndex,
     ConversationMatch,
@@ -42,6 +48,7 @@ from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.saving import ConversationSaver, encode_lowered, encode_new_segments
+from lamina.gateway.sent_marks import mark_last_request
 from lamina.gateway.sizes import (
     UNCOUNTED,
     CountedRequest,
@@ -70,6 +77,7 @@ class Fitter:
         self,
         settings: GatewaySettings,
         *,
+        store: GatewayStore,
         index: ConversationIndex,
         saver: ConversationSaver,
         learner: AnswerLearner,
@@ -77,6 +85,7 @@ class Fitter:
         journal: Journal,
     ) -> None:
         self._settings = settings
+        self._store = store
         self.index = index
         self._saver = saver
         self._learner = learner
@@ -88,6 +97,8 @@ class Fitter:
         call = call_upstream(incoming, salted=bool(self._settings.tokens))
         server_field = find_server_conversation(incoming)
         if server_field:
+            request = await continue_last(self._store, incoming.workspace, call.request)
+            call = msgspec.structs.replace(call, request=request)
             self._journal.write("passed", upstream=incoming.upstream.name, reason=server_field)
             return call.unchanged()
         try:
@@ -167,6 +178,7 @@ class Fitter:
             for _ in range(TRIES):
                 state = _add_exchange(conversation.state, sent, usage, exchange)
                 try:
+                    await remember_answer(self._store, conversation.workspace, conversation.name, exchange)
                     await self._saver.save(conversation, state, records)
                 except Conflict:
                     await self.index.reload(conversation)
@@ -269,6 +281,10 @@ class Fitter:
             call = client_call.splice(match)
             calibration = await self._calibrate(call, match)
             fitted = await self._fit(call, conversation, calibration=calibration)
+            if fitted.ledger.lines and match.shared and not conversation.state.has_ledger:
+                whole = await self._fit(call, conversation, budget=UNCOUNTED)
+                ledger = Ledger(calibration=calibration, mark=mark_last_request(match, whole))
+                fitted = await self._fit(call, conversation, ledger=ledger)
             if not _must_save(call, fitted, conversation.state):
                 self._note_count(call, conversation, fitted)
                 return self._pass_counted(call, match, fitted)
@@ -384,7 +400,7 @@ class Fitter:
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state, outgoing.request)
         place = place_after(call.incoming.request, match.digests)
-        return msgspec.structs.replace(outgoing, place=place)
+        return msgspec.structs.replace(outgoing, place=place, new_tokens=_count_new(match, fitted))
 
     async def _save_and_send(
         self, call: UpstreamCall, conversation: LiveConversation, fitted: Fitted
@@ -466,12 +482,9 @@ class Fitter:
         if state.has_ledger or state.usage is None or not state.usage.input or counter.exact:
             return None
         fitted = await self._fit(call, conversation, budget=UNCOUNTED)
-        own_entries = [entry for entry in fitted.envelope.entries if entry.segment.origin != "lamina"]
-        new_count = max(len(match.digests.chain) - match.shared, 0)
-        new_tokens = sum(entry.tokens for entry in own_entries[len(own_entries) - new_count :])
         return calibrate(
             None,
-            counted=max(fitted.envelope.tokens - new_tokens, 1),
+            counted=max(fitted.envelope.tokens - _count_new(match, fitted), 1),
             reported=state.usage.input + state.usage.cleared.tokens,
             counter=counter.identity,
         )
@@ -517,6 +530,13 @@ def _add_exchange(
         return state
     tokens = sent.fitted.envelope.tokens
     return msgspec.structs.replace(state, ledger=sent.fitted.ledger, usage=usage, tokens=tokens)
+
+
+def _count_new(match: ConversationMatch, fitted: Fitted) -> int:
+    """The tokens of what the last request of the conversation did not have, as it is sent now."""
+    own_entries = [entry for entry in fitted.envelope.entries if entry.segment.origin != "lamina"]
+    new_count = max(len(match.digests.chain) - match.shared, 0)
+    return sum(entry.tokens for entry in own_entries[len(own_entries) - new_count :])
 
 
 def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationSnapshot) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,14 +44,32 @@ class Journal:
         if path is not None:
             self._file = JournalFile(path)
 
+    def write_sent(self, *, conversation: str, upstream: str, model: str) -> str:
+        """Write that a request leaves for an upstream. Returns the id that the line about its answer has.
+
+        If the gateway is killed before that line, this one tells its supervisor that there was a request.
+        The file does not have it.
+        """
+        sent_id = secrets.token_hex(8)
+        facts = {"id": sent_id, "conversation": conversation, "upstream": upstream, "model": model}
+        self._write_line(_encode_event("sent", facts))
+        return sent_id
+
     def write(self, event: str, **facts: Any) -> None:
-        line = msgspec.json.encode({"at": round(time(), 3), "event": event, **facts}) + b"\n"
+        line = _encode_event(event, facts)
+        self._write_line(line)
+        if self._file is not None:
+            self._file.append(line)
+
+    def _write_line(self, line: bytes) -> None:
         stream = self._stream or sys.stderr
         with contextlib.suppress(OSError, ValueError):  # nobody listens; requests go on
             stream.write(line.decode())
             stream.flush()
-        if self._file is not None:
-            self._file.append(line)
+
+
+def _encode_event(event: str, facts: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode({"at": round(time(), 3), "event": event, **facts}) + b"\n"
 
 
 class JournalFile:

@@ -38,20 +38,31 @@ class MissReporter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def report(
-        self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage, *, recalled: bool = False
+        self,
+        incoming: IncomingRequest,
+        sent: OutgoingRequest,
+        usage: Usage,
+        *,
+        sent_id: str,
+        recalled: bool = False,
     ) -> None:
         """Log what a request was expected to read from the cache and what it read, and begin a diagnosis.
 
-        `recalled`: the answer recalled something, and the same request of the client goes on.
+        `sent_id` is the id under which the request was logged when it was sent. `recalled`: the answer
+        recalled something, and the same request of the client goes on.
         """
         conversation = sent.conversation
         name = ""
+        parent = ""
         if conversation is not None:
             name = conversation.name
+            parent = conversation.state.parent
         if not usage.input:
             self._journal.write(
                 "answered without usage",
+                id=sent_id,
                 conversation=name,
+                parent=parent,
                 upstream=incoming.upstream.name,
                 model=incoming.model,
                 cut=sent.cut,
@@ -60,7 +71,9 @@ class MissReporter:
             return
         self._journal.write(
             "answered",
+            id=sent_id,
             conversation=name,
+            parent=parent,
             upstream=incoming.upstream.name,
             model=incoming.model,
             outcome=sent.outcome,
@@ -69,9 +82,11 @@ class MissReporter:
             left_out=sent.left_out,
             input=usage.input,
             full=_estimate_full_input(sent, usage),
+            new=sent.new_tokens,
             cached=usage.cached,
             predicted=sent.predicted_read,
             written=usage.written,
+            written_long=usage.written_long,
             output=usage.output,
         )
         if conversation is None or sent.cut or sent.previous is None or sent.previous_reported < SMALLEST:
@@ -108,12 +123,14 @@ def _estimate_full_input(sent: OutgoingRequest, usage: Usage) -> int:
     """The tokens that the request would have had if nothing of its conversation had been cut.
 
     Each cut of the ledger counted what it took away. The upstream counts in its own tokens, so that is
-    scaled to what it reported.
+    scaled to what it reported, unless the ledger's counts are already.
     """
     fitted = sent.fitted
     if fitted is None:
         return usage.input
     removed = sum(cut.before - cut.after for cut in fitted.ledger.cuts)
+    if fitted.ledger.calibration is not None:
+        return usage.input + removed
     return usage.input + round(removed * usage.input / max(fitted.envelope.tokens, 1))
 
 

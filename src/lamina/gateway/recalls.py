@@ -12,10 +12,10 @@ of the answer, since the client may go on at once, with another worker or after 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import brotli  # type: ignore[import-untyped]
@@ -25,13 +25,20 @@ import zstandard
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
-from lamina.fitting.recall_loop import RecallLoop
-from lamina.fitting.recall_streams import StreamFilter, filter_for, strip_recalls
+from lamina.fitting.recall_loop import RecallExchange, RecallLoop
+from lamina.fitting.recall_streams import (
+    StreamFilter,
+    filter_for,
+    find_answer_id,
+    mend_recalls,
+    strip_recalls,
+)
 from lamina.gateway.answer_events import AnswerEvent, EventSplitter
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
 from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.fit import Fitter
+from lamina.gateway.recall_notice import fill_answer, fill_stream
 from lamina.gateway.recall_usage import UsageSum
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.stream import AnswerWriter, read_pieces
@@ -71,27 +78,23 @@ class RecallRelay:
         unpacker = make_unpacker(answer.headers.get("content-encoding", ""))
         if unpacker is None:
             raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
-        content_type = answer.headers.get("content-type", "")
-        if content_type.startswith(_STREAMS):
-            return await self._relay_stream(outgoing, answer, headers, reader, unpacker)
-        return await self._relay_whole(outgoing, answer, headers, reader, unpacker)
+        received = _ReceivedAnswer(outgoing, answer, headers, reader, unpacker)
+        is_stream = answer.headers.get("content-type", "").startswith(_STREAMS)
+        if self._loop is None:
+            self._loop = RecallLoop(self._dialect, streams=is_stream)
+        if is_stream:
+            return await self._relay_stream(received, self._loop)
+        return await self._relay_whole(received, self._loop)
 
-    async def _relay_stream(
-        self,
-        outgoing: OutgoingRequest,
-        answer: aiohttp.ClientResponse,
-        headers: Sequence[Header],
-        reader: UsageReader,
-        unpacker: Unpacker,
-    ) -> OutgoingRequest | None:
+    async def _relay_stream(self, received: _ReceivedAnswer, loop: RecallLoop) -> OutgoingRequest | None:
+        answer = received.answer
         by_line = not answer.headers.get("content-type", "").startswith("text/event-stream")
         stream = _AnswerStream(by_line=by_line)
         on_silence = None if by_line else self._comment
         if not self._writer.started:
-            await self._writer.start(answer.status, _without_body_headers(headers))
-        async for piece in read_pieces(answer, self._deadlines, on_silence):
-            reader.feed(piece)
-            for event in stream.splitter.take(_unpack(unpacker, piece)):
+            await self._writer.start(answer.status, _without_body_headers(received.headers))
+        async for piece in received.read_pieces(self._deadlines, on_silence):
+            for event in stream.splitter.take(_unpack(received.unpacker, piece)):
                 await self._pass_event(event, stream)
             if on_silence is not None and self._is_silent():
                 await on_silence()
@@ -99,9 +102,9 @@ class RecallRelay:
             await self._pass_event(event, stream)
 
         absorbed = _absorb_events(self._filter.events, self._dialect)
-        following = await self._recall(absorbed, outgoing, reader, streams=True)
+        following = await self._recall(absorbed, received, loop, self._filter.events)
         if following is None:
-            await self._close_stream(stream)
+            await self._close_stream(stream, loop)
             return None
         for value in self._filter.next_round():
             await self._write(stream.encode(value))
@@ -120,9 +123,12 @@ class RecallRelay:
         for value in self._filter.take(event.value):
             await self._write(stream.encode(value))
 
-    async def _close_stream(self, stream: _AnswerStream) -> None:
+    async def _close_stream(self, stream: _AnswerStream, loop: RecallLoop) -> None:
         """Write the events that end the answer."""
-        for value in self._filter.closing:
+        closing = self._filter.closing
+        if loop.shows_nothing:
+            closing = fill_stream(closing, self._dialect)
+        for value in closing:
             await self._write(stream.encode(self._usage.complete(value)))
         for event in stream.closing:
             await self._write(event.source)
@@ -136,21 +142,11 @@ class RecallRelay:
         self._last_written = monotonic()
         await self._writer.comment()
 
-    async def _relay_whole(
-        self,
-        outgoing: OutgoingRequest,
-        answer: aiohttp.ClientResponse,
-        headers: Sequence[Header],
-        reader: UsageReader,
-        unpacker: Unpacker,
-    ) -> OutgoingRequest | None:
+    async def _relay_whole(self, received: _ReceivedAnswer, loop: RecallLoop) -> OutgoingRequest | None:
         """Pass an answer on that is one JSON value: an answer, or the list of chunks that Gemini sends."""
-        pieces: list[bytes] = []
-        async for piece in read_pieces(answer, self._deadlines, None):
-            reader.feed(piece)
-            pieces.append(piece)
+        pieces = [piece async for piece in received.read_pieces(self._deadlines, None)]
         source = b"".join(pieces)
-        value = _decode(_unpack(unpacker, source))
+        value = _decode(_unpack(received.unpacker, source))
         chunks = value if isinstance(value, list) else [value]
         for chunk in chunks:
             self._usage.read(chunk)
@@ -158,17 +154,20 @@ class RecallRelay:
             absorbed = _absorb_events(value, self._dialect)
         else:
             absorbed = _absorb(value, self._dialect)
-        following = await self._recall(absorbed, outgoing, reader, streams=False)
+        following = await self._recall(absorbed, received, loop, chunks)
         if following is not None:
             return following
         shown_chunks = [self._usage.complete(strip_recalls(chunk, self._dialect)) for chunk in chunks]
+        if loop.shows_nothing:
+            shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
         if all(shown is chunk for shown, chunk in zip(shown_chunks, chunks, strict=True)):
-            await self._write_whole(answer.status, list(headers), source)
+            await self._write_whole(received.answer.status, list(received.headers), source)
             return None
         shown_value = shown_chunks if isinstance(value, list) else shown_chunks[0]
         body = msgspec.json.encode(shown_value)
         length = (b"content-length", str(len(body)).encode())
-        await self._write_whole(answer.status, [*_without_body_headers(headers), length], body)
+        headers = [*_without_body_headers(received.headers), length]
+        await self._write_whole(received.answer.status, headers, body)
         return None
 
     async def _write_whole(self, status: int, headers: list[Header], body: bytes) -> None:
@@ -178,25 +177,54 @@ class RecallRelay:
         await self._writer.finish()
 
     async def _recall(
-        self, absorbed: Absorbed, outgoing: OutgoingRequest, reader: UsageReader, *, streams: bool
+        self, absorbed: Absorbed, received: _ReceivedAnswer, loop: RecallLoop, events: list[Any]
     ) -> OutgoingRequest | None:
         """Answer the recalls of the model, or store what there is to remember of this request."""
-        if self._loop is None:
-            self._loop = RecallLoop(self._dialect, streams=streams)
-        usage = reader.finish()
+        outgoing = received.outgoing
+        usage = received.reader.finish()
         assert outgoing.fitted is not None  # noqa: S101 - it has the recall tool
         assert outgoing.place is not None  # noqa: S101
-        turns = self._loop.take(absorbed, outgoing.fitted)
+        turns = loop.take(absorbed, outgoing.fitted)
         if turns:
             self._usage.next_round()
             return await self._fitter.add_turns(outgoing, turns, usage)
-        await self._fitter.record_exchange(outgoing, usage, self._loop.exchange(outgoing.place))
+        exchange = loop.exchange(outgoing.place)
+        if exchange is not None and outgoing.request.get("store") is not False:
+            exchange = self._note_ids(exchange, events)
+        await self._fitter.record_exchange(outgoing, usage, exchange)
         return None
+
+    def _note_ids(self, exchange: RecallExchange, events: list[Any]) -> RecallExchange:
+        """Return an exchange with the ids by which a later request may continue the answer."""
+        last_id = find_answer_id(events, self._dialect)
+        shown_id = next(iter(self._filter.continued_ids), last_id)
+        return msgspec.structs.replace(exchange, shown_id=shown_id, last_id=last_id)
 
     async def _write(self, data: bytes) -> None:
         if data:
             self._last_written = monotonic()
             await self._writer.write(data)
+
+
+class _ReceivedAnswer(NamedTuple):
+    """An answer of the upstream, with the request that it answers and what is needed to read it.
+
+    `headers` are those of the answer, for the client.
+    """
+
+    outgoing: OutgoingRequest
+    answer: aiohttp.ClientResponse
+    headers: Sequence[Header]
+    reader: UsageReader
+    unpacker: Unpacker
+
+    async def read_pieces(
+        self, deadlines: Deadlines, on_silence: Callable[[], Awaitable[None]] | None
+    ) -> AsyncIterator[bytes]:
+        """The pieces of the answer as they arrive, still packed. The reader of the usage sees them first."""
+        async for piece in read_pieces(self.answer, deadlines, on_silence):
+            self.reader.feed(piece)
+            yield piece
 
 
 class _AnswerStream:
@@ -242,7 +270,7 @@ def _absorb(answer: Any, dialect: Dialect) -> Absorbed:
 
 def _absorb_events(events: list[Any], dialect: Dialect) -> Absorbed:
     with suppress(LaminaError):
-        return dialect.absorb_stream(events)
+        return dialect.absorb_stream(mend_recalls(events, dialect))
     return Absorbed(segments=())
 
 

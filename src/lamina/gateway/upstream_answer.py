@@ -15,9 +15,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
-from lamina.gateway.config import Deadlines
 from lamina.gateway.encodings import unpack
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.upstreams import Upstream
 
@@ -41,7 +41,10 @@ _SECONDS = re.compile(r"[0-9]{1,18}")
 
 
 class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What to send to an upstream. `keeps_alive`: the client expects events, so comments are allowed."""
+    """What to send to an upstream. `keeps_alive`: the client expects events, so comments are allowed.
+
+    `sent_id` is the id under which the request is logged, "" if it is not.
+    """
 
     upstream: Upstream
     method: str
@@ -49,6 +52,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     headers: CIMultiDict[str]
     body: bytes | AsyncIterator[bytes] | None
     keeps_alive: bool = False
+    sent_id: str = ""
 
 
 class UpstreamAnswer:
@@ -61,17 +65,24 @@ class UpstreamAnswer:
     def __init__(
         self,
         request: UpstreamRequest,
-        session: aiohttp.ClientSession,
+        gateway: Gateway,
         writer: AnswerWriter,
-        deadlines: Deadlines,
     ) -> None:
         self._request = request
-        self._session = session
+        self._session = gateway.session
+        self._journal = gateway.journal
+        self._deadlines = gateway.settings.deadlines
         self._writer = writer
-        self._deadlines = deadlines
         self._answer: aiohttp.ClientResponse | None = None
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
+        try:
+            return await self._ask_until_answered()
+        except BaseException:
+            self._log_unanswered(0)
+            raise
+
+    async def _ask_until_answered(self) -> aiohttp.ClientResponse:
         answer = await self._ask()
         retries = 0
         while self._may_retry(answer, retries):
@@ -86,10 +97,17 @@ class UpstreamAnswer:
     async def __aexit__(self, *error: object) -> None:
         if self._answer is None:
             return
+        if self._answer.status >= 300:
+            self._log_unanswered(self._answer.status)
         if self._answer.content.at_eof():
             self._answer.release()
         else:
             self._answer.close()
+
+    def _log_unanswered(self, status: int) -> None:
+        """Log that a request has no answer to account for."""
+        if self._request.sent_id:
+            self._journal.write("unanswered", id=self._request.sent_id, status=status)
 
     def _may_retry(self, answer: aiohttp.ClientResponse, retries: int) -> bool:
         """Whether the upstream itself asks to try again soon, and nothing was sent to the client."""

@@ -112,6 +112,7 @@ class UsageReader:
             input=max(usage.input, last.input),
             cached=max(usage.cached, last.cached),
             written=max(usage.written, last.written),
+            written_long=max(usage.written_long, last.written_long),
             output=max(usage.output, last.output),
             cleared=cleared if cleared.tokens or cleared.tool_uses else last.cleared,
         )

@@ -1,0 +1,34 @@
+"""The last request of a conversation, as a mark in the ledger of the next one.
+
+Most requests pass as they came, and leave no ledger. When the first one of a conversation has to be fitted,
+its beginning was sent already: a large result in it may be lowered by a cut, but not as something new.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lamina.core.envelope import prefix_at
+from lamina.core.values import Form, SentMark
+from lamina.fitting.request import Fitted
+from lamina.gateway.conversations import ConversationMatch
+
+
+def mark_last_request(match: ConversationMatch, whole: Fitted) -> SentMark | None:
+    """The mark of the last request. `whole` is this request with nothing lowered, so it begins with it."""
+    mark = whole.ledger.mark
+    if mark is None:
+        return None
+    new_count = max(len(match.digests.chain) - match.shared, 0)
+    sent = 0
+    own_count = 0
+    own_total = sum(entry.segment.origin != "lamina" for entry in whole.envelope.entries)
+    for entry in whole.envelope.entries:
+        own_count += entry.segment.origin != "lamina"
+        if own_count > own_total - new_count:
+            break
+        sent += entry.form is not Form.OMITTED
+    prefix = prefix_at(whole.envelope.entries, sent, whole.envelope.root)
+    if prefix is None:
+        return None
+    return msgspec.structs.replace(mark, sent=sent, prefix=prefix, tokens=0)
