@@ -27,8 +27,8 @@ from lamina.fitting.recall_loop import RecallExchange, RecallPlace
 from lamina.fitting.recall_streams import filter_for
 from lamina.fitting.request import fit_request
 from lamina.gateway.account import GatewayAccount
+from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.fit import OutgoingRequest
 from lamina.gateway.recall_notice import NOTICE
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
@@ -557,6 +557,12 @@ class _Pieces:
 
     async def readany(self) -> bytes:
         return self._pieces.pop(0) if self._pieces else b""
+
+    def read_nowait(self) -> bytes:
+        return b""
+
+    def at_eof(self) -> bool:
+        return not self._pieces
 
 
 class _Answer(NamedTuple):

@@ -170,15 +170,16 @@ def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_pa
             twin = [seen.body for seen in twin_stub.seen]
         first_cut = next(step for step in range(STEPS) if json.loads(twin[step]) != messages_request(step))
         async with run_stub() as stub:
-            done = await grow(tmp_path / "killed", stub, KILLED_AT=str(first_cut + 1))
+            # A gateway that is killed right after an answer may not have logged it any more. So it is killed
+            # one answer after the cut: the line about the cut is in the log by then.
+            done = await grow(tmp_path / "killed", stub, KILLED_AT=str(first_cut + 2))
             assert once_each([seen.body for seen in stub.seen]) == twin
             # The spare one is killed as well: before it has taken over, or after.
             assert re.fullmatch(r"the gateway died and was started again \([12]\)", done.lines[0])
             account = read_log(tmp_path / "killed" / "gateway.log")
             assert done.lines[1:] == account.write_lines()
-            # A gateway that is killed right after its answer may not have logged that request any more.
             assert account.requests + account.broken_off == len(stub.seen)
-            assert account.cuts >= 1
+            assert account.cuts == 1
             assert account.cost is not None
             assert account.cost_without is not None
             assert account.cost_without > account.cost

@@ -79,23 +79,33 @@ def output(step: int) -> str:
     return f"row {step}: " + "value " * 24
 
 
+CLIENTS: list[Any] = []
+"""What must be closed after a test: an open socket that is found later is an error."""
+
+
 @cache
 def openai_client(url: str) -> Any:
     from openai import OpenAI  # noqa: PLC0415
 
-    return OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    CLIENTS.append(client)
+    return client
 
 
 @cache
 def anthropic_client(url: str) -> Any:
     from anthropic import Anthropic  # noqa: PLC0415
 
-    return Anthropic(base_url=url, api_key="none", max_retries=0)
+    client = Anthropic(base_url=url, api_key="none", max_retries=0)
+    CLIENTS.append(client)
+    return client
 
 
 @pytest.fixture(autouse=True)
 def close_clients() -> Iterator[None]:
     yield
+    while CLIENTS:
+        CLIENTS.pop().close()
     openai_client.cache_clear()
     anthropic_client.cache_clear()
 

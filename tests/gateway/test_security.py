@@ -123,12 +123,14 @@ def test_a_public_address_needs_a_token(tmp_path: Path) -> None:
         (b"host: localhost\r\nsec-fetch-site: cross-site\r\n", 403),
         (b"host: localhost\r\nsec-fetch-site: same-site\r\n", 403),
         (b"host: [::1]:4949\r\n", 200),
+        (b"host: gateway.example:4949\r\n", 200),
         (b"host: localhost:1\r\norigin: http://localhost:1\r\nsec-fetch-site: same-origin\r\n", 200),
     ],
 )
 def test_other_host_names_and_other_sites_are_refused(headers: bytes, status: int) -> None:
     async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
+        hosts = ("Gateway.example", "fd00::1")
+        async with run_stub() as stub, run_gateway(settings_for(stub, hosts=hosts)) as gateway:
             answer = await raw(gateway, b"GET /v1/models HTTP/1.1\r\n" + headers + b"\r\n")
             assert int(answer[9:12]) == status
             assert b"access-control" not in answer.lower()
@@ -335,6 +337,15 @@ def test_bodies_that_are_malformed_deep_huge_or_bombs(body: bytes, encoding: str
     assert len(caught.value.message) < 300
 
 
+def test_half_a_character_is_named() -> None:
+    """Decoders say that such a text ends too early, which nobody understands."""
+    body = b'{"messages": [{"role": "user", "content": "cut here: \\ud83d"}]}'
+    with pytest.raises(Refusal, match=r"\\ud83d is half of a character"):
+        decode_body(body, "", LIMITS, TurnMemory())
+    with pytest.raises(Refusal, match="truncated"):
+        decode_body(b'{"messages": [{"content": "\\\\ud83d"', "", LIMITS, TurnMemory())
+
+
 def test_a_body_is_refused_by_its_length_before_it_is_sent() -> None:
     async def main() -> None:
         async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway:
@@ -475,3 +486,21 @@ def test_an_upstream_that_cannot_be_right_is_refused(upstream: dict[str, Any], p
     settings = GatewaySettings(upstreams={"a": UpstreamSettings(**upstream)})
     with pytest.raises(BadInput, match=problem):
         check_settings(settings, {})
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("gateway.example:4949", "gateway.example"),
+        ("https://team.example/", "team.example"),
+        ("[fd00::1]:4949", "fd00::1"),
+        ("", "gateway.example"),
+    ],
+)
+def test_a_host_with_a_port_is_refused_at_the_start(host: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text(f'port = 4949\nhosts = ["Gateway.example", "fd00::1", "{host}"]\n')
+    with pytest.raises(BadInput, match="not the name of a host") as caught:
+        check_settings(load_gateway_settings(file, {}), {}, file)
+    assert caught.value.place == f"{file}:2 (hosts)"
+    assert f'"{name}"' in caught.value.hint

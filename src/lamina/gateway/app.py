@@ -16,15 +16,20 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from lamina.gateway.client_connection import Receive
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import GatewayStore
-from lamina.gateway.exchange import Gateway, Receive, Scope, Send, answer_request
+from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.exchange import Scope, Send, answer_request
 from lamina.gateway.fit import Fitter
 from lamina.gateway.journal import Journal, open_journal
+from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR, PROBES, is_below
+from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.security import admit_visitor
+from lamina.gateway.shared import Gateway
 from lamina.gateway.telemetry import open_telemetry
 
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -89,18 +94,30 @@ class _Shared:
         telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
-        fitter = Fitter(self.settings, self.store, self.metrics, self.journal)
+        index = ConversationIndex(self.store, shared=self.settings.shares_store)
+        saver = ConversationSaver(self.store, index, self.metrics)
+        learner = AnswerLearner(index, saver)
+        fitter = Fitter(
+            self.settings,
+            store=self.store,
+            index=index,
+            saver=saver,
+            learner=learner,
+            metrics=self.metrics,
+            journal=self.journal,
+        )
         async with _open_session(self.settings) as session:
             self.gateway = Gateway(
                 self.settings,
                 session=session,
                 fitter=fitter,
+                learner=learner,
                 metrics=self.metrics,
                 journal=self.journal,
                 environment=self.environment,
                 telemetry=telemetry,
             )
-            saving = asyncio.ensure_future(fitter.save_pending())
+            saving = asyncio.ensure_future(saver.save_pending())
             try:
                 yield
             finally:
@@ -108,7 +125,7 @@ class _Shared:
                 with suppress(asyncio.CancelledError):
                     await saving
                 await self.gateway.finish_all()
-                await fitter.flush()
+                await saver.flush()
         await self.store.close()
         await to_thread.run_sync(telemetry.close)
 

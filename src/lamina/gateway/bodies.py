@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
-import brotli  # type: ignore[import-untyped]
 import msgspec
-import zstandard
 
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.config import RequestLimits
+from lamina.gateway.encodings import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import (
     DecodedTurn,
@@ -44,8 +44,10 @@ _MEDIA = re.compile(r"^(?:input_)?image|_url$|file_?(?:id|uri)|inline_?data|^doc
 _LONGEST_NAME = 40
 """How the names of fields and types read, in lower case, that hold or name an image or a file."""
 
-_STEP = 1 << 16
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
+_HALF_CHARACTER = re.compile(rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+"""An escape for the first half of a character beyond the first 65,536, without the second half after it."""
+
 _COMMA = re.compile(rb"[ \t\r\n]*,?")
 
 
@@ -69,7 +71,14 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def model(self) -> str:
         model = self.request.get("model")
-        return model if isinstance(model, str) else ""
+        if isinstance(model, str):
+            return model
+        return ""
+
+    @property
+    def head_bytes(self) -> int:
+        """The bytes that are not in the messages."""
+        return len(self.text) - self.turn_bytes
 
     def sources(self) -> dict[int, bytes]:
         """The bytes of each message that is an object, by its identity."""
@@ -94,6 +103,9 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
 
     request: dict[str, Any] = {}
     decoded: list[DecodedTurn] = []
+    sources: Sequence[bytes] = ()
+    turns: tuple[Any, ...] = ()
+    bounds: tuple[int, ...] = ()
     new_bytes = 0
     for name, source in scan.fields.items():
         if name != scan.name:
@@ -102,7 +114,8 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
         if repeated is not None:
             decoded.extend(repeated.turns)
         new_bytes = _decode_turns(decoded, scan.raw_turns, limits, memory, name)
-        request[name] = [turn for _, turn, _ in decoded]
+        sources, turns, bounds = _split_columns(decoded)
+        request[name] = list(turns)
     tools = request.get("tools")
     if isinstance(tools, list) and len(tools) > limits.tools:
         raise Refusal(413, f"tools has {len(tools):,} items; the limit is {limits.tools:,}")
@@ -117,11 +130,21 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
         text=text,
         request=request,
         decoded=decoded,
-        turns=tuple([turn for _, turn, _ in decoded]),
-        bounds=tuple([bound for _, _, bound in decoded]),
-        turn_bytes=sum([len(source) for source, _, _ in decoded]),
+        turns=turns,
+        bounds=bounds,
+        turn_bytes=sum(map(len, sources)),
         new_bytes=new_bytes,
     )
+
+
+def _split_columns(
+    decoded: Sequence[DecodedTurn],
+) -> tuple[tuple[bytes, ...], tuple[Any, ...], tuple[int, ...]]:
+    """The sources, the values and the bounds of messages."""
+    if not decoded:
+        return (), (), ()
+    sources, turns, bounds = zip(*decoded, strict=True)
+    return sources, turns, bounds
 
 
 def encode_body(request: Mapping[str, Any], body: RequestBody) -> bytes:
@@ -137,7 +160,9 @@ def encode_body(request: Mapping[str, Any], body: RequestBody) -> bytes:
 
 def _reuse_source(turn: Any, sources: Mapping[int, bytes]) -> Any:
     source = sources.get(id(turn))
-    return turn if source is None else msgspec.Raw(source)
+    if source is None:
+        return turn
+    return msgspec.Raw(source)
 
 
 class _BodyScan(NamedTuple):
@@ -161,7 +186,7 @@ def _scan_body(text: bytes) -> _BodyScan:
     try:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal(400, f"the body is not a JSON object: {error}") from None
+        raise _refuse_json(text, "the body is not a JSON object", error) from None
     places = _find_values(text, fields)
     name = ""
     for field in fields:
@@ -172,7 +197,7 @@ def _scan_body(text: bytes) -> _BodyScan:
     try:
         raw_turns = msgspec.json.decode(fields[name], type=list[msgspec.Raw])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from None
+        raise _refuse_json(text, "the body is not JSON", error) from None
     return _BodyScan(fields, name, places[name], [bytes(turn) for turn in raw_turns])
 
 
@@ -262,31 +287,40 @@ def _bound_tokens(source: bytes, value: Any) -> int:
     while containers:
         container = containers.pop()
         if isinstance(container, dict):
-            media += sum([_names_media(name) for name in container])
-            container = container.values()
+            container = chain(container, container.values())
         for item in container:
             if isinstance(item, dict | list):
                 containers.append(item)
-            elif isinstance(item, str):
+            elif isinstance(item, str) and len(item) <= _LONGEST_NAME:
                 media += _names_media(item)
     return len(source) + MEDIA_TOKENS * media
 
 
-def _names_media(text: str) -> bool:
-    return len(text) <= _LONGEST_NAME and _MEDIA.search(lower_ascii(text)) is not None
+@lru_cache(maxsize=1024)
+def _names_media(name: str) -> bool:
+    return _MEDIA.search(lower_ascii(name)) is not None
 
 
 def _decode_value(source: bytes, limits: RequestLimits, place: str) -> Any:
     try:
         value = msgspec.json.decode(source)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refusal(400, f"{place} is not JSON: {error}") from None
+        raise _refuse_json(source, f"{place} is not JSON", error) from None
     if not isinstance(value, dict | list):
         return value
     if _is_deeper(value, limits.depth):
         raise Refusal(400, f"{place} is nested deeper than {limits.depth} levels")
     _check_repeated_keys(source, value, place)
     return value
+
+
+def _refuse_json(text: bytes, problem: str, error: Exception) -> Refusal:
+    """Why a text cannot be decoded. Clients that cut texts anywhere send halves of characters."""
+    half = _HALF_CHARACTER.search(text)
+    if half is None:
+        return Refusal(400, f"{problem}: {error}")
+    escape = half[0].decode("ascii")
+    return Refusal(400, f"{problem}: {escape} is half of a character; a text was cut in the middle of it")
 
 
 def _is_deeper(value: Any, depth: int) -> bool:
@@ -326,88 +360,3 @@ def _check_repeated_keys(source: bytes, value: Any, place: str) -> None:
 
 def _skip_number(_: str) -> None:
     """Stands for a number, whose digits do not matter here."""
-
-
-Unpacker = Callable[[bytes], bytes]
-"""Unpacks a stream piece by piece."""
-
-
-def unpack(data: bytes, encoding: str, limit: int) -> bytes:
-    """The body without its content encodings. Raises Refusal if it is broken or larger than `limit`."""
-    for name in reversed([word.strip(" \t") for word in lower_ascii(encoding).split(",")]):
-        if name in ("", "identity"):
-            continue
-        unpack_all = _WHOLE.get(name)
-        if unpack_all is None:
-            raise Refusal(415, f"content-encoding {name[:40]!r} is unknown; use {', '.join(_WHOLE)}")
-        try:
-            data = unpack_all(data, limit + 1)
-        except (zlib.error, brotli.error, zstandard.ZstdError) as error:
-            raise Refusal(400, f"the body is not valid {name}: {error}") from None
-        if len(data) > limit:
-            raise Refusal(413, f"the body is larger than {limit:,} bytes when unpacked")
-    return data
-
-
-def make_unpacker(encoding: str) -> Unpacker | None:
-    """What unpacks an answer piece by piece; None if the encoding is unknown. "" needs no unpacking."""
-    if encoding in ("", "identity"):
-        return _take_plain
-    start = _PIECEWISE.get(encoding)
-    return start() if start else None
-
-
-def _take_plain(data: bytes) -> bytes:
-    return data
-
-
-def _unpack_gzip(data: bytes, most: int) -> bytes:
-    return _unpack_zlib(data, most, zlib.decompressobj(wbits=31))
-
-
-def _unpack_deflate(data: bytes, most: int) -> bytes:
-    return _unpack_zlib(data, most, zlib.decompressobj())
-
-
-def _unpack_zlib(data: bytes, most: int, decoder: Any) -> bytes:
-    text: bytes = decoder.decompress(data, most)
-    if not decoder.eof and len(text) < most:
-        raise zlib.error("it ends too early")
-    return text
-
-
-def _unpack_brotli(data: bytes, most: int) -> bytes:
-    """Brotli makes gigabytes of a kilobyte, so it is asked for so much at a time and no more than `most`."""
-    decoder = brotli.Decompressor()
-    pieces = [decoder.process(data, output_buffer_limit=_STEP)]
-    size = len(pieces[0])
-    while size < most and not decoder.is_finished():
-        piece = decoder.process(b"", output_buffer_limit=_STEP)
-        if not piece:
-            raise brotli.error("it ends too early")
-        pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
-
-
-def _unpack_zstd(data: bytes, most: int) -> bytes:
-    with _zstd_decompressor().stream_reader(data, read_across_frames=True) as reader:
-        return reader.read(most)
-
-
-def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    return zstandard.ZstdDecompressor(max_window_size=1 << 27)
-
-
-_WHOLE: dict[str, Callable[[bytes, int], bytes]] = {
-    "gzip": _unpack_gzip,
-    "deflate": _unpack_deflate,
-    "br": _unpack_brotli,
-    "zstd": _unpack_zstd,
-}
-_PIECEWISE: dict[str, Callable[[], Unpacker]] = {
-    "gzip": lambda: zlib.decompressobj(wbits=31).decompress,
-    "deflate": lambda: zlib.decompressobj().decompress,
-    "br": lambda: brotli.Decompressor().process,
-    "zstd": lambda: _zstd_decompressor().decompressobj().decompress,
-}

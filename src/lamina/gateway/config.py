@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
 from lamina.settings import decode_toml, find_error_line, find_line
 
@@ -142,6 +143,11 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
         """Whether other machines can reach the address."""
         return not is_loopback(self.host)
 
+    @property
+    def shares_store(self) -> bool:
+        """Whether other processes write to the store: workers, or gateways on other machines."""
+        return self.workers > 1 or self.store.startswith(("postgres:", "postgresql:"))
+
 
 DEFAULT_UPSTREAMS = {
     "anthropic": UpstreamSettings(url="https://api.anthropic.com", profile="anthropic"),
@@ -192,6 +198,8 @@ def _check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -
             place="host",
             hint=f"set {TOKEN_VARIABLE}, list [[tokens]] in the settings, or listen on 127.0.0.1",
         )
+    for host in settings.hosts:
+        _check_host(host)
     for name, upstream in settings.upstreams.items():
         place = f"upstreams.{name}"
         _check_url(upstream.url, place)
@@ -208,10 +216,37 @@ def is_loopback(host: str) -> bool:
     """Whether an address is one of this machine only."""
     if host == "localhost":
         return True
+    return _is_address(host) and ip_address(host).is_loopback
+
+
+def _is_address(text: str) -> bool:
+    """Whether a text is an address of version 4 or 6, as in `::1`."""
     try:
-        return ip_address(host).is_loopback
+        ip_address(text)
     except ValueError:
         return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def read_host_name(host: str) -> str:
+    """The name in a Host header, without its port; "" if it is malformed, as in `evil.example/?#`."""
+    if any(character in host for character in "/?#@\\ \t,"):
+        return ""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _check_host(host: str) -> None:
+    """Refuse a host that no Host header can match: names are compared without their ports."""
+    name = read_host_name(host.rpartition("://")[2].rstrip("/"))
+    if host and (name == lower_ascii(host) or _is_address(host)):
+        return
+    expected = name or "gateway.example"
+    hint = f'write the name alone, without a port: "{expected}"'
+    raise BadInput(f"{host!r} is not the name of a host", place="hosts", hint=hint)
 
 
 def _check_url(url: str, place: str) -> None:

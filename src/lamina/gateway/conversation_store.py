@@ -77,8 +77,7 @@ class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     @property
     def was_cut(self) -> bool:
         """Whether the ledger has anything that changes a request."""
-        ledger = self.ledger
-        return bool(ledger.lines or ledger.folds or ledger.repairs or ledger.cuts)
+        return changes_requests(self.ledger)
 
     @property
     def has_ledger(self) -> bool:
@@ -94,6 +93,11 @@ class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defau
             chain=tuple(links),
             first_answer=self.first_answer,
         )
+
+
+def changes_requests(ledger: Ledger) -> bool:
+    """Whether a request with this ledger leaves in another form than it came in."""
+    return any((ledger.lines, ledger.folds, ledger.repairs, ledger.cuts))
 
 
 class GatewayConversation(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ from lamina.gateway.conversation_store import (
     StoreGone,
 )
 from lamina.gateway.identity import ClientIdentity
+from lamina.gateway.sizes import CountedRequest, KnownTrigger
 from lamina.gateway.turn_memory import MOVING
 
 LIVE_BYTES = 12 << 20
@@ -57,12 +58,12 @@ class LiveConversation:
     """A conversation that this process has seen. Everything here but the name can be had again.
 
     `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
-    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `is_near` says that
-    the next one may be over the trigger. `counted` is the last request whose tokens the gateway has counted,
-    and `tokens` their number. `request` is the last request as sent, `sent_at` when, and `reported` the
-    tokens that the upstream counted for it. `measured` is the last request with such a report, if it was sent
-    as it came. `usages` has what was reported for each answer, for the inspector. `spliced_memo` is the memo
-    of its requests with recalls in them.
+    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `trigger` is the
+    size above which it would have been cut, and `is_near` says that the next one may be over it. `counted` is
+    the last request whose tokens the gateway has counted, and `tokens` their number. `request` is the last
+    request as sent, `sent_at` when, and `reported` the tokens that the upstream counted for it. `measured` is
+    the last request with such a report, if it was sent as it came. `usages` has what was reported for each
+    answer, for the inspector. `spliced_memo` is the memo of its requests with recalls in them.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
@@ -78,8 +79,9 @@ class LiveConversation:
         self.text_size = 0
         self.head_bytes = 0
         self.tokens = 0
-        self.counted: Any = None
-        self.measured: Any = None
+        self.counted: CountedRequest | None = None
+        self.measured: CountedRequest | None = None
+        self.trigger: KnownTrigger | None = None
         self.is_near = False
         self.request: Any = None
         self.sent_at = 0.0
@@ -139,7 +141,7 @@ class ConversationIndex:
 
     def __init__(self, store: GatewayStore, *, shared: bool) -> None:
         self._store = store
-        self._shared = shared
+        self.shared = shared
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
         self._by_group: dict[Group, OrderedDict[str, LiveConversation]] = {}
         self._size = 0
@@ -177,7 +179,7 @@ class ConversationIndex:
         members = self._members(group, family)
         certain = True
         nearest = _choose_nearest(members.values(), digests)
-        if self._shared or not nearest.continues:
+        if self.shared or not nearest.continues:
             try:
                 members = await self._load_members(group, family)
                 nearest = _choose_nearest(members.values(), digests)

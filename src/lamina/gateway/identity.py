@@ -50,7 +50,9 @@ def _read_claude_code(headers: Headers) -> ClientIdentity:
     if not session or not agent:
         return identity
     parent = read_header(headers, b"x-claude-code-parent-agent-id")
-    parent_group = f"{identity.group}:{parent[:LONGEST_ID]}" if parent else identity.group
+    parent_group = identity.group
+    if parent:
+        parent_group = f"{identity.group}:{parent[:LONGEST_ID]}"
     return ClientIdentity(f"{identity.group}:{agent[:LONGEST_ID]}", parent_group)
 
 
@@ -73,7 +75,9 @@ def _read_user_id(request: Mapping[str, Any]) -> str:
     except (msgspec.DecodeError, RecursionError):
         return ""
     session = fields.get("session_id")
-    return session if isinstance(session, str) else ""
+    if isinstance(session, str):
+        return session
+    return ""
 
 
 def _name(kind: str, value: str) -> ClientIdentity:

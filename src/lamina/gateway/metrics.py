@@ -38,11 +38,15 @@ class GatewayMetrics:
         last_name = ""
         for (name, labels), value in sorted(self._values.items()):
             if name != last_name:
-                kind = "gauge" if name.endswith("_active") else "counter"
+                kind = "counter"
+                if name.endswith("_active"):
+                    kind = "gauge"
                 lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} {kind}"]
                 last_name = name
             words = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
-            place = f"{name}{{{words}}}" if words else name
+            place = name
+            if words:
+                place = f"{name}{{{words}}}"
             lines.append(f"{place} {value:g}")
         return "\n".join(lines) + "\n"
 

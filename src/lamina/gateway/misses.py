@@ -17,7 +17,7 @@ from lamina.caches import rules_for
 from lamina.diagnose import Difference, diff
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
-from lamina.gateway.fit import IncomingRequest, OutgoingRequest
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 
@@ -69,9 +69,6 @@ class MissReporter:
                 recalled=recalled,
             )
             return
-        predicted = 0
-        if sent.previous is not None and not sent.cut:
-            predicted = sent.previous_reported
         self._journal.write(
             "answered",
             id=sent_id,
@@ -87,7 +84,7 @@ class MissReporter:
             full=_estimate_full_input(sent, usage),
             new=sent.new_tokens,
             cached=usage.cached,
-            predicted=predicted,
+            predicted=sent.predicted_read,
             written=usage.written,
             written_long=usage.written_long,
             output=usage.output,

@@ -34,9 +34,10 @@ from lamina.fitting.recall_streams import (
     strip_recalls,
 )
 from lamina.gateway.answer_events import AnswerEvent, EventSplitter
-from lamina.gateway.bodies import Unpacker, make_unpacker
+from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.fit import Fitter, OutgoingRequest
+from lamina.gateway.encodings import Unpacker, make_unpacker
+from lamina.gateway.fit import Fitter
 from lamina.gateway.recall_notice import fill_answer, fill_stream
 from lamina.gateway.recall_usage import UsageSum
 from lamina.gateway.refusals import Refusal

@@ -7,7 +7,8 @@ client has seen it: an event stream waits at the event with the usage, any other
 
 from __future__ import annotations
 
-from lamina.gateway.fit import Fitter, OutgoingRequest
+from lamina.gateway.calls import OutgoingRequest
+from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.usage import UsageReader
 
 
@@ -15,9 +16,9 @@ class AnswerRecorder:
     """Takes the pieces of one answer and gives them back when they may be sent."""
 
     def __init__(
-        self, fitter: Fitter, sent: OutgoingRequest, reader: UsageReader, *, succeeded: bool
+        self, learner: AnswerLearner, sent: OutgoingRequest, reader: UsageReader, *, succeeded: bool
     ) -> None:
-        self._fitter = fitter
+        self._learner = learner
         self._sent = sent
         self._reader = reader
         self._waits = sent.is_near and succeeded
@@ -44,4 +45,4 @@ class AnswerRecorder:
 
     async def _record(self) -> None:
         self._waits = False
-        await self._fitter.record_answer(self._sent, self._reader.usage, at_once=True)
+        await self._learner.record_answer(self._sent, self._reader.usage, at_once=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from lamina.errors import BudgetExceeded
+
 _TYPES = {
     400: ("invalid_request_error", "INVALID_ARGUMENT"),
     401: ("authentication_error", "UNAUTHENTICATED"),
@@ -67,6 +69,18 @@ class Refusal(Exception):
         if dialect == "ollama":
             return error + b"\n"
         return b"data: " + error + b"\n\n"
+
+
+def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
+    """Why no request fits, in words that the client's own handling of long prompts recognises."""
+    message = (
+        f"prompt is too long: {error.floor} tokens > {error.room} maximum. What cannot be lowered (tools, "
+        "system text, the last messages) is larger than the room. Give the upstream a larger `window`, "
+        "a smaller `reserve`, or let the client send fewer tools"
+    )
+    if dialect == "anthropic":
+        message += "; with Claude Code a smaller CLAUDE_CODE_MAX_OUTPUT_TOKENS leaves more room"
+    return Refusal(400, message, code="context_length_exceeded")
 
 
 def describe_error(dialect: str, status: int, message: str, code: str = "") -> dict[str, Any]:

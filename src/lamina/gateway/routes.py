@@ -33,7 +33,13 @@ _ENDINGS = (
     ("/responses", RouteMatch("generate", "openai_responses")),
     ("/api/chat", RouteMatch("generate", "ollama")),
 )
-_GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)")
+_GEMINI_VERBS: dict[str, RouteMatch] = {
+    "generateContent": RouteMatch("generate", "gemini"),
+    "streamGenerateContent": RouteMatch("generate", "gemini", streams=True),
+    "countTokens": RouteMatch("count", "gemini"),
+}
+_GEMINI_MODEL = re.compile(r"/(?:models|tunedModels)/(.+)")
+"""The model may have slashes: `/v1beta/models/team/model:generateContent`."""
 
 INSPECTOR = "/lamina/inspect"
 """Where the inspector's pages are."""
@@ -54,9 +60,9 @@ def match_route(method: str, path: str) -> RouteMatch:
     for ending, route in _ENDINGS:
         if path.endswith(ending):
             return route
-    gemini = _GEMINI.search(path)
-    if gemini is None or gemini.end() != len(path):
+    place, _, verb = path.rpartition(":")
+    gemini = _GEMINI_VERBS.get(verb, PASS)
+    model = _GEMINI_MODEL.search(place)
+    if model is None or gemini is PASS:
         return PASS
-    model, verb = gemini.groups()
-    action: Action = "count" if verb == "countTokens" else "generate"
-    return RouteMatch(action, "gemini", model, verb.startswith("stream"))
+    return gemini._replace(model=model[1])

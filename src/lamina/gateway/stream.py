@@ -52,7 +52,7 @@ class AnswerWriter:
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.started = True
         by_name = {name.lower(): value for name, value in headers}
-        is_stream = by_name.get(b"content-type", b"").startswith(b"text/event-stream")
+        is_stream = by_name.get(b"content-type", b"").lower().startswith(b"text/event-stream")
         self.takes_events = is_stream and not by_name.keys() & {b"content-length", b"content-encoding"}
         await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
 
@@ -62,6 +62,12 @@ class AnswerWriter:
 
     async def finish(self) -> None:
         await self._deliver({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """A whole answer of the gateway's own."""
+        await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
+        await self.write(body)
+        await self.finish()
 
     async def comment(self) -> None:
         """A sign of life, if the stream is between two events."""
@@ -87,6 +93,13 @@ async def read_pieces(
     """The pieces of an answer as they arrive. Raises Refusal if the upstream falls silent or breaks off."""
     silent = 0.0
     while True:
+        piece = _read_ready(answer)
+        if piece:
+            silent = 0.0
+            yield piece
+            continue
+        if answer.content.at_eof():
+            return
         wait = deadlines.idle - silent
         if on_silence is not None:
             wait = min(wait, deadlines.keep_alive)
@@ -101,8 +114,20 @@ async def read_pieces(
                 await on_silence()
             continue
         except (aiohttp.ClientError, OSError) as error:
-            raise Refusal(502, f"the upstream broke off its answer: {type(error).__name__}") from None
+            raise _broken_off(error) from None
         if not piece:
             return
         silent = 0.0
         yield piece
+
+
+def _read_ready(answer: aiohttp.ClientResponse) -> bytes:
+    """What has arrived already. Taking it needs no deadline, which would cost more than the rest."""
+    try:
+        return answer.content.read_nowait()
+    except (aiohttp.ClientError, OSError) as error:
+        raise _broken_off(error) from None
+
+
+def _broken_off(error: Exception) -> Refusal:
+    return Refusal(502, f"the upstream broke off its answer: {type(error).__name__}")

@@ -79,7 +79,8 @@ class GatewaySupervisor:
     def __enter__(self) -> Self:
         """Start the gateway and wait until it answers. Raises GatewayNotStarted."""
         try:
-            self._process = self._serve(self._spawn())
+            self._process = self._spawn()
+            self._serve(self._process)
             self._wait_until_ready(self._process)
         except BaseException:
             self._end()
@@ -112,13 +113,12 @@ class GatewaySupervisor:
         self._readers.append(reader)
         return process
 
-    def _serve(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    def _serve(self, process: subprocess.Popen[bytes]) -> None:
         """Send a process its settings: it begins to serve."""
         assert process.stdin is not None  # noqa: S101 - for the type checker
         with contextlib.suppress(OSError):  # it is dead already; the watcher sees that
             process.stdin.write(msgspec.json.encode(self._settings) + b"\n")
             process.stdin.flush()
-        return process
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = monotonic() + START_SECONDS
@@ -175,8 +175,9 @@ class GatewaySupervisor:
             spare = None
         if spare is None:
             spare = self._spawn()
-        self._process = self._serve(spare)
         self.restarts += 1
+        self._process = spare
+        self._serve(spare)
         self._spare = self._spawn()
 
     def _read_log(self, process: subprocess.Popen[bytes]) -> None:
@@ -187,15 +188,16 @@ class GatewaySupervisor:
                 self._read_line(line)
 
     def _read_line(self, line: bytes) -> None:
-        if self._log is not None:
-            self._log.write(line)
-            self._log.flush()
-        try:
-            event = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            self._last_lines.append(line.decode("utf-8", "replace"))
-            return
+        """Copy a line to the log and read it. Both have the lines of two processes in the same order."""
         with self._lock:
+            if self._log is not None:
+                self._log.write(line)
+                self._log.flush()
+            try:
+                event = msgspec.json.decode(line, type=dict[str, Any])
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                self._last_lines.append(line.decode("utf-8", "replace"))
+                return
             self._read_event(event)
 
     def _end(self) -> None:

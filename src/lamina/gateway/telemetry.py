@@ -11,8 +11,8 @@ from typing import Any
 
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.fit import IncomingRequest, OutgoingRequest
 from lamina.telemetry import CallTrace, Telemetry
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -66,10 +66,11 @@ def record_prepared(trace: CallTrace, incoming: IncomingRequest, outgoing: Outgo
 
 
 def record_answered(trace: CallTrace, outgoing: OutgoingRequest, usage: Usage) -> None:
-    """What the upstream reported. The cache is predicted to give back the whole last request, unless cut."""
-    predicted = 0
-    if outgoing.previous is not None and not outgoing.cut:
-        predicted = outgoing.previous_reported
+    """What the upstream reported."""
     trace.record_usage(
-        sent=usage.input, cached=usage.cached, written=usage.written, output=usage.output, predicted=predicted
+        sent=usage.input,
+        cached=usage.cached,
+        written=usage.written,
+        output=usage.output,
+        predicted=outgoing.predicted_read,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 MEMORY_BYTES = 12 << 20
@@ -56,16 +57,14 @@ class RequestOutline(NamedTuple):
 
     def count_same(self, text: bytes) -> int:
         """How many messages at the beginning of a text are the same bytes."""
-        end = self.places[0]
-        count = 0
-        for (source, _, _), place in zip(self.turns, self.places, strict=True):
-            if count and not text.startswith(self.gap, end):
-                break
-            if not text.startswith(source, place):
-                break
-            end = place + len(source)
-            count += 1
-        return count
+        sources = [source for source, _, _ in self.turns]
+        gap_places = [place - len(self.gap) for place in self.places[1:]]
+        is_same = map(text.startswith, sources, self.places)
+        follows = chain((True,), map(text.startswith, repeat(self.gap), gap_places))
+        for count, (same, joined) in enumerate(zip(is_same, follows, strict=True)):
+            if not same or not joined:
+                return count
+        return len(self.turns)
 
 
 class RepeatedTurns(NamedTuple):

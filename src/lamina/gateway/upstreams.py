@@ -39,6 +39,14 @@ _OWN = (b"x-lamina", b"x-forwarded-")
 """How headers begin that are the gateway's own, or a proxy's before it."""
 
 
+_TELLING_HEADERS = {
+    b"anthropic-version": "anthropic",
+    b"x-claude-code-session-id": "anthropic",
+    b"x-goog-api-key": "gemini",
+}
+"""Headers that only clients of one API send."""
+
+
 class Upstream(NamedTuple):
     """An upstream of the settings by its name."""
 
@@ -66,29 +74,38 @@ class Upstreams:
 
     def choose(self, dialect: str, model: str) -> Upstream:
         """The upstream for a model, else the first one that speaks this API."""
-        speaking = [upstream for upstream in self._all if dialect in upstream.profile.dialects]
-        for upstream in speaking:
-            if any(fnmatchcase(model, pattern) for pattern in upstream.settings.models):
+        first_open: Upstream | None = None
+        for upstream in self._all:
+            if dialect not in upstream.profile.dialects:
+                continue
+            patterns = upstream.settings.models
+            if any(fnmatchcase(model, pattern) for pattern in patterns):
                 return upstream
-        for upstream in speaking:
-            if not upstream.settings.models:
-                return upstream
+            if not patterns and first_open is None:
+                first_open = upstream
+        if first_open is not None:
+            return first_open
         raise Refusal(404, "no upstream serves this model; see `upstreams` in the gateway's settings")
 
     def for_other_paths(self, path: str, headers: Headers) -> Upstream:
         """The upstream for a path that is none of the known routes: as its headers and its shape suggest."""
-        names = {name for name, _ in headers}
-        dialect = "openai_chat"
-        if b"anthropic-version" in names or b"x-claude-code-session-id" in names:
-            dialect = "anthropic"
-        elif b"x-goog-api-key" in names or "/v1beta/" in path:
-            dialect = "gemini"
-        elif path.startswith("/api/"):
-            dialect = "ollama"
+        dialect = _guess_dialect(path, {name for name, _ in headers})
         for upstream in self._all:
             if dialect in upstream.profile.dialects:
                 return upstream
         return self._all[0]
+
+
+def _guess_dialect(path: str, header_names: set[bytes]) -> str:
+    """The API that a request for an unknown path is for."""
+    for name, dialect in _TELLING_HEADERS.items():
+        if name in header_names:
+            return dialect
+    if "/v1beta/" in path:
+        return "gemini"
+    if path.startswith("/api/"):
+        return "ollama"
+    return "openai_chat"
 
 
 def upstream_url(upstream: Upstream, path: bytes, query: bytes) -> URL:
@@ -112,26 +129,35 @@ def request_headers(
 
     `betas` are added to the client's. `unpacked`: the body is sent without its content encoding.
     """
-    named = set(_connection_names(headers))
+    profile = upstream.profile
     key_name = upstream.settings.key_env
+    dropped = _NEVER_SENT.union(_connection_names(headers))
+    if key_name or drop_key:
+        dropped = dropped.union(KEY_HEADERS)
+    if unpacked:
+        dropped = dropped.union((b"content-encoding",))
+    if profile.drops_betas:
+        dropped = dropped.union((BETAS.encode(),))
     sent: CIMultiDict[str] = CIMultiDict()
     for name, value in headers:
-        if name in _NEVER_SENT or name in named or name.startswith(_OWN):
-            continue
-        if name in KEY_HEADERS and (key_name or drop_key):
-            continue
-        if unpacked and name == b"content-encoding":
-            continue
-        if upstream.profile.drops_betas and name == BETAS.encode():
-            continue
-        sent.add(name.decode("latin-1"), value.decode("latin-1"))
-    if betas and not upstream.profile.drops_betas:
+        if name not in dropped and not name.startswith(_OWN):
+            sent.add(name.decode("latin-1"), _decode_value(value))
+    if betas and not profile.drops_betas:
         sent[BETAS] = merge_betas(*sent.getall(BETAS, []), betas)
     if key_name:
-        header = upstream.profile.key_header
-        key = environment[key_name]
-        sent[header] = f"Bearer {key}" if header == "authorization" else key
+        scheme = ""
+        if profile.key_header == "authorization":
+            scheme = "Bearer "
+        sent[profile.key_header] = scheme + environment[key_name]
     return sent
+
+
+def _decode_value(value: bytes) -> str:
+    """The value of a header. aiohttp sends it as UTF-8, so that is what gives the same bytes again."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def response_headers(raw_headers: Headers, status: int) -> list[tuple[bytes, bytes]]:
@@ -140,22 +166,17 @@ def response_headers(raw_headers: Headers, status: int) -> list[tuple[bytes, byt
     An answer that never has a body may announce the length of one that it does not send. uvicorn would wait
     for that.
     """
-    named = set(_connection_names(raw_headers, lower=True))
+    dropped = _NEVER_RETURNED.union(_connection_names(raw_headers))
     if status in WITHOUT_BODY:
-        named.add(b"content-length")
-    passed: list[tuple[bytes, bytes]] = []
-    for name, value in raw_headers:
-        lowered = name.lower()
-        if lowered not in _NEVER_RETURNED and lowered not in named:
-            passed.append((name, value))
-    return passed
+        dropped = dropped.union((b"content-length",))
+    return [(name, value) for name, value in raw_headers if name.lower() not in dropped]
 
 
-def _connection_names(headers: Headers, *, lower: bool = False) -> Sequence[bytes]:
+def _connection_names(headers: Headers) -> Sequence[bytes]:
     """The headers that `Connection` names: they are for this hop only."""
     names: list[bytes] = []
     for name, value in headers:
-        if (name.lower() if lower else name) == b"connection":
+        if name.lower() == b"connection":
             names.extend(word.strip(b" \t").lower() for word in value.split(b","))
     return names
 

@@ -6,16 +6,13 @@ It stops at `LONGEST` bytes: an answer that long is passed on all the same.
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
-import brotli  # type: ignore[import-untyped]
 import msgspec
-import zstandard
 
 from lamina.dialects.anthropic.server import read_cleared
 from lamina.dialects.usage import Usage, find_usage
-from lamina.gateway.bodies import make_unpacker
+from lamina.gateway.encodings import UNPACK_ERRORS, make_unpacker
 
 LONGEST = 16 << 20
 """Bytes of a whole answer, or of one event, that are held to be read."""
@@ -40,7 +37,7 @@ class UsageReader:
             return
         try:
             text = self._unpacker(piece)
-        except (zlib.error, brotli.error, zstandard.ZstdError):
+        except UNPACK_ERRORS:
             self._unpacker = None
             return
         if self.is_stream:
@@ -49,11 +46,12 @@ class UsageReader:
             self._hold(text)
 
     def finish(self) -> Usage:
-        """The usage, once the whole answer has been read."""
+        """The usage, once the whole answer has been read. It may be asked for again."""
+        rest = self._take_parts()
         if self.is_stream:
-            self._read_line(self._take_parts())
-        else:
-            self._read_json(self._take_parts())
+            self._read_line(rest)
+        elif rest:
+            self._read_json(rest)
         return self.usage
 
     def _hold(self, text: bytes) -> None:

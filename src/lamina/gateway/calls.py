@@ -1,0 +1,156 @@
+"""A request on its way through the gateway: as it came, for its upstream, and as it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from lamina.dialects.port import Dialect
+from lamina.fitting.recall_loop import RecallPlace, splice_exchanges
+from lamina.fitting.request import Fitted
+from lamina.gateway.bodies import RequestBody, encode_body
+from lamina.gateway.conversations import ConversationMatch, LiveConversation
+from lamina.gateway.identity import ClientIdentity
+from lamina.gateway.profiles import add_salt, apply_profile
+from lamina.gateway.upstreams import Upstream
+
+
+class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A request that may have to be fitted. `request` is the body, with the model if the path has it."""
+
+    workspace: str
+    identity: ClientIdentity
+    dialect: Dialect
+    upstream: Upstream
+    body: RequestBody
+    request: dict[str, Any]
+    model: str
+
+
+class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What to send. `body` is None if the bytes that came are sent.
+
+    `number` counts the requests of the conversation, so that a late report is not taken for a newer request.
+    `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
+    request before it was fitted, and `place` where the recalls of the model belong in it. `new_tokens` are
+    those of what the last request of the conversation did not have.
+    """
+
+    body: bytes | None = None
+    betas: str = ""
+    request: Mapping[str, Any] = {}
+    conversation: LiveConversation | None = None
+    fitted: Fitted | None = None
+    number: int = 0
+    cut: bool = False
+    is_near: bool = False
+    left_out: tuple[str, ...] = ()
+    previous: Mapping[str, Any] | None = None
+    previous_reported: int = 0
+    gap: float = 0.0
+    call: UpstreamCall | None = None
+    place: RecallPlace | None = None
+    new_tokens: int = 0
+
+    @property
+    def conversation_name(self) -> str:
+        if self.conversation is None:
+            return ""
+        return self.conversation.name
+
+    @property
+    def has_recall(self) -> bool:
+        """Whether the gateway has added the recall tool, and answers its calls."""
+        return self.fitted is not None and self.fitted.has_recall and self.place is not None
+
+    @property
+    def outcome(self) -> str:
+        if self.body is None:
+            return "unchanged"
+        return "fitted"
+
+    @property
+    def predicted_read(self) -> int:
+        """Tokens that the cache should give back: the whole last request, unless this one was cut."""
+        if self.previous is None or self.cut:
+            return 0
+        return self.previous_reported
+
+
+class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One request, with what its upstream cannot take left out of `request`.
+
+    `is_spliced`: recalls are put back into it, which the client does not have.
+    """
+
+    incoming: IncomingRequest
+    request: dict[str, Any]
+    left_out: tuple[str, ...]
+    is_spliced: bool = False
+
+    def splice(self, match: ConversationMatch) -> UpstreamCall:
+        """The request with the recalls of its conversation put back where they were."""
+        exchanges = match.conversation.state.exchanges
+        if not exchanges:
+            return self
+        spliced = splice_exchanges(self.request, exchanges, match.digests)
+        if spliced is self.request:
+            return self
+        return msgspec.structs.replace(self, request=dict(spliced), is_spliced=True)
+
+    def unchanged(self, conversation: LiveConversation | None = None, number: int = 0) -> OutgoingRequest:
+        """Send the request as it is here."""
+        return self._outgoing(conversation, number, self.request)
+
+    def fitted(
+        self, conversation: LiveConversation, fitted: Fitted, number: int, *, cut: bool
+    ) -> OutgoingRequest:
+        """Send what the request was fitted to."""
+        outgoing = self._outgoing(conversation, number, fitted.request)
+        betas = next(iter(fitted.headers.values()), "")
+        return msgspec.structs.replace(outgoing, fitted=fitted, betas=betas, cut=cut)
+
+    def _outgoing(
+        self, conversation: LiveConversation | None, number: int, request: Mapping[str, Any]
+    ) -> OutgoingRequest:
+        body = None
+        if request is not self.incoming.request:
+            body = self._encode(request)
+        outgoing = OutgoingRequest(
+            body=body,
+            request=request,
+            conversation=conversation,
+            number=number,
+            is_near=conversation is not None and (conversation.is_near or conversation.state.has_ledger),
+            left_out=self.left_out,
+            call=self,
+        )
+        if conversation is None or conversation.request is None:
+            return outgoing
+        return msgspec.structs.replace(
+            outgoing,
+            previous=conversation.request,
+            previous_reported=conversation.reported,
+            gap=monotonic() - conversation.sent_at,
+        )
+
+    def _encode(self, request: Mapping[str, Any]) -> bytes:
+        """The body of a request. A model that came in the path does not belong there."""
+        body = self.incoming.body
+        fields = dict(request)
+        if "model" not in body.request:
+            fields.pop("model", None)
+        return encode_body(fields, body)
+
+
+def call_upstream(incoming: IncomingRequest, *, salted: bool) -> UpstreamCall:
+    """A request without what its upstream cannot take. `salted`: workspaces must not share a cache."""
+    profile = incoming.upstream.profile
+    profiled = apply_profile(profile, incoming.request)
+    request = profiled.request
+    if profile.salts and salted:
+        request = add_salt(request, incoming.workspace)
+    return UpstreamCall(incoming=incoming, request=request, left_out=profiled.left_out)

@@ -1,0 +1,108 @@
+"""Content encodings: a body is unpacked for reading, whole or piece by piece, and never beyond a limit."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import brotli  # type: ignore[import-untyped]
+import zstandard
+
+from lamina.core.text.characters import lower_ascii
+from lamina.gateway.refusals import Refusal
+
+_STEP = 1 << 16
+"""Bytes that a decoder gives back at a time, where it would give back any number."""
+
+UNPACK_ERRORS = (zlib.error, brotli.error, zstandard.ZstdError)
+"""What broken bytes raise."""
+
+Unpacker = Callable[[bytes], bytes]
+"""Unpacks a stream piece by piece."""
+
+
+def unpack(data: bytes, encoding: str, limit: int) -> bytes:
+    """The body without its content encodings. Raises Refusal if it is broken or larger than `limit`."""
+    for name in reversed([word.strip(" \t") for word in lower_ascii(encoding).split(",")]):
+        if name in ("", "identity"):
+            continue
+        unpack_all = _WHOLE.get(name)
+        if unpack_all is None:
+            raise Refusal(415, f"content-encoding {name[:40]!r} is unknown; use {', '.join(_WHOLE)}")
+        try:
+            data = unpack_all(data, limit + 1)
+        except UNPACK_ERRORS as error:
+            raise Refusal(400, f"the body is not valid {name}: {error}") from None
+        if len(data) > limit:
+            raise Refusal(413, f"the body is larger than {limit:,} bytes when unpacked")
+    return data
+
+
+def make_unpacker(encoding: str) -> Unpacker | None:
+    """What unpacks an answer piece by piece; None if the encoding is unknown. "" needs no unpacking."""
+    name = lower_ascii(encoding.strip(" \t"))
+    if name in ("", "identity"):
+        return _take_plain
+    start = _PIECEWISE.get(name)
+    if start is None:
+        return None
+    return start()
+
+
+def _take_plain(data: bytes) -> bytes:
+    return data
+
+
+def _unpack_gzip(data: bytes, most: int) -> bytes:
+    return _unpack_zlib(data, most, zlib.decompressobj(wbits=31))
+
+
+def _unpack_deflate(data: bytes, most: int) -> bytes:
+    return _unpack_zlib(data, most, zlib.decompressobj())
+
+
+def _unpack_zlib(data: bytes, most: int, decoder: Any) -> bytes:
+    text: bytes = decoder.decompress(data, most)
+    if not decoder.eof and len(text) < most:
+        raise zlib.error("it ends too early")
+    return text
+
+
+def _unpack_brotli(data: bytes, most: int) -> bytes:
+    """Brotli makes gigabytes of a kilobyte, so it is asked for so much at a time and no more than `most`."""
+    decoder = brotli.Decompressor()
+    pieces = [decoder.process(data, output_buffer_limit=_STEP)]
+    size = len(pieces[0])
+    while size < most and not decoder.is_finished():
+        piece = decoder.process(b"", output_buffer_limit=_STEP)
+        if not piece:
+            raise brotli.error("it ends too early")
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
+
+
+def _unpack_zstd(data: bytes, most: int) -> bytes:
+    with _zstd_decompressor().stream_reader(data, read_across_frames=True) as reader:
+        return reader.read(most)
+
+
+def _zstd_decompressor() -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor(max_window_size=1 << 27)
+
+
+_WHOLE: dict[str, Callable[[bytes, int], bytes]] = {
+    "gzip": _unpack_gzip,
+    "x-gzip": _unpack_gzip,
+    "deflate": _unpack_deflate,
+    "br": _unpack_brotli,
+    "zstd": _unpack_zstd,
+}
+_PIECEWISE: dict[str, Callable[[], Unpacker]] = {
+    "gzip": lambda: zlib.decompressobj(wbits=31).decompress,
+    "x-gzip": lambda: zlib.decompressobj(wbits=31).decompress,
+    "deflate": lambda: zlib.decompressobj().decompress,
+    "br": lambda: brotli.Decompressor().process,
+    "zstd": lambda: _zstd_decompressor().decompressobj().decompress,
+}

@@ -1,0 +1,64 @@
+"""What a conversation learns from an answer: the tokens that its upstream reported for the last request."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lamina.dialects.usage import Usage
+from lamina.gateway.calls import OutgoingRequest
+from lamina.gateway.conversations import ConversationIndex, LiveConversation
+from lamina.gateway.saving import ConversationSaver
+from lamina.gateway.sizes import CountedRequest
+
+MOST_BYTES = 6
+"""Bytes of a request for each token that its upstream reports. A report with more is not believed."""
+
+
+class AnswerLearner:
+    """Records what upstreams report, in the conversations of one gateway process."""
+
+    def __init__(self, index: ConversationIndex, saver: ConversationSaver) -> None:
+        self._index = index
+        self._saver = saver
+
+    async def record_answer(self, sent: OutgoingRequest, usage: Usage, *, at_once: bool = False) -> None:
+        """Learn from what the upstream reported, unless a later request has been sent meanwhile.
+
+        `at_once`: it is in the store when this returns, if the store answers.
+        """
+        conversation = sent.conversation
+        if conversation is None or usage == Usage():
+            return
+        async with self._index.lock(conversation.workspace, conversation.family):
+            if conversation.state.requests != sent.number:
+                return
+            if _says_the_same(usage, conversation.state.usage):
+                return
+            conversation.reported = usage.input
+            conversation.note_usage(usage)
+            conversation.measured = _measure_request(sent, conversation, usage)
+            conversation.state = msgspec.structs.replace(conversation.state, usage=usage)
+            if at_once and await self._saver.save_now(conversation):
+                return
+        self._saver.save_later(conversation)
+
+
+def _measure_request(
+    sent: OutgoingRequest, conversation: LiveConversation, usage: Usage
+) -> CountedRequest | None:
+    """The last request of a conversation with the tokens that the upstream reported for it.
+
+    None if it was not sent as it came, or if so few tokens cannot be all of it: some servers report only
+    what they did not have in their cache.
+    """
+    tokens = usage.input + usage.cleared.tokens
+    if sent.body is not None or tokens * MOST_BYTES < conversation.text_size:
+        return None
+    return CountedRequest(tokens=tokens, turns=conversation.turns, head_bytes=conversation.head_bytes)
+
+
+def _says_the_same(usage: Usage, last: Usage | None) -> bool:
+    """Whether a report adds nothing that a later request depends on. The output does not count."""
+    if last is None:
+        return False
+    return (usage.input, usage.cached, usage.cleared) == (last.input, last.cached, last.cleared)

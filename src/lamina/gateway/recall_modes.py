@@ -1,0 +1,66 @@
+"""How the model of a request can have again what was left out, and where nothing can be put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lamina.fitting.request import RecallMode
+from lamina.gateway.calls import IncomingRequest
+from lamina.gateway.config import Recall
+
+RECALL_MODES: dict[Recall, RecallMode] = {"tool": "tool", "mcp": "handles", "off": "off"}
+"""What `fit_request` calls each value of the setting `recall`."""
+
+SERVER_STATE = ("previous_response_id", "conversation")
+"""Fields of a request whose history the upstream has. Nothing can be put back into a history there."""
+
+LOCAL_PROFILES = frozenset(("llama.cpp", "vllm", "ollama"))
+"""Servers of models that may not know tools. They get the recall tool only beside tools of the client."""
+
+_GEMINI_FUNCTIONS = ("functionDeclarations", "function_declarations")
+
+
+def choose_recall_mode(setting: Recall, incoming: IncomingRequest) -> RecallMode:
+    """How the model can have again what was lowered. Where nothing answers, no handle is shown."""
+    mode = RECALL_MODES[setting]
+    if mode == "tool" and not _takes_recall_tool(incoming):
+        return "off"
+    return mode
+
+
+def find_server_conversation(incoming: IncomingRequest) -> str:
+    """The field by which a request continues what only the server has; "" if it has none.
+
+    Such a request has the new items only. Nobody here knows how long the whole is, and a cut could take away
+    what the server's part refers to. So it passes as it came.
+    """
+    if incoming.dialect.name != "openai_responses":
+        return ""
+    return _find_server_state(incoming.request)
+
+
+def _find_server_state(request: Mapping[str, Any]) -> str:
+    for field in SERVER_STATE:
+        if request.get(field):
+            return field
+    return ""
+
+
+def _takes_recall_tool(incoming: IncomingRequest) -> bool:
+    """Whether a tool of the gateway's own can be added to a request.
+
+    Gemini does not take functions beside tools of its own, such as its search.
+    """
+    request = incoming.request
+    if _find_server_state(request):
+        return False
+    tools = request.get("tools")
+    if not isinstance(tools, list) or not tools:
+        return incoming.upstream.settings.profile not in LOCAL_PROFILES
+    if incoming.dialect.name != "gemini":
+        return True
+    for tool in tools:
+        if isinstance(tool, Mapping) and any(tool.get(name) for name in _GEMINI_FUNCTIONS):
+            return True
+    return False

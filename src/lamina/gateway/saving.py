@@ -1,0 +1,148 @@
+"""Puts conversations into the store: at once where a request depends on it, else a moment later.
+
+The ledger of a request that was changed is saved before the first byte goes upstream. What no request depends
+on is saved together with what comes in the next moments, and lost if the gateway is killed meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from lamina.core.values import Form, Ledger
+from lamina.errors import Conflict
+from lamina.fitting.request import Fitted
+from lamina.formats.codec import encode
+from lamina.gateway.config import Keep
+from lamina.gateway.conversation_store import ConversationSnapshot, GatewayStore, StoreGone
+from lamina.gateway.conversations import ConversationIndex, ConversationMatch, LiveConversation
+from lamina.gateway.metrics import GatewayMetrics
+
+SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
+"""Seconds before a conversation that no request depends on is saved: alone, and beside other processes.
+
+Alone, only lists of conversations are late. A save takes as much CPU as a request, so one is for several.
+"""
+
+
+class ConversationSaver:
+    """Saves the conversations of one gateway process."""
+
+    def __init__(self, store: GatewayStore, index: ConversationIndex, metrics: GatewayMetrics) -> None:
+        self._store = store
+        self._index = index
+        self._metrics = metrics
+        self._unsaved: dict[tuple[str, str], LiveConversation] = {}
+        self._wake = asyncio.Event()
+        self._pause = SAVE_PAUSE
+        if index.shared:
+            self._pause = SHARED_PAUSE
+
+    async def save(
+        self, conversation: LiveConversation, state: ConversationSnapshot, records: Sequence[bytes] = ()
+    ) -> None:
+        """Save a conversation with a new state, the records that wait, and these.
+
+        Raises StoreGone, and then the records that waited wait again. Raises Conflict if another process has
+        changed the conversation; that process has saved what waited here.
+        """
+        waiting = conversation.take_records()
+        try:
+            conversation.source = await self._store.save(
+                conversation.workspace,
+                conversation.name,
+                state,
+                was=conversation.source,
+                family=conversation.family,
+                records=[*waiting, *records],
+            )
+        except StoreGone:
+            conversation.add_records(waiting)
+            raise
+
+    async def save_now(self, conversation: LiveConversation) -> bool:
+        """Save a conversation as it is. Returns False if the store is gone.
+
+        If another process has changed it meanwhile, that process knows better: this one reads it again.
+        """
+        try:
+            await self.save(conversation, conversation.state)
+        except Conflict:
+            return await self._save_over(conversation)
+        except StoreGone:
+            self._metrics.add("lamina_store_failures_total")
+            return False
+        return True
+
+    def save_later(self, conversation: LiveConversation) -> None:
+        """Save a conversation soon. If that fails nothing is lost but its line in a list."""
+        self._unsaved[(conversation.workspace, conversation.name)] = conversation
+        self._wake.set()
+
+    async def save_pending(self) -> None:
+        """Save what may be saved late, for as long as the gateway runs."""
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(self._pause)  # so that one save is enough for several requests
+            self._wake.clear()
+            if not await self.flush():
+                await asyncio.sleep(1)
+                self._wake.set()
+
+    async def flush(self) -> bool:
+        """Save everything that waits now. Returns False if the store is gone.
+
+        What comes to wait meanwhile is saved the next time: under load a conversation would otherwise be
+        saved again for each of its requests.
+        """
+        for key, conversation in list(self._unsaved.items()):
+            async with self._index.lock(conversation.workspace, conversation.family):
+                if not await self.save_now(conversation):
+                    return False
+                self._unsaved.pop(key, None)  # not before: the gateway may be stopped while it saves
+        return True
+
+    async def _save_over(self, conversation: LiveConversation) -> bool:
+        """Save a conversation that another process has changed, if it changed less than this one.
+
+        Otherwise that process knows better, and this one forgets what it knew.
+        """
+        try:
+            stored = await self._store.load(conversation.workspace, conversation.name)
+            state = conversation.state
+            if stored and stored.state.requests < state.requests and stored.state.ledger == state.ledger:
+                conversation.source = stored.source
+                await self.save(conversation, state)
+                return True
+        except StoreGone:
+            return False
+        except Conflict:
+            pass
+        self._index.forget(conversation)
+        return True
+
+
+def encode_new_segments(match: ConversationMatch, keep: Keep) -> list[bytes]:
+    """What the log of a conversation gets from a request, if everything is kept."""
+    if keep != "all":
+        return []
+    start = match.shared
+    if match.shared:
+        start += len(match.digests.system)
+    return [encode(segment) for segment in match.parsed.log[start:]]
+
+
+def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
+    """What was lowered since this ledger, if that is what is kept."""
+    if keep != "lowered":
+        return []
+    lowered_before = {*before.lines}
+    for fold in before.folds:
+        lowered_before.update(fold.covers)
+    records: list[bytes] = []
+    for entry in fitted.envelope.entries:
+        if entry.form is Form.FULL or entry.ref in lowered_before:
+            continue
+        if entry.segment.origin != "lamina":
+            records.append(encode(entry.segment))
+    return records

@@ -1,0 +1,78 @@
+"""What all requests of one gateway process share: settings, connections, and what it has to finish."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import aiohttp
+
+from lamina.gateway.config import GatewaySettings
+from lamina.gateway.fit import Fitter
+from lamina.gateway.journal import Journal
+from lamina.gateway.learning import AnswerLearner
+from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.misses import MissReporter
+from lamina.gateway.refusals import Refusal
+from lamina.gateway.turn_memory import TurnMemory
+from lamina.gateway.upstreams import Upstreams
+from lamina.telemetry import Telemetry
+
+
+class Gateway:
+    """What all requests share."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        session: aiohttp.ClientSession,
+        fitter: Fitter,
+        learner: AnswerLearner,
+        metrics: GatewayMetrics,
+        journal: Journal,
+        environment: Mapping[str, str],
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.telemetry = telemetry or Telemetry()
+        self.settings = settings
+        self.session = session
+        self.fitter = fitter
+        self.learner = learner
+        self.metrics = metrics
+        self.journal = journal
+        self.environment = environment
+        self.upstreams = Upstreams(settings)
+        self.misses = MissReporter(metrics, journal)
+        self._memories: dict[str, TurnMemory] = {}
+        self._active: dict[str, int] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def memory(self, workspace: str) -> TurnMemory:
+        """The decoded messages of a workspace. How fast one is decoded tells nothing about another's."""
+        if workspace not in self._memories:
+            self._memories[workspace] = TurnMemory()
+        return self._memories[workspace]
+
+    def finish_later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Finish something that must not end with the client's connection."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish_all(self) -> None:
+        """Wait for what is being finished."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def enter(self, workspace: str) -> None:
+        """Count a request. Raises Refusal if the workspace has too many at once."""
+        active = self._active.get(workspace, 0)
+        if active >= self.settings.limits.requests:
+            raise Refusal(429, "too many requests at once in this workspace", retry_after=1)
+        self._active[workspace] = active + 1
+        self.metrics.add("lamina_requests_active", 1)
+
+    def leave(self, workspace: str) -> None:
+        self._active[workspace] -= 1
+        self.metrics.add("lamina_requests_active", -1)

@@ -1,0 +1,108 @@
+"""How large a request is, without counting it: bounds that are surely above its tokens, and its budget.
+
+A text has no more tokens than bytes. What the last request was counted as, here or by its upstream, holds for
+the part that both have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lamina.core.cut_target import derive_limits
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget, Head
+from lamina.fitting.pending_call import limit_budget
+from lamina.gateway.bodies import RequestBody
+from lamina.gateway.config import UpstreamSettings
+from lamina.models.counters import counter_for, from_file
+from lamina.models.facts import model_or_none
+
+UNCOUNTED = Budget(window=1 << 40)
+"""A budget that nothing exceeds: for counting."""
+
+MOVED_MARKERS = 3
+"""Messages at the end of a request that the next one may have with other cache markers."""
+
+
+class CountedRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A request whose tokens are known: its messages, and the bytes around them."""
+
+    tokens: int
+    turns: tuple[Any, ...]
+    head_bytes: int
+
+
+def bound_tokens(body: RequestBody, counted: CountedRequest | None) -> int:
+    """More tokens than a request has: a text never has more tokens than bytes.
+
+    If the last request of the conversation was `counted`, only what is new since then is bounded by its
+    bytes. The bytes around the messages count twice, since providers describe tools in more words than the
+    client.
+    """
+    if counted is not None:
+        same = _count_same(counted.turns, body.turns)
+        if same + MOVED_MARKERS >= len(counted.turns):
+            head = max(body.head_bytes - counted.head_bytes, 0)
+            return counted.tokens + sum(body.bounds[same:]) + 2 * head
+    return sum(body.bounds) + 2 * body.head_bytes
+
+
+def _count_same(earlier: tuple[Any, ...], turns: tuple[Any, ...]) -> int:
+    count = 0
+    for old, new in zip(earlier, turns, strict=False):
+        if old is not new:
+            break
+        count += 1
+    return count
+
+
+class KnownTrigger(NamedTuple):
+    """The tokens above which a request with this budget and these parameters is cut."""
+
+    budget: Budget
+    parameters: Mapping[str, Any]
+    tokens: int
+
+
+def find_trigger(budget: Budget, head: Head, last: KnownTrigger | None) -> KnownTrigger:
+    """The trigger of a request. It is that of the `last` one if the same parameters say so."""
+    if last is not None and last.budget is budget and last.parameters == head.parameters:
+        return last
+    return KnownTrigger(budget, head.parameters, derive_limits(budget, head, ()).trigger)
+
+
+@lru_cache(maxsize=64)
+def find_counter(tokenizer: str, model: str) -> Counter:
+    """The counter of an upstream's own tokenizer, or else the best one for the model."""
+    if not tokenizer:
+        return counter_for(model)
+    counter = from_file(Path(tokenizer).expanduser())
+    return msgspec.structs.replace(counter, framing=counter_for(model).framing)
+
+
+def find_budget(upstream: UpstreamSettings, model: str, reported_window: int | None) -> Budget:
+    """The budget of a model at an upstream. A smaller window that the upstream reported comes first."""
+    budget = _find_configured(upstream.window, upstream.default_window, upstream.reserve, model)
+    if reported_window is None or reported_window >= budget.window:
+        return budget
+    return limit_budget(budget, reported_window)
+
+
+@lru_cache(maxsize=256)
+def _find_configured(window: int, default_window: int, reserve: int | None, model: str) -> Budget:
+    """The budget of a model at an upstream with these settings."""
+    facts = model_or_none(model)
+    if window:
+        budget = Budget(window=window)
+    elif facts is not None:
+        budget = facts.budget
+    else:
+        budget = Budget(window=default_window)
+    if reserve is not None:
+        budget = msgspec.structs.replace(budget, reserve=min(reserve, budget.window // 2))
+    return budget

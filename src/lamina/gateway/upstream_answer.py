@@ -1,0 +1,215 @@
+"""Asks an upstream, with the deadlines and retries of the settings, and reads its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from io import BytesIO
+from time import monotonic
+from typing import Any
+
+import aiohttp
+import msgspec
+from multidict import CIMultiDict
+from yarl import URL
+
+from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
+from lamina.gateway.encodings import unpack
+from lamina.gateway.refusals import Refusal
+from lamina.gateway.shared import Gateway
+from lamina.gateway.stream import AnswerWriter
+from lamina.gateway.upstreams import Upstream
+
+ERROR_BYTES = 1 << 20
+"""Of an error body that are read to see whether a request was too long."""
+
+ERROR_SECONDS = 30
+"""How long an upstream may take for such a body."""
+
+ERROR_CHARACTERS = 2000
+"""Of an error that are passed on in an event, to a client whose stream has begun."""
+
+LARGE_BODY = 1 << 20
+"""Bytes from which on a body is written in pieces."""
+
+RETRIED = frozenset((429, 503, 529))
+LONGEST_PAUSE = 30
+"""Seconds of `Retry-After` that the gateway waits for at most. Longer ones are the client's to wait."""
+
+_SECONDS = re.compile(r"[0-9]{1,18}")
+
+
+class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What to send to an upstream. `keeps_alive`: the client expects events, so comments are allowed.
+
+    `sent_id` is the id under which the request is logged, "" if it is not.
+    """
+
+    upstream: Upstream
+    method: str
+    url: URL
+    headers: CIMultiDict[str]
+    body: bytes | AsyncIterator[bytes] | None
+    keeps_alive: bool = False
+    sent_id: str = ""
+
+
+class UpstreamAnswer:
+    """The answer of an upstream to one request, as a context. Leaving it early closes the connection.
+
+    If the client expects events and the upstream takes long, the stream is begun with comments before the
+    upstream has said anything.
+    """
+
+    def __init__(
+        self,
+        request: UpstreamRequest,
+        gateway: Gateway,
+        writer: AnswerWriter,
+    ) -> None:
+        self._request = request
+        self._session = gateway.session
+        self._journal = gateway.journal
+        self._deadlines = gateway.settings.deadlines
+        self._writer = writer
+        self._answer: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        try:
+            return await self._ask_until_answered()
+        except BaseException:
+            self._log_unanswered(0)
+            raise
+
+    async def _ask_until_answered(self) -> aiohttp.ClientResponse:
+        answer = await self._ask()
+        retries = 0
+        while self._may_retry(answer, retries):
+            pause = int(answer.headers["retry-after"])
+            answer.close()
+            await asyncio.sleep(pause)
+            retries += 1
+            answer = await self._ask()
+        self._answer = answer
+        return answer
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._answer is None:
+            return
+        if self._answer.status >= 300:
+            self._log_unanswered(self._answer.status)
+        if self._answer.content.at_eof():
+            self._answer.release()
+        else:
+            self._answer.close()
+
+    def _log_unanswered(self, status: int) -> None:
+        """Log that a request has no answer to account for."""
+        if self._request.sent_id:
+            self._journal.write("unanswered", id=self._request.sent_id, status=status)
+
+    def _may_retry(self, answer: aiohttp.ClientResponse, retries: int) -> bool:
+        """Whether the upstream itself asks to try again soon, and nothing was sent to the client."""
+        request = self._request
+        if retries >= request.upstream.settings.retries or not isinstance(request.body, bytes):
+            return False
+        pause = answer.headers.get("retry-after", "")
+        if answer.status not in RETRIED or not _SECONDS.fullmatch(pause):
+            return False
+        return int(pause) <= LONGEST_PAUSE
+
+    async def _ask(self) -> aiohttp.ClientResponse:
+        name = self._request.upstream.name
+        try:
+            if self._request.keeps_alive:
+                return await self._ask_with_comments()
+            return await self._ask_in_time()
+        except aiohttp.ClientConnectorError as error:
+            raise Refusal(502, f"upstream {name!r} cannot be reached: {type(error).__name__}") from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Refusal(502, f"upstream {name!r} failed: {type(error).__name__}") from None
+
+    async def _send(self) -> aiohttp.ClientResponse:
+        request = self._request
+        data: Any = request.body
+        if isinstance(data, bytes) and len(data) >= LARGE_BODY:
+            data = BytesIO(data)  # aiohttp writes in pieces what it can read like a file
+        return await self._session.request(
+            request.method, request.url, data=data, headers=request.headers, allow_redirects=False
+        )
+
+    async def _ask_in_time(self) -> aiohttp.ClientResponse:
+        deadline = asyncio.timeout(self._deadlines.first_byte)
+        try:
+            async with deadline:
+                return await self._send()
+        except TimeoutError:
+            if deadline.expired():
+                raise self._too_late() from None
+            raise
+
+    async def _ask_with_comments(self) -> aiohttp.ClientResponse:
+        """Wait for the upstream's headers, with signs of life for a client that expects events."""
+        asking = asyncio.ensure_future(self._send())
+        began = monotonic()
+        try:
+            while not asking.done():
+                left = self._deadlines.first_byte - (monotonic() - began)
+                if left <= 0:
+                    raise self._too_late()
+                done, _ = await asyncio.wait({asking}, timeout=min(left, self._deadlines.keep_alive))
+                if not done:
+                    await self._begin_early()
+            return asking.result()
+        finally:
+            if not asking.done():
+                asking.cancel()
+
+    def _too_late(self) -> Refusal:
+        return Refusal(504, f"upstream {self._request.upstream.name!r} did not answer in time")
+
+    async def _begin_early(self) -> None:
+        if not self._writer.started:
+            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+            await self._writer.start(200, headers)
+        await self._writer.comment()
+
+
+async def read_overflow_body(answer: aiohttp.ClientResponse) -> bytes | None:
+    """The body of an error that may say that the request was too long; None for every other answer."""
+    if answer.status not in OVERFLOW_STATUS:
+        return None
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(ERROR_SECONDS):
+            async for piece in answer.content.iter_any():
+                pieces.append(piece)
+                size += len(piece)
+                if size > ERROR_BYTES:
+                    break
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return b"".join(pieces)
+    return b"".join(pieces)
+
+
+async def read_late_error(answer: aiohttp.ClientResponse, idle: float) -> Refusal:
+    """An error of the upstream, for a client whose stream has begun already."""
+    body = b""
+    try:
+        async with asyncio.timeout(idle):
+            body = await answer.content.read(ERROR_BYTES)
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        pass  # the status alone has to do
+    text = unpack_error(body, answer)
+    return Refusal(answer.status, text[:ERROR_CHARACTERS] or f"the upstream answered {answer.status}")
+
+
+def unpack_error(body: bytes, answer: aiohttp.ClientResponse) -> str:
+    """The text of an error, "" if it cannot be read."""
+    try:
+        unpacked = unpack(body, answer.headers.get("content-encoding", ""), ERROR_BYTES)
+    except Refusal:
+        return ""
+    return unpacked.decode("utf-8", "replace")
