@@ -138,14 +138,14 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
     assert digest_text.notes.split("\n") == [
         "What was done in it:",
         "Turn 1",
-        "  noted: I'll read the importer first.",
+        "  said: Let me look. I'll read the importer first.",
         "  call: read_file src/importer.py -> 1,280 bytes",
         "  call: shell pytest -q tests/test_importer.py -> 67 bytes (error)",
         "  error: ValueError: empty file",
         "  noted: Root cause: the header is read before the size is checked.",
         "  paths: src/importer.py, tests/test_importer.py, lib/size.py",
         "Turn 2",
-        "  replied: It returns an empty list.",
+        "  said: It returns an empty list.",
     ]
 
 

@@ -27,6 +27,10 @@ SPARED, LEAST_SPARED = 0.25, 1_300
 """The newest steps that a cut spares: a share of the room. If the target cannot be reached otherwise, it is
 less, but not less than so many tokens. A small window has no smaller steps than a large one."""
 
+SPARED_RESULT_PART = 24
+"""A result in a spared step may keep one part in this many of the room. Many short results say more than one
+long result."""
+
 NEED = 0.0035
 """How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
 
@@ -62,11 +66,14 @@ class Sparing(msgspec.Struct, frozen=True):
     """Which of the last steps a cut would rather not touch: so many of them, or the newest up to a size.
 
     A number of steps comes from the caller. By default it is a size, since steps differ: five steps can be
-    two thousand tokens or twenty thousand.
+    two thousand tokens or twenty thousand. Then `largest` is what one result counts for at most: a cut may
+    shorten a larger one to that, so that one large result does not take the place of several steps. 0 sets no
+    limit.
     """
 
     steps: int = 0
     tokens: int = 0
+    largest: int = 0
 
     def __bool__(self) -> bool:
         return self.steps > 0 or self.tokens > 0
@@ -76,7 +83,7 @@ class Sparing(msgspec.Struct, frozen=True):
         tokens = self.tokens // 2
         if tokens < _NEGLIGIBLE:
             tokens = 0
-        return Sparing(steps=self.steps // 2, tokens=max(tokens, least))
+        return Sparing(steps=self.steps // 2, tokens=max(tokens, least), largest=self.largest)
 
 
 NOTHING_SPARED = Sparing()
@@ -141,7 +148,7 @@ def spare_steps(budget: Budget, room: int) -> Sparing:
     """The steps that the budget asks to spare, or else a share of the room."""
     if budget.keep_last is not None:
         return Sparing(steps=budget.keep_last)
-    return Sparing(tokens=_share_of(room, SPARED))
+    return Sparing(tokens=_share_of(room, SPARED), largest=room // SPARED_RESULT_PART)
 
 
 def reserve(budget: Budget, head: Head) -> int:
