@@ -747,9 +747,9 @@ def _write_digest(
 
 
 def _digest_size(progress: CutProgress, digest_limit: int | None) -> DigestSize:
-    """The size of one digest: a share of the room, or what is left of it as a last resort."""
+    """The size of one digest: a share of the free room, or what is left of it as a last resort."""
     if digest_limit is None:
-        return find_digest_size(progress.limits.room)
+        return find_digest_size(progress.limits.free)
     return bound_digest(digest_limit)
 
 
@@ -786,7 +786,7 @@ def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> li
     """
     digest_tokens = sum(_digest_sizes(progress.request).values())
     is_bounded = digest_limit is not None
-    is_crowded = is_bounded or digest_tokens > progress.limits.room // DIGEST_SHARE
+    is_crowded = is_bounded or digest_tokens > progress.limits.free // DIGEST_SHARE
     fewest = 1 if is_bounded else 2
     groups: list[list[Fold]] = []
     for group in find_neighbours(progress.request, _mergeable_folds(progress)):

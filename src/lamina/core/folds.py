@@ -1,7 +1,7 @@
 """Folding: a run of old steps becomes one digest that stands where the run began.
 
 A cut adds its digests after the earlier ones. Digests merge only when together they take more than one part
-in `SHARE` of the room. A digest that would not be smaller than its run is not made. System text is never
+in `SHARE` of the free room. A digest that would not be smaller than its run is not made. System text is never
 folded: it stands between the two voices of the digest, and the run goes on after it.
 
 A digest speaks in two voices. The user's words come first, in a message of the user. What the model and the
@@ -29,11 +29,12 @@ from lamina.core.wording import Wording, guard, text_of
 FOLD_VERSION = 2
 
 SHARE = 4
-"""Digests may take one part in `SHARE` of the room before they merge."""
+"""Digests may take one part in `SHARE` of the free room before they merge: of the room beside what no cut can
+free."""
 
 WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 50, 60, 60
-"""Of the room, in thousandths: what a digest may use for the user's words, for what was done, and for names.
-docs/planner.md has what each of them is worth."""
+"""Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
+names. docs/planner.md has what each of them is worth."""
 
 LEAST, MOST = 400, 12_000
 """Characters that each part of a digest may use, at least and at most."""
