@@ -138,14 +138,14 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
     assert digest_text.notes.split("\n") == [
         "What was done in it:",
         "Turn 1",
-        "  noted: I'll read the importer first.",
+        "  said: Let me look. I'll read the importer first.",
         "  call: read_file src/importer.py -> 1,280 bytes",
         "  call: shell pytest -q tests/test_importer.py -> 67 bytes (error)",
         "  error: ValueError: empty file",
-        "  noted: Root cause: the header is read before the size is checked.",
+        "  said: Root cause: the header is read before the size is checked. I looked at lib/size.py:12 too.",
         "  paths: src/importer.py, tests/test_importer.py, lib/size.py",
         "Turn 2",
-        "  replied: It returns an empty list.",
+        "  said: It returns an empty list.",
     ]
 
 
@@ -167,17 +167,17 @@ def test_kinds_of_the_users_own_are_read_from_the_table_that_is_given() -> None:
     assert "  attached: ticket T-1" in digest_text.notes
 
 
-def test_errors_have_the_first_claim_then_notes() -> None:
-    sizes = [in_two_voices(SESSION, words_limit=155, notes_limit=limit).notes for limit in (120, 330)]
-    assert ["error: ValueError" in digest_text for digest_text in sizes] == [True, True]
-    assert ["noted: " in digest_text for digest_text in sizes] == [False, True]
-    assert ["call: " in digest_text for digest_text in sizes] == [False, False]
+def test_what_was_done_has_the_first_claim_then_errors() -> None:
+    sizes = [in_two_voices(SESSION, words_limit=155, notes_limit=limit).notes for limit in (150, 330, 420)]
+    assert ["said: " in digest_text for digest_text in sizes] == [True, True, True]
+    assert ["call: " in digest_text for digest_text in sizes] == [False, True, True]
+    assert ["error: ValueError" in digest_text for digest_text in sizes] == [False, False, True]
 
 
 def test_what_does_not_fit_is_counted() -> None:
     digest_text = in_two_voices(SESSION, words_limit=160, notes_limit=160)
     assert digest_text.words.endswith("\n(and 1 more message)")
-    assert digest_text.notes.endswith("\n(and 2 more notes, 2 more paths, 2 more calls)")
+    assert digest_text.notes.endswith("\n(and 1 more answer, 2 more calls, 1 more error, 3 more paths)")
 
 
 def test_a_limit_below_the_least_gives_one_line() -> None:
@@ -289,7 +289,9 @@ def test_a_failed_result_without_an_error_line_gives_its_start() -> None:
 
 
 def test_a_short_title_brings_the_next_sentence() -> None:
-    digest_text = digest([user("go"), assistant("Hm.\n\n## Decision\n\n- Use one table. Or two.")], limit=900)
+    thoughts = "Hm, that is not easy to say. " * 6
+    reply = assistant(f"{thoughts}\n\n## Decision\n\n- Use one table. Or two.")
+    digest_text = digest([user("go"), reply], limit=900)
     assert "  noted: ## Decision - Use one table." in digest_text
 
 

@@ -54,7 +54,9 @@ def build(
 
     repaired = repair_log(log, context, memo.checkpoint_for(log, context))
     draft = arrange_log(repaired, context)
-    limits = _find_limits(budget, draft, context)
+    limits = None
+    if budget is not None:
+        limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
     if _may_need_cut(draft, limits, context):
@@ -83,7 +85,7 @@ def plan_cut(
         log, head=head, ledger=ledger, counter=counter, options=options, memo=Memo(), idle=0
     )
     draft = draft_log(log, context)
-    limits = cut_target.derive_limits(budget, head, draft.entries, options.rates)
+    limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     return preview_cut(draft, limits, context)
 
@@ -114,11 +116,12 @@ def _make_context(
     )
 
 
-def _find_limits(budget: Budget | None, draft: Draft, context: BuildContext) -> CutLimits | None:
-    """The budget in tokens; None if there is no budget."""
-    if budget is None:
-        return None
-    return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates)
+def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
+    """The budget in tokens, for this request."""
+    standing = context.scale.total(cut_target.count_standing(draft.entries))
+    return cut_target.derive_limits(
+        budget, context.head, draft.entries, context.options.rates, standing=standing
+    )
 
 
 def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:

@@ -20,7 +20,7 @@ from lamina.core.arrange import put_system_first
 from lamina.core.bound_thinking import is_held_by_thinking, is_thinking, omit_thinking_after_cut
 from lamina.core.cut_target import LEAST_SPARED, NOTHING_SPARED, CutLimits, Sparing
 from lamina.core.draft import Draft
-from lamina.core.entries import find_sent
+from lamina.core.entries import begins_with, find_sent
 from lamina.core.folds import (
     FOLD_VERSION,
     DigestSize,
@@ -52,7 +52,7 @@ from lamina.core.orders import (
 )
 from lamina.core.text.tags import make_inert
 from lamina.core.tokens import weigh_entries
-from lamina.core.values import Cut, Entry, Fold, Form, Layer, LedgerLine, Ref, Role
+from lamina.core.values import Cut, Entry, Fold, Form, Layer, LedgerLine, Ref, Role, ToolResult
 from lamina.core.wording import text_of
 from lamina.errors import BudgetExceeded
 
@@ -537,6 +537,7 @@ class _Lowering:
             kinds=self.context.kinds,
             untouchable=find_untouchable(self.entries) | self.folded,
             spared=find_spared(self.entries, sparing),
+            largest_spared=sparing.largest,
             current=self.current,
         )
 
@@ -632,7 +633,7 @@ def find_spared(entries: Sequence[Entry], sparing: Sparing) -> frozenset[int]:
     if sparing.steps:
         first_step = _find_first_of_last_steps(entries, sparing.steps)
     else:
-        first_step = _find_first_step_within(entries, sparing.tokens)
+        first_step = _find_first_step_within(entries, sparing)
     named_now = (IN_THE_LIBRARY, NAMED_IN_THE_LIST)
     attached_now = {entry.content for entry in entries if entry.why in named_now}
     positions: set[int] = set()
@@ -644,19 +645,23 @@ def find_spared(entries: Sequence[Entry], sparing: Sparing) -> frozenset[int]:
     return frozenset(positions)
 
 
-def _find_first_step_within(entries: Sequence[Entry], tokens: int) -> int:
-    """The first of the newest steps that together have at most so many tokens, besides the last one.
+def _find_first_step_within(entries: Sequence[Entry], sparing: Sparing) -> int:
+    """The first of the newest steps that together have at most the tokens to spare, besides the last one.
 
-    No cut touches the last step and the prompt, so they do not count.
+    No cut touches the last step and the prompt, so they do not count. A large result counts as the cut may
+    leave it.
     """
     current = current_turn(entries)
-    left = tokens
+    left = sparing.tokens
     first_step = entries[-1].step if entries else 0
     for at in range(len(entries) - 1, -1, -1):
         entry = entries[at]
         if at in current or entry.layer is Layer.SYSTEM or is_digest(entry):
             continue
-        left -= entry.tokens
+        tokens = entry.tokens
+        if sparing.largest and begins_with(entry.parts, ToolResult):
+            tokens = min(tokens, sparing.largest)
+        left -= tokens
         if left < 0:
             return max(first_step, entry.step + 1)
         first_step = min(first_step, entry.step)
@@ -742,9 +747,9 @@ def _write_digest(
 
 
 def _digest_size(progress: CutProgress, digest_limit: int | None) -> DigestSize:
-    """The size of one digest: a share of the room, or what is left of it as a last resort."""
+    """The size of one digest: a share of the free room, or what is left of it as a last resort."""
     if digest_limit is None:
-        return find_digest_size(progress.limits.room)
+        return find_digest_size(progress.limits.free)
     return bound_digest(digest_limit)
 
 
@@ -781,7 +786,7 @@ def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> li
     """
     digest_tokens = sum(_digest_sizes(progress.request).values())
     is_bounded = digest_limit is not None
-    is_crowded = is_bounded or digest_tokens > progress.limits.room // DIGEST_SHARE
+    is_crowded = is_bounded or digest_tokens > progress.limits.free // DIGEST_SHARE
     fewest = 1 if is_bounded else 2
     groups: list[list[Fold]] = []
     for group in find_neighbours(progress.request, _mergeable_folds(progress)):

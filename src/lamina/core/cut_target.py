@@ -17,7 +17,7 @@ from math import sqrt
 
 import msgspec
 
-from lamina.core.values import Budget, Entry, Head, Layer
+from lamina.core.values import Budget, Entry, Head, Layer, Role
 
 RESERVE, RESERVED_PART = 16_000, 8
 """Tokens kept free for the answer if the request does not say how long it may be: one part in so many of the
@@ -26,6 +26,17 @@ window, and at most so many tokens."""
 SPARED, LEAST_SPARED = 0.25, 1_300
 """The newest steps that a cut spares: a share of the room. If the target cannot be reached otherwise, it is
 less, but not less than so many tokens. A small window has no smaller steps than a large one."""
+
+SPARED_RESULT_PART = 24
+"""A result in a spared step may keep one part in this many of the room. Many short results say more than one
+long result."""
+
+LEAST_HISTORY = 20
+"""Of the room beside what no cut can free, in hundredths: the least that a cut aims to leave of the history.
+A request with many tools would otherwise have a target below what its tools alone take."""
+
+LONG_MESSAGE = 500
+"""Tokens above which a message of the user is not folded: about `VERBATIM_LIMIT` of `orders`."""
 
 NEED = 0.0035
 """How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
@@ -62,11 +73,14 @@ class Sparing(msgspec.Struct, frozen=True):
     """Which of the last steps a cut would rather not touch: so many of them, or the newest up to a size.
 
     A number of steps comes from the caller. By default it is a size, since steps differ: five steps can be
-    two thousand tokens or twenty thousand.
+    two thousand tokens or twenty thousand. Then `largest` is what one result counts for at most: a cut may
+    shorten a larger one to that, so that one large result does not take the place of several steps. 0 sets no
+    limit.
     """
 
     steps: int = 0
     tokens: int = 0
+    largest: int = 0
 
     def __bool__(self) -> bool:
         return self.steps > 0 or self.tokens > 0
@@ -76,7 +90,7 @@ class Sparing(msgspec.Struct, frozen=True):
         tokens = self.tokens // 2
         if tokens < _NEGLIGIBLE:
             tokens = 0
-        return Sparing(steps=self.steps // 2, tokens=max(tokens, least))
+        return Sparing(steps=self.steps // 2, tokens=max(tokens, least), largest=self.largest)
 
 
 NOTHING_SPARED = Sparing()
@@ -89,7 +103,7 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A budget in tokens, for one request.
 
     `largest` is the most for one new result, or None if only the room limits it. `sparing` says which of the
-    last steps a cut would rather not touch.
+    last steps a cut would rather not touch. `standing` is what no cut can free.
     """
 
     room: int
@@ -98,6 +112,12 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     least: int
     largest: int | None = None
     sparing: Sparing = NOTHING_SPARED
+    standing: int = 0
+
+    @property
+    def free(self) -> int:
+        """The room beside what no cut can free: digests have a share of it."""
+        return self.room - self.standing
 
     def ask_for_cut(self, tokens: int, *, cold: bool) -> bool:
         """Whether a request is over the trigger, or the cache is cold and a cut would free enough.
@@ -113,17 +133,19 @@ DEFAULT_RATES = Rates()
 
 
 def derive_limits(
-    budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT_RATES
+    budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT_RATES, *, standing: int = 0
 ) -> CutLimits:
-    """The limits of one request. If the budget has no target, the best one is computed."""
+    """The limits of one request. If the budget has no target, the best one is computed.
+
+    `standing` are the tokens that no cut can free: see `count_standing`.
+    """
     room = budget.window - reserve(budget, head)
     if budget.input is not None:
         room = min(room, budget.input)
     trigger = _share_of(room, budget.trigger)
     least = _share_of(room, budget.least)
     if budget.target is None:
-        fixed = sum(entry.tokens for entry in entries if entry.layer is Layer.SYSTEM)
-        target = choose_target(room, trigger, measure_growth(entries), rates, fixed=fixed)
+        target = choose_target(room, trigger, measure_growth(entries), rates, standing=standing)
         target = min(target, trigger - least)
     else:
         target = _share_of(room, budget.target)
@@ -134,6 +156,7 @@ def derive_limits(
         least=least,
         largest=None if budget.largest is None else _share_of(room, budget.largest),
         sparing=spare_steps(budget, room),
+        standing=min(standing, room),
     )
 
 
@@ -141,7 +164,7 @@ def spare_steps(budget: Budget, room: int) -> Sparing:
     """The steps that the budget asks to spare, or else a share of the room."""
     if budget.keep_last is not None:
         return Sparing(steps=budget.keep_last)
-    return Sparing(tokens=_share_of(room, SPARED))
+    return Sparing(tokens=_share_of(room, SPARED), largest=room // SPARED_RESULT_PART)
 
 
 def reserve(budget: Budget, head: Head) -> int:
@@ -174,6 +197,21 @@ def _find_output_limit(head: Head, names: Sequence[str]) -> int:
     return max(limits)
 
 
+def count_standing(entries: Sequence[Entry]) -> int:
+    """Tokens of what stands in a request however deep a cut goes, besides the last step.
+
+    These are system text, pinned segments, the prompt, and messages of the user that are too long for a
+    digest to quote.
+    """
+    tokens = 0
+    for entry in entries:
+        is_long_message = entry.segment.kind == "user" and entry.tokens > LONG_MESSAGE
+        is_fixed = entry.layer in (Layer.SYSTEM, Layer.PROMPT) or entry.role is Role.SYSTEM
+        if is_fixed or is_long_message or entry.segment.pinned:
+            tokens += entry.tokens
+    return tokens
+
+
 def measure_growth(entries: Sequence[Entry]) -> int:
     """Tokens that one of the last steps added, on average.
 
@@ -193,24 +231,27 @@ def measure_growth(entries: Sequence[Entry]) -> int:
     return sum(entry.tokens for entry in recent) // steps
 
 
-def choose_target(room: int, trigger: int, grown: int, rates: Rates, *, fixed: int = 0) -> int:
+def choose_target(room: int, trigger: int, grown: int, rates: Rates, *, standing: int = 0) -> int:
     """The largest target at which the last token that stays costs no more than it spares.
 
-    `grown` is the growth of a step, and `fixed` the head that no cut touches, both in tokens.
+    `grown` is the growth of a step, and `standing` what no cut can free, both in tokens.
     """
     grown = max(grown, 1)
+    standing = min(standing, trigger)
+    least = standing + (room - standing) * LEAST_HISTORY // 100
     rewrite = max(rates.write - rates.read, 0)
     for share in range(HIGHEST, LOWEST, -GRID):
         target = room * share // 100
-        if target >= trigger:
+        history = target - standing
+        if target >= trigger or history <= 0:
             continue
-        costs = rates.read / 2 + rewrite * max(trigger - fixed, 0) * grown / (trigger - target) ** 2
-        age = target / grown
+        costs = rates.read / 2 + rewrite * (trigger - standing) * grown / (trigger - target) ** 2
+        age = history / grown
         recall_costs = rates.read * (trigger + target) / 2 + rates.write * BACK
         spares = NEED / (age * sqrt(age)) * recall_costs
         if costs <= spares:
-            return target
-    return room * LOWEST // 100
+            return max(target, least)
+    return max(room * LOWEST // 100, least)
 
 
 def _share_of(room: int, share: float) -> int:

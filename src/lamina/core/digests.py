@@ -16,13 +16,12 @@ from lamina.core.entries import pair_parts
 from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
 from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
-from lamina.core.text.excerpts import NAME, find_decisions, find_paths, to_one_line
+from lamina.core.text.excerpts import NAME, find_paths, to_one_line
 from lamina.core.text.gist import (
     SMALLEST_DIGEST,
     UNIQUE_CLAIMS,
     GistPiece,
     gather_call,
-    gather_ending,
     gather_errors,
     gather_message,
     gather_reply,
@@ -81,31 +80,24 @@ def write_title(segments: Sequence[Segment]) -> str:
 def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
     """Everything worth keeping, in chronological order; a path only where it first appears.
 
-    A turn begins where the user speaks after somebody else. It ends with its last reply, if that holds no
-    decision: what was decided is noted already.
+    A turn begins where the user speaks after somebody else.
     """
     segments = [segment for segment in segments if segment.role is not Role.SYSTEM]
     results = _find_results([part for segment in segments for part in segment.parts])
     seen: set[tuple[str, str]] = set()
     turn = 1
     user_spoke = True
-    reply = ""
     for segment in segments:
         user_speaks = _is_from_user(segment)
         if user_speaks and not user_spoke:
-            yield from gather_ending(reply, turn)
             turn += 1
-            reply = ""
         user_spoke = user_speaks
-        if segment.role is Role.ASSISTANT:
-            reply = _find_reply(segment, reply)
         for piece in _read_segment(segment, turn, results, kinds):
             name = (piece.claim, piece.text)
             is_repeated = piece.claim in UNIQUE_CLAIMS and name in seen
             if not is_repeated:
                 seen.add(name)
                 yield piece
-    yield from gather_ending(reply, turn)
 
 
 def _find_results(parts: Sequence[Part]) -> Iterator[ToolResult | None]:
@@ -119,19 +111,6 @@ def _find_results(parts: Sequence[Part]) -> Iterator[ToolResult | None]:
             yield answer
         else:
             yield None
-
-
-def _find_reply(segment: Segment, reply: str) -> str:
-    """The reply after this message of the assistant: its text, unless decisions are noted from it.
-
-    The last words of a turn are kept only if nothing better is known of it.
-    """
-    text = _show_parts(segment.parts)
-    if not text:
-        return reply
-    if any(find_decisions(text)):
-        return ""
-    return text
 
 
 def _is_from_user(segment: Segment) -> bool:
@@ -149,8 +128,8 @@ def _read_segment(
 ) -> Iterator[GistPiece]:
     """What one segment says that is worth keeping. `results` has the result of each call in turn.
 
-    Of a call, what it asked and how large its answer was; of an answer, its errors; of a reply, its
-    decisions. Thinking and a provider's own blocks say nothing here.
+    Of a call, what it asked and how large its answer was; of an answer, its errors; of a reply, how it begins
+    and its decisions. Thinking and a provider's own blocks say nothing here.
     """
     if _is_from_user(segment):
         yield from _read_user_segment(segment, turn, kinds)

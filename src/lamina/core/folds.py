@@ -1,7 +1,7 @@
 """Folding: a run of old steps becomes one digest that stands where the run began.
 
 A cut adds its digests after the earlier ones. Digests merge only when together they take more than one part
-in `SHARE` of the room. A digest that would not be smaller than its run is not made. System text is never
+in `SHARE` of the free room. A digest that would not be smaller than its run is not made. System text is never
 folded: it stands between the two voices of the digest, and the run goes on after it.
 
 A digest speaks in two voices. The user's words come first, in a message of the user. What the model and the
@@ -18,7 +18,7 @@ from lamina.core import hashing
 from lamina.core.digests import DigestText, write_digest, write_title
 from lamina.core.entries import find_sent, is_message, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
-from lamina.core.orders import goes_last
+from lamina.core.orders import CHARACTERS_PER_TOKEN, goes_last
 from lamina.core.repair import find_side
 from lamina.core.text.names import list_names
 from lamina.core.text.tags import wrap_in_tag
@@ -29,14 +29,12 @@ from lamina.core.wording import Wording, guard, text_of
 FOLD_VERSION = 2
 
 SHARE = 4
-"""Digests may take one part in `SHARE` of the room before they merge."""
+"""Digests may take one part in `SHARE` of the free room before they merge: of the room beside what no cut can
+free."""
 
-WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 50, 40, 60
-"""Of the room, in thousandths: what a digest may use for the user's words, for what was done, and for names.
-docs/planner.md has what each of them is worth."""
-
-CHARACTERS_PER_TOKEN = 3
-"""Names and lists take more tokens than prose."""
+WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 50, 60, 60
+"""Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
+names. docs/planner.md has what each of them is worth."""
 
 LEAST, MOST = 400, 12_000
 """Characters that each part of a digest may use, at least and at most."""

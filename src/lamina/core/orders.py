@@ -54,6 +54,11 @@ COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
 """About what is left of a COMPACT result, of a shortened reply or call, and of anything by handle."""
 
 
+CHARACTERS_PER_TOKEN = 3
+"""Characters for each token that a shortened result or a digest may have: names and lists take more tokens
+than prose."""
+
+
 class Move(NamedTuple):
     """Send the entry at `at` in `form`; `fold`: omitted under a digest, with its neighbours."""
 
@@ -71,15 +76,17 @@ Batch = tuple[Move, ...]
 class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     """What an order may look at.
 
-    `untouchable` are positions that no cut may lower, `spared` those that it should not. `current` are the
-    positions of the prompt and the last step: they may be lowered only where they are not untouchable, and
-    they are never folded.
+    `untouchable` are positions that no cut may lower, `spared` those that it should not. Of results among
+    the spared, what is above `largest_spared` tokens may go; 0 sets no limit. `current` are the positions of
+    the prompt and the last step: they may be lowered only where they are not untouchable, and they are never
+    folded.
     """
 
     entries: Sequence[Entry]
     kinds: Kinds
     untouchable: frozenset[int]
     spared: frozenset[int]
+    largest_spared: int = 0
     current: frozenset[int] = frozenset()
 
     def free(self) -> list[int]:
@@ -106,6 +113,7 @@ def ladder(view: OrderView) -> Iterator[Batch]:
     yield from _drop_thinking(view, plain)
     yield from _stub_superseded(view, plain)
     rated_batches = [
+        *_shorten_spared_results(view),
         *_lower_messages(view, plain),
         *_lower_attachments(view, plain),
         *_stub_media(view, free),
@@ -387,6 +395,20 @@ def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
                 yield _rate(view, Move(position, Form.COMPACT, "large arguments"), "call")
             case _:
                 pass
+
+
+def _shorten_spared_results(view: OrderView) -> Iterator[RatedBatch]:
+    """Large results of the spared steps, shortened to what each of them may keep."""
+    if not view.largest_spared:
+        return
+    worth_shortening = view.largest_spared * 5 // 4
+    limit = view.largest_spared * CHARACTERS_PER_TOKEN
+    for position in sorted(view.spared - view.untouchable - view.current):
+        entry = view.entries[position]
+        if entry.form is not Form.FULL or entry.tokens <= worth_shortening:
+            continue
+        if begins_with(entry.parts, ToolResult) and not goes_last(entry, view.kinds):
+            yield _rate(view, Move(position, Form.COMPACT, "large result", limit), "full")
 
 
 def _shorten_in_steps(view: OrderView, position: int, why: str) -> Iterator[RatedBatch]:

@@ -38,7 +38,6 @@ __all__ = (
     "find_error_lines",
     "find_paths",
     "gather_call",
-    "gather_ending",
     "gather_errors",
     "gather_message",
     "gather_reply",
@@ -55,8 +54,21 @@ LONGEST_MESSAGE = 2_000
 UNIQUE_CLAIMS = ("error", "noted", "path")
 """Claims of which each text is kept once."""
 
-_UNITS = {"asked": "message", "error": "error", "noted": "note", "path": "path", "call": "call"}
-"""What a digest keeps, by claim, the most important first, and what one of it is called."""
+_CLAIMS = (("asked",), ("said", "call"), ("error",), ("noted",), ("path",))
+"""What a digest keeps, the most important first. What was said and what was called weigh the same.
+
+A model that goes on needs most to know what it did last: docs/planner.md has the figures.
+"""
+_UNITS = {
+    "asked": "message",
+    "said": "answer",
+    "call": "call",
+    "error": "error",
+    "noted": "note",
+    "path": "path",
+}
+"""What one of each claim is called where a digest counts what it leaves out."""
+_SAID_CHARACTERS = 140  # of each reply
 _SMALLEST_LINE = 40  # characters worth opening a line for
 _SHORTEST_MESSAGE = 120  # characters that hold both ends of a message and the size of what is left out
 _AROUND_MESSAGE = 12  # characters that a message takes besides its own, at most
@@ -137,7 +149,7 @@ def _merge_calls(before: GistPiece, piece: GistPiece) -> GistPiece:
 def _choose_pieces(pieces: Sequence[GistPiece], room: int) -> dict[int, str]:
     """The pieces that fit, by index, as printed.
 
-    Claims come in order of importance; of each claim the first piece, then from the newest one on.
+    Claims come in order of importance; of equal claims the first piece, then from the newest one on.
     """
     lines_by_index: dict[int, str] = {}
     open_headings: set[tuple[int, str]] = set()
@@ -158,13 +170,13 @@ def _choose_pieces(pieces: Sequence[GistPiece], room: int) -> dict[int, str]:
 
 
 def _order_by_importance(pieces: Sequence[GistPiece]) -> Iterator[int]:
-    """The indices of the pieces, claim by claim in the order of `_UNITS`.
+    """The indices of the pieces, in the order of `_CLAIMS`.
 
-    Of each claim the first piece comes first, since a conversation begins with what it is about. The others
+    Of equal claims the first piece comes first, since a conversation begins with what it is about. The others
     follow from the newest to the oldest.
     """
-    for claim in _UNITS:
-        indices = [index for index, piece in enumerate(pieces) if piece.claim == claim]
+    for claims in _CLAIMS:
+        indices = [index for index, piece in enumerate(pieces) if piece.claim in claims]
         yield from indices[:1]
         yield from reversed(indices[1:])
 
@@ -278,17 +290,16 @@ def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[Gi
 
 
 def gather_reply(text: str, turn: int) -> Iterator[GistPiece]:
-    """The decisions and paths in a reply."""
+    """How a reply begins, on one line, and the decisions and paths in it."""
+    beginning = to_one_line(text, _SAID_CHARACTERS)
+    if beginning:
+        yield GistPiece("said", turn, "said", beginning)
     for decision in find_decisions(text):
+        if decision in beginning:
+            continue
         yield GistPiece("noted", turn, "noted", decision)
     for path in find_paths(text):
         yield GistPiece("path", turn, "", path)
-
-
-def gather_ending(text: str, turn: int) -> Iterator[GistPiece]:
-    """How a turn ended, where its last words hold no decision."""
-    if text:
-        yield GistPiece("noted", turn, "replied", to_one_line(text, LINE))
 
 
 def gather_call(
