@@ -47,7 +47,7 @@ def texts(segments: Any) -> list[str]:
 
 
 async def test_excerpts_have_place_and_score_and_the_most_relevant_is_last(index: Index) -> None:
-    segments = await search(index)("retry", None)
+    segments = list(await search(index)("retry", None))
     scores = [float(one.attrs["score"]) for one in segments]
     assert scores == sorted(scores)
     assert segments[-1].attrs == {"source": "rules.txt", "place": "lines 0-0", "score": "1.00"}
@@ -89,7 +89,7 @@ async def test_equal_texts_are_found_once() -> None:
     async with open_index() as index:
         for source in ("a", "b"):
             await index.replace(source, [Chunk(text="the same retry rule")])
-        assert len(await search(index)("retry", None)) == 1
+        assert len(list(await search(index)("retry", None))) == 1
 
 
 async def test_the_tool_answers_its_own_definition(index: Index) -> None:

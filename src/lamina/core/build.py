@@ -118,9 +118,9 @@ def _make_context(
 
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
     """The budget in tokens, for this request."""
-    standing = context.scale.total(cut_target.count_standing(draft.entries))
+    fixed = context.scale.total(cut_target.count_fixed(draft.entries))
     return cut_target.derive_limits(
-        budget, context.head, draft.entries, context.options.rates, standing=standing
+        budget, context.head, draft.entries, context.options.rates, fixed=fixed
     )
 
 

@@ -103,7 +103,7 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A budget in tokens, for one request.
 
     `largest` is the most for one new result, or None if only the room limits it. `sparing` says which of the
-    last steps a cut would rather not touch. `standing` is what no cut can free.
+    last steps a cut would rather not touch. `fixed` is what no cut can free.
     """
 
     room: int
@@ -112,12 +112,12 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     least: int
     largest: int | None = None
     sparing: Sparing = NOTHING_SPARED
-    standing: int = 0
+    fixed: int = 0
 
     @property
     def free(self) -> int:
         """The room beside what no cut can free: digests have a share of it."""
-        return self.room - self.standing
+        return self.room - self.fixed
 
     def ask_for_cut(self, tokens: int, *, cold: bool) -> bool:
         """Whether a request is over the trigger, or the cache is cold and a cut would free enough.
@@ -133,11 +133,11 @@ DEFAULT_RATES = Rates()
 
 
 def derive_limits(
-    budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT_RATES, *, standing: int = 0
+    budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT_RATES, *, fixed: int = 0
 ) -> CutLimits:
     """The limits of one request. If the budget has no target, the best one is computed.
 
-    `standing` are the tokens that no cut can free: see `count_standing`.
+    `fixed` are the tokens that no cut can free: see `count_fixed`.
     """
     room = budget.window - reserve(budget, head)
     if budget.input is not None:
@@ -145,7 +145,7 @@ def derive_limits(
     trigger = _share_of(room, budget.trigger)
     least = _share_of(room, budget.least)
     if budget.target is None:
-        target = choose_target(room, trigger, measure_growth(entries), rates, standing=standing)
+        target = choose_target(room, trigger, measure_growth(entries), rates, fixed=fixed)
         target = min(target, trigger - least)
     else:
         target = _share_of(room, budget.target)
@@ -156,7 +156,7 @@ def derive_limits(
         least=least,
         largest=None if budget.largest is None else _share_of(room, budget.largest),
         sparing=spare_steps(budget, room),
-        standing=min(standing, room),
+        fixed=min(fixed, room),
     )
 
 
@@ -197,7 +197,7 @@ def _find_output_limit(head: Head, names: Sequence[str]) -> int:
     return max(limits)
 
 
-def count_standing(entries: Sequence[Entry]) -> int:
+def count_fixed(entries: Sequence[Entry]) -> int:
     """Tokens of what stands in a request however deep a cut goes, besides the last step.
 
     These are system text, pinned segments, the prompt, and messages of the user that are too long for a
@@ -231,21 +231,21 @@ def measure_growth(entries: Sequence[Entry]) -> int:
     return sum(entry.tokens for entry in recent) // steps
 
 
-def choose_target(room: int, trigger: int, grown: int, rates: Rates, *, standing: int = 0) -> int:
+def choose_target(room: int, trigger: int, grown: int, rates: Rates, *, fixed: int = 0) -> int:
     """The largest target at which the last token that stays costs no more than it spares.
 
-    `grown` is the growth of a step, and `standing` what no cut can free, both in tokens.
+    `grown` is the growth of a step, and `fixed` what no cut can free, both in tokens.
     """
     grown = max(grown, 1)
-    standing = min(standing, trigger)
-    least = standing + (room - standing) * LEAST_HISTORY // 100
+    fixed = min(fixed, trigger)
+    least = fixed + (room - fixed) * LEAST_HISTORY // 100
     rewrite = max(rates.write - rates.read, 0)
     for share in range(HIGHEST, LOWEST, -GRID):
         target = room * share // 100
-        history = target - standing
+        history = target - fixed
         if target >= trigger or history <= 0:
             continue
-        costs = rates.read / 2 + rewrite * (trigger - standing) * grown / (trigger - target) ** 2
+        costs = rates.read / 2 + rewrite * (trigger - fixed) * grown / (trigger - target) ** 2
         age = history / grown
         recall_costs = rates.read * (trigger + target) / 2 + rates.write * BACK
         spares = NEED / (age * sqrt(age)) * recall_costs

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from lamina.agent import TurnCost
 from lamina.cli.bar import tokens_by_layer
 from lamina.cli.chat.costs import CountedCost
-from lamina.core.cut_target import count_standing, derive_limits
+from lamina.core.cut_target import count_fixed, derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
 from lamina.core.values import Budget, Form
@@ -47,8 +47,8 @@ def _describe_size(manifest: Manifest) -> str:
 
 def _describe_limits(envelope: Envelope, budget: Budget) -> str:
     head_tokens = envelope.tokens - sum(entry.tokens for entry in envelope.entries)
-    standing = head_tokens + count_standing(envelope.entries)
-    cut_limits = derive_limits(budget, envelope.head, envelope.entries, standing=standing)
+    fixed = head_tokens + count_fixed(envelope.entries)
+    cut_limits = derive_limits(budget, envelope.head, envelope.entries, fixed=fixed)
     reserve = budget.window - cut_limits.room
     return (
         f"window {budget.window:,}, {reserve:,} of it for the answer; "
