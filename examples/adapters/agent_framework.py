@@ -30,7 +30,7 @@ from agent_framework import (
     Message,
 )
 
-from lamina.adapters.agent_framework import LaminaMiddleware
+from lamina.adapters.agent_framework import LaminaChatMiddleware
 
 
 def read_part(number: int) -> str:
@@ -57,7 +57,7 @@ def ask(path: Path, question: str) -> None:
     session = AgentSession()
     if path.exists():
         session = AgentSession.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    lamina = LaminaMiddleware(budget=16_000)
+    lamina = LaminaChatMiddleware(budget=16_000)
     agent = Agent(client=ScriptedClient(), tools=[read_part, lamina.recall_tool], middleware=[lamina])
     response = asyncio.run(agent.run(question, session=session))
     print(response.text)

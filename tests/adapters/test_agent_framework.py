@@ -25,7 +25,7 @@ from agent_framework import (
     Message,
 )
 
-from lamina.adapters.agent_framework import CODEC, LaminaMiddleware
+from lamina.adapters.agent_framework import CODEC, LaminaChatMiddleware
 from lamina.adapters.bridge import Turn
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
 
@@ -62,7 +62,7 @@ async def ask(session: AgentSession, script: Script, turns: Sequence[int], fitte
     tools: list[Any] = [read_page]
     middleware: list[Any] = []
     if fitted:
-        lamina = LaminaMiddleware(budget=BUDGET)
+        lamina = LaminaChatMiddleware(budget=BUDGET)
         tools.append(lamina.recall_tool)
         middleware.append(lamina)
     agent = Agent(client=ScriptedClient(script), instructions=SYSTEM, tools=tools, middleware=middleware)

@@ -32,7 +32,7 @@ from pydantic import TypeAdapter
 
 from lamina.adapters.bridge import Turn
 from lamina.adapters.chat_turns import write_tool
-from lamina.adapters.inspect_ai import CODEC, LaminaCompaction, LaminaState, recall
+from lamina.adapters.inspect_ai import CODEC, LaminaCompaction, LaminaSampleState, recall
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.models.counters import counter_for
@@ -103,7 +103,7 @@ def read_pages(saved: dict[str, Any], script: Script, turns: Sequence[int], fitt
     agent = react(prompt=None, tools=tools, submit=False, compaction=compaction)
 
     async def solve(state: TaskState, generate: Any) -> TaskState:  # noqa: ARG001 - Inspect's
-        lamina = state.store_as(LaminaState)
+        lamina = state.store_as(LaminaSampleState)
         lamina.ledger = saved["lamina"].get("ledger")
         lamina.history = MESSAGES.validate_python(saved["lamina"].get("history", []))
         messages = MESSAGES.validate_python(saved["messages"]) or [ChatMessageSystem(content=SYSTEM)]

@@ -1,6 +1,6 @@
 """Microsoft's Agent Framework: a chat middleware that fits each request of the model.
 
-    lamina = LaminaMiddleware(budget=16_000)
+    lamina = LaminaChatMiddleware(budget=16_000)
     agent = Agent(client=client, tools=[*tools, lamina.recall_tool], middleware=[lamina])
     response = await agent.run("…", session=session)
 
@@ -37,7 +37,7 @@ _SESSIONS = 256
 """How many sessions' last messages are held for `recall`."""
 
 
-class LaminaMiddleware(ChatMiddleware):
+class LaminaChatMiddleware(ChatMiddleware):
     """Fits each request into the window. `budget` is a `Budget` or a window in tokens.
 
     Without a budget the window of the model counts. `recall_tool` belongs to the agent's tools; with `recall`

@@ -75,7 +75,7 @@ class LaminaHooks:
         self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
         self.ledgers: OrderedDict[str, Any] = OrderedDict(ledgers or {})
         self._conversations: OrderedDict[int, _Conversation] = OrderedDict()
-        self.recall_tool = RecallTool(self)
+        self.recall_tool = CrewRecallTool(self)
 
     def __enter__(self) -> Self:
         register_before_llm_call_hook(self._fit)
@@ -138,7 +138,7 @@ def _name_conversation(history: Sequence[Mapping[str, Any]]) -> str:
     return sha256(json.dumps(beginning, default=str).encode()).hexdigest()[:16]
 
 
-class RecallArguments(BaseModel):
+class CrewRecallArguments(BaseModel):
     """The arguments of the tool, in the words of `RECALL`."""
 
     key: str = Field(description=RECALL.schema["properties"]["key"]["description"])
@@ -146,12 +146,12 @@ class RecallArguments(BaseModel):
     find: str = Field(default="", description=RECALL.schema["properties"]["find"]["description"])
 
 
-class RecallTool(BaseTool):
+class CrewRecallTool(BaseTool):
     """Answers from the whole history of its conversation."""
 
     name: str = RECALL.name
     description: str = RECALL.description
-    args_schema: type[BaseModel] = RecallArguments
+    args_schema: type[BaseModel] = CrewRecallArguments
     _hooks: Any = PrivateAttr()
 
     def __init__(self, hooks: LaminaHooks) -> None:

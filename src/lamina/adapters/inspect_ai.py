@@ -38,7 +38,7 @@ _OWN = "lamina"
 """The key in the metadata of a message that lamina wrote."""
 
 
-class LaminaState(StoreModel):
+class LaminaSampleState(StoreModel):
     """What the sample's store holds of one agent: its ledger, and the messages that were compacted."""
 
     ledger: dict[str, Any] | None = None
@@ -72,7 +72,7 @@ class LaminaCompaction(CompactionStrategy):
     async def compact(
         self, model: Model, messages: list[ChatMessage], tools: list[ToolInfo]
     ) -> tuple[list[ChatMessage], ChatMessageUser | None]:
-        state = store_as(LaminaState, instance=self.name)
+        state = store_as(LaminaSampleState, instance=self.name)
         history = _add_new_messages(state.history, messages)
         fitted = self._fit(self.fitter, history, tools, state.ledger)
         if await _count_tokens(model, fitted.messages, tools) > self.threshold:
@@ -109,7 +109,7 @@ def recall(name: str | None = None) -> Tool:
             find: A text to look for, whatever its case.
 
         """
-        state = store_as(LaminaState, instance=name)
+        state = store_as(LaminaSampleState, instance=name)
         arguments = {"key": key, "start": start, "find": find}
         return ContextFitter(CODEC).answer(state.history, arguments, ledger=state.ledger)
 

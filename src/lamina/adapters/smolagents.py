@@ -23,7 +23,7 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 
 
-class LaminaMemory(AgentMemory):
+class LaminaAgentMemory(AgentMemory):
     """The memory of an agent, with the ledger of its requests."""
 
     def __init__(self, system_prompt: str) -> None:
@@ -58,7 +58,7 @@ class _FittedMemory:
         if recall:
             all_tools.append(RecallTool(self))
         super().__init__(all_tools, model, *args, **kwargs)  # type: ignore[call-arg]
-        self.memory = LaminaMemory(self.memory.system_prompt.system_prompt)  # type: ignore[has-type]
+        self.memory = LaminaAgentMemory(self.memory.system_prompt.system_prompt)  # type: ignore[has-type]
 
     def write_memory_to_messages(self, summary_mode: bool = False) -> list[ChatMessage]:  # noqa: FBT001, FBT002
         """Write the fitted steps, as smolagents would write the whole ones."""

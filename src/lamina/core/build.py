@@ -119,9 +119,7 @@ def _make_context(
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
     """The budget in tokens, for this request."""
     fixed = context.scale.total(cut_target.count_fixed(draft.entries))
-    return cut_target.derive_limits(
-        budget, context.head, draft.entries, context.options.rates, fixed=fixed
-    )
+    return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates, fixed=fixed)
 
 
 def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:
