@@ -3,6 +3,7 @@
     python bench/policies.py PATH... --frontier                  policies, and the frontier of two of them
     python bench/policies.py PATH... --frontier --peers          and the libraries of `make peers`
     python bench/policies.py PATH... --simulators --speed        and how well caches are simulated, how fast
+    python bench/policies.py --large-results 20                  made-up sessions with large results
     python bench/policies.py --quick                             a few seconds, to see that it works
 
 A path is whatever `lamina replay` reads. Only sessions count that pass the trigger of a window. One table for
@@ -26,6 +27,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench import simulators
+from bench.large_results import large_result_sessions
 from bench.peers.catalogue import PEERS, interpreter, version
 from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
@@ -95,6 +97,8 @@ COLUMNS = (
 
 def main() -> int:
     options = _options()
+    if options.large_results:
+        return _compare_large_results(options)
     if not options.quick:
         return compare(options)
     with sample_sessions(sessions=1, turns=3) as path:
@@ -103,6 +107,16 @@ def main() -> int:
         options.policies = ["sliding", "lamina", "sliding@0.3", "sliding@0.5"]
         options.simulators = options.speed = True
         return compare(options)
+
+
+def _compare_large_results(options: argparse.Namespace) -> int:
+    """Each window with sessions that are made for it. The bars say what is missed."""
+    failures = 0
+    for window in options.windows:
+        with large_result_sessions(window, options.large_results) as path:
+            options.paths, options.windows = [str(path)], [window]
+            failures += compare(options)
+    return int(failures > 0)
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -258,6 +272,10 @@ def _options() -> argparse.Namespace:
         help="also the libraries that `make peers` installed, on a sample; by default all of them",
     )  # fmt: skip
     add("--sample", type=int, default=50, help="sessions for the peers, for each window")
+    add(
+        "--large-results", type=int, default=0, metavar="N",
+        help="instead of PATH: N made-up sessions with results of 5 to 20 %% of the window each",
+    )  # fmt: skip
     add("--every", type=int, default=1, metavar="N", help="only each N-th session")
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes")
     add("--simulators", action="store_true", help="also simulated caches against reported usage")
@@ -265,8 +283,8 @@ def _options() -> argparse.Namespace:
     add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
     add("--quick", action="store_true", help=QUICK_HELP)
     options = parser.parse_args()
-    if not options.paths and not options.quick:
-        parser.error("name recorded sessions, or say --quick")
+    if not options.paths and not options.quick and not options.large_results:
+        parser.error("name recorded sessions, or say --large-results or --quick")
     return options
 
 
