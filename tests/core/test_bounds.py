@@ -149,3 +149,40 @@ def test_the_reserve_is_what_the_request_asks_for_or_a_share(
     window: int, parameters: dict[str, int], tokens: int
 ) -> None:
     assert reserve(Budget(window=window), Head(parameters=parameters)) == tokens
+
+
+def test_a_large_result_does_not_take_the_place_of_several_steps() -> None:
+    """The result before the last one is large. It is shortened, and the small steps before it stay whole."""
+    log = read_files(6, characters=2_000)
+    log += read_files(24, characters=800)[2:]
+    log += read_files(1, characters=12_000)[2:]
+    log += read_files(1, characters=4_000)[2:]
+    envelope = build(log, budget=Budget(window=8_000, reserve=0), counter=CHARS4)
+    assert envelope.cut is not None
+    results = [entry for entry in envelope.entries if entry.segment.kind == "tool_result"]
+    large_result = results[-2]
+    assert large_result.form is Form.COMPACT
+    assert large_result.why == "large result"
+    small_results = results[-6:-2]
+    assert [entry.form for entry in small_results] == [Form.FULL] * len(small_results)
+
+
+def test_steps_that_the_caller_spares_stay_whole_however_large() -> None:
+    log = read_files(30, characters=3_000)
+    envelope = build(log, budget=Budget(window=16_000, reserve=0, keep_last=5), counter=CHARS4)
+    assert envelope.cut is not None
+    results = [entry for entry in envelope.entries if entry.segment.kind == "tool_result"]
+    assert [entry.form for entry in results[-5:]] == [Form.FULL] * 5
+
+
+@pytest.mark.parametrize("tools", [0, 5_000, 20_000])
+def test_a_target_leaves_history_beside_what_no_cut_can_free(tools: int) -> None:
+    """Large system text, as many tools are: a cut still leaves some of the newest steps as they are."""
+    log = read_files(40, characters=4_000)
+    log[0] = system("Rule. " * (tools * 4 // 6 + 1))
+    envelope = build(log, budget=Budget(window=32_000, reserve=0), counter=CHARS4)
+    assert envelope.cut is not None
+    results = [entry for entry in envelope.entries if entry.segment.kind == "tool_result"]
+    in_full = [entry for entry in results if entry.form is Form.FULL]
+    assert len(in_full) >= 2
+    assert count_digest_tokens(envelope) <= (32_000 - tools) // SHARE
