@@ -186,3 +186,20 @@ def test_a_target_leaves_history_beside_what_no_cut_can_free(tools: int) -> None
     in_full = [entry for entry in results if entry.form is Form.FULL]
     assert len(in_full) >= 2
     assert count_digest_tokens(envelope) <= (32_000 - tools) // SHARE
+
+
+@pytest.mark.parametrize(
+    ("limit", "note"),
+    [
+        (1_000, ()),
+        (6_000, ("6,000 of 16,000 tokens are kept free for the answer, since the request allows it 6,000",)),
+        (
+            64_000,
+            ("8,000 of 16,000 tokens are kept free for the answer, since the request allows it 64,000",),
+        ),
+    ],
+)
+def test_the_account_says_when_the_answer_takes_much_of_the_window(limit: int, note: tuple[str, ...]) -> None:
+    head = Head(parameters={"max_tokens": limit})
+    envelope = build([user("Hi.")], head=head, budget=Budget(window=16_000), counter=CHARS4)
+    assert envelope.notes == note

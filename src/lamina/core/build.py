@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from lamina.core import cut_target
 from lamina.core.admit import admit
 from lamina.core.arrange import arrange_log, draft_log, repair_log
@@ -57,6 +59,7 @@ def build(
     limits = None
     if budget is not None:
         limits = _find_limits(budget, draft, context)
+        draft = _note_reserve(draft, budget, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
     if _may_need_cut(draft, limits, context):
@@ -120,6 +123,14 @@ def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimi
     """The budget in tokens, for this request."""
     fixed = context.scale.total(cut_target.count_fixed(draft.entries))
     return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates, fixed=fixed)
+
+
+def _note_reserve(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
+    """The draft with a note if the answer takes an unusual part of the window."""
+    note = cut_target.describe_reserve(budget, context.head)
+    if not note:
+        return draft
+    return msgspec.structs.replace(draft, notes=(*draft.notes, note))
 
 
 def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:

@@ -187,6 +187,23 @@ def reserve(budget: Budget, head: Head) -> int:
     return half
 
 
+def describe_reserve(budget: Budget, head: Head) -> str:
+    """Why more of the window is kept free for the answer than usual; "" if it is not.
+
+    A limit of output that was meant for a larger window can take half of a small one.
+    """
+    if budget.reserve is not None:
+        return ""
+    limit = _find_output_limit(head, (*_STRICT_LIMITS, *_OTHER_LIMITS))
+    reserved = reserve(budget, head)
+    if not limit or reserved <= budget.window // RESERVED_PART:
+        return ""
+    return (
+        f"{reserved:,} of {budget.window:,} tokens are kept free for the answer, "
+        f"since the request allows it {limit:,}"
+    )
+
+
 def _find_output_limit(head: Head, names: Sequence[str]) -> int:
     """The largest limit of output that a request has under one of these names, or 0."""
     limits = [0]
