@@ -19,6 +19,9 @@ import msgspec
 
 from lamina.core.values import Budget, Entry, Head, Layer, Role
 
+USUAL_PART = 4
+"""If the answer may take more than one part in this many of the window, the account says so."""
+
 RESERVE, RESERVED_PART = 16_000, 8
 """Tokens kept free for the answer if the request does not say how long it may be: one part in so many of the
 window, and at most so many tokens."""
@@ -196,7 +199,8 @@ def describe_reserve(budget: Budget, head: Head) -> str:
         return ""
     limit = _find_output_limit(head, (*_STRICT_LIMITS, *_OTHER_LIMITS))
     reserved = reserve(budget, head)
-    if not limit or reserved <= budget.window // RESERVED_PART:
+    is_usual = reserved <= budget.window // USUAL_PART
+    if is_usual and reserved >= limit:
         return ""
     return (
         f"{reserved:,} of {budget.window:,} tokens are kept free for the answer, "
