@@ -10,17 +10,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.context.relevance import PROMPT_KEY, TYPED_KEY
 from lamina.core.kinds import Kinds, is_section
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
 from lamina.errors import BadInput, NotFound
-
-IS_PROMPT = "asked"
-"""Name in a segment's `meta`: it is a prompt of the user."""
-
-TYPED = "typed"
-"""Name in a prompt's `meta`: what was typed, if something else was sent."""
 
 
 class Utterance(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +50,7 @@ def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
 
 def _make_utterance(segment: Segment, text: str) -> Utterance:
     """Return what was typed, and what was sent if that is not the same."""
-    typed = segment.meta.get(TYPED)
+    typed = segment.meta.get(TYPED_KEY)
     if isinstance(typed, str):
         return Utterance(role=segment.role, text=typed, at=segment.at, sent=text)
     return Utterance(role=segment.role, text=text, at=segment.at)
@@ -98,7 +93,7 @@ def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
                 turn_starts.append(turn_start)
                 has_prompt = False
             users_side = True
-            if segment.meta.get(IS_PROMPT):
+            if segment.meta.get(PROMPT_KEY):
                 has_prompt = True
         first_section = None
         if segment.role is not Role.SYSTEM:
