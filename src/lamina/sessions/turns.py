@@ -14,7 +14,8 @@ from lamina.context.relevance import PROMPT_KEY, TYPED_KEY
 from lamina.core.kinds import Kinds, is_section
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Role, Segment, ToolCall, ToolResult
+from lamina.core.wording import visible_text
 from lamina.errors import BadInput, NotFound
 
 
@@ -36,7 +37,7 @@ def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
             message_has_text = False
         if segment.kind not in ("user", "assistant") or segment.covers:
             continue
-        text = _visible_text(segment)
+        text = visible_text(segment.parts)
         if is_blank(text):
             continue
         if message_has_text:
@@ -54,17 +55,6 @@ def _make_utterance(segment: Segment, text: str) -> Utterance:
     if isinstance(typed, str):
         return Utterance(role=segment.role, text=typed, at=segment.at, sent=text)
     return Utterance(role=segment.role, text=text, at=segment.at)
-
-
-def _visible_text(segment: Segment) -> str:
-    """Return the text of a message, with a word in place of each image."""
-    lines: list[str] = []
-    for part in segment.parts:
-        if isinstance(part, Text):
-            lines.append(part.text)
-        elif isinstance(part, Image):
-            lines.append("[image]")
-    return "\n".join(lines)
 
 
 def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:

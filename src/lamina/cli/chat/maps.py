@@ -65,8 +65,10 @@ def _describe_cuts(envelope: Envelope) -> str:
 
 
 def _count_forms(rows: Iterable[ManifestRow]) -> str:
+    """How many rows have each form, such as "3 full, 1 omitted"."""
     counts = Counter(row.form for row in rows)
-    return ", ".join(f"{counts[form]} {form.value}" for form in reversed(Form) if counts[form]) or "none"
+    words = [f"{counts[form]} {form.value}" for form in reversed(Form) if counts[form]]
+    return ", ".join(words) or "none"
 
 
 def reasons_table(rows: Sequence[ManifestRow], *, width: int) -> str:

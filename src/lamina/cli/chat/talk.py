@@ -16,7 +16,7 @@ import difflib
 import os
 import shlex
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -214,17 +214,20 @@ class ChatRun:
         """What Tab offers: commands, the keys that some of them take, and paths after @."""
         word, space, rest = before.partition(" ")
         if word.startswith("/") and not space:
-            for name in COMMANDS:
-                if name.startswith(word[1:]):
-                    yield Choice(len(word) - 1, name, f"/{name}")
+            yield from _complete(word[1:], COMMANDS, shown="/{}")
         elif word in ("/pin", "/recall", "/why") and self.open_session is not None:
-            for name in segment_names(self.open_session.log):
-                if name.startswith(rest):
-                    yield Choice(len(rest), name, name)
+            yield from _complete(rest, segment_names(self.open_session.log))
         elif word == "/attach":
             yield from path_choices(f"@{rest.removeprefix('@')}", self.space)
         else:
             yield from path_choices(before, self.space)
+
+
+def _complete(beginning: str, names: Iterable[str], *, shown: str = "{}") -> Iterator[Choice]:
+    """The names that begin like this. `shown` is how one stands in the list that Tab opens."""
+    for name in names:
+        if name.startswith(beginning):
+            yield Choice(len(beginning), name, shown.format(name))
 
 
 async def _act_on_line(chat: TerminalChat, line: str) -> None:
