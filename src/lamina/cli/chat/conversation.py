@@ -22,6 +22,7 @@ from lamina.context.relevance import PROMPT_KEY
 from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.sending import render_request
+from lamina.dialects.usage import count_noun
 from lamina.sessions import Session
 from lamina.stores.port import Store
 from lamina.summaries import Question
@@ -82,8 +83,7 @@ class TerminalChat:
         dialogue = session.dialogue()
         if not dialogue or not self.screen.live:
             return
-        noun = "turn" if session.turns == 1 else "turns"
-        self.screen.remark(f"{session.turns} {noun} so far; the last:")
+        self.screen.remark(f"{count_noun(session.turns, 'turn')} so far; the last:")
         last_question = max((at for at, line in enumerate(dialogue) if line.role is Role.USER), default=0)
         for line in dialogue[last_question:]:
             if line.role is Role.USER:
