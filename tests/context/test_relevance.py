@@ -22,7 +22,6 @@ from lamina.core.options import Options
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Role, Segment
 from lamina.segments import assistant, excerpt, file, segment, selected_text, user
-from lamina.sessions import turns
 
 RETRY = file("src/retry.py", "def backoff(seconds): sleep and retry the request\n" * 8)
 COLOUR = file("docs/palette.md", "crimson, amber and teal are the colours of the shop\n" * 8)
@@ -189,7 +188,6 @@ def test_the_words_that_were_typed_count_not_those_of_a_template() -> None:
         Relevance(), RETRY, COLOUR, prompt_of("Palette, colours, crimson. a backoff", typed="a backoff")
     )
     assert ranked_turn.segments[0].priority == HIGH
-    assert (relevance.PROMPT_KEY, relevance.TYPED_KEY) == (turns.IS_PROMPT, turns.TYPED)
 
 
 def test_a_judge_is_asked_once_and_its_scores_are_kept_with_the_prompt() -> None:

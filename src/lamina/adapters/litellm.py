@@ -26,7 +26,7 @@ from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.usage import find_usage
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_streams import strip_recalls
+from lamina.fitting.recall_answers import strip_recalls
 
 _PENDING = 1_024
 """How many calls may be under way at once. Of calls that never end the oldest are forgotten."""

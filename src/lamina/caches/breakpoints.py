@@ -8,6 +8,7 @@ passes the time as `at`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 import msgspec
 
@@ -23,17 +24,41 @@ class CacheEntry(msgspec.Struct, kw_only=True):
     ready: float
     until: float
 
-    def is_readable(self, at: float) -> bool:
-        """Whether it is written by this time, and not too old."""
-        return self.ready <= at <= self.until
+
+class CacheEntries:
+    """Entries by the hash of the prefix that they end."""
+
+    def __init__(self) -> None:
+        self._by_link: dict[bytes, CacheEntry] = {}
+
+    def can_read(self, link: bytes, at: float) -> bool:
+        """Whether there is an entry that is written by this time, and not too old."""
+        entry = self._by_link.get(link)
+        return entry is not None and entry.ready <= at <= entry.until
+
+    def write(self, link: bytes, *, seconds: float, at: float, ready: float) -> None:
+        """Writes an entry. One that still lives stays as it is."""
+        entry = self._by_link.get(link)
+        if entry is None or entry.until < at:
+            self._by_link[link] = CacheEntry(seconds=seconds, ready=ready, until=at + seconds)
+
+    def refresh(self, link: bytes, *, at: float, seconds: float = 0.0, ready: float = inf) -> None:
+        """Starts the lifetime of an entry again. It never gets shorter, or readable later.
+
+        An entry for five minutes that is marked for an hour lives an hour from then on.
+        """
+        entry = self._by_link[link]
+        entry.seconds = max(entry.seconds, seconds)
+        entry.ready = min(entry.ready, ready)
+        entry.until = max(entry.until, at + entry.seconds)
 
 
 class BreakpointCache:
-    """State: the entries by the hash of the prefix that they end."""
+    """State: the entries of all requests so far."""
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.entries: dict[bytes, CacheEntry] = {}
+        self.entries = CacheEntries()
 
     def send(
         self,
@@ -49,8 +74,7 @@ class BreakpointCache:
         marks = find_entry_marks(stream, path, self.rules)
         hit = self._find_entry(path, marks, at)
         if hit is not None and self.rules.refresh:
-            entry = self.entries[path.links[hit]]
-            entry.until = max(entry.until, at + entry.seconds)
+            self.entries.refresh(path.links[hit], at=at)
         ready = at if begun is None else begun
         self._write(path, marks, at, ready)
         return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
@@ -65,26 +89,18 @@ class BreakpointCache:
             for index in range(mark, -1, -1):
                 if positions[mark] - positions[index] >= self.rules.look_back:
                     break
-                entry = self.entries.get(path.links[index])
-                if entry is not None and entry.is_readable(at):
+                if self.entries.can_read(path.links[index], at):
                     return index
         return None
 
     def _write(self, path: PrefixPath, marks: dict[int, str], at: float, ready: float) -> None:
-        """Writes entries at the marks. If the cache refreshes, those that are there live longer.
-
-        An entry for five minutes that is marked for an hour lives an hour from then on.
-        """
+        """Writes entries at the marks. If the cache refreshes, those that are there live longer."""
         for index, word in marks.items():
             link = path.links[index]
             seconds = self.rules.seconds(word)
-            entry = self.entries.get(link)
-            if entry is None or entry.until < at:
-                self.entries[link] = CacheEntry(seconds=seconds, ready=ready, until=at + seconds)
-            elif self.rules.refresh:
-                entry.seconds = max(entry.seconds, seconds)
-                entry.ready = min(entry.ready, ready)
-                entry.until = max(entry.until, at + entry.seconds)
+            self.entries.write(link, seconds=seconds, at=at, ready=ready)
+            if self.rules.refresh:
+                self.entries.refresh(link, at=at, seconds=seconds, ready=ready)
 
     def _explain(self, stream: Stream, path: PrefixPath, marks: dict[int, str], hit: int | None) -> str:
         """Why a request read what it read, or nothing."""

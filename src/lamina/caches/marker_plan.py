@@ -78,18 +78,15 @@ def plan_markers(
     if not stream.blocks or not rules.markers or rules.match not in ("breakpoints", "tail"):
         return MarkerPlan()
     past = EarlierRequests(last_block=last, uncut_block=kept, cut=cut)
-    reasons = _choose_blocks(stream, rules, past, least=rules.least(model or stream.model))
-    places = []
-    lifetimes = []
-    for index, reason in sorted(reasons.items()):
-        places.append(stream.blocks[index].place)
-        lifetimes.append(stable if reason in LASTING else tail)
+    chosen = _choose_blocks(stream, rules, past, least=rules.least(model or stream.model))
+    reasons = {stream.blocks[index].place: chosen[index] for index in sorted(chosen)}
+    lifetimes = [stable if reason in LASTING else tail for reason in reasons.values()]
     routing_key = ""
     if rules.match == "tail" and rules.key and not stream.key:
         routing_key = key or _hash_head(stream)
     return MarkerPlan(
-        places=dict(zip(places, _make_falling(lifetimes, rules), strict=True)),
-        reasons={stream.blocks[index].place: reasons[index] for index in sorted(reasons)},
+        places=dict(zip(reasons, _make_falling(lifetimes, rules), strict=True)),
+        reasons=reasons,
         key=routing_key,
     )
 

@@ -7,7 +7,7 @@ is cached, or for how long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
@@ -126,6 +126,16 @@ def count_common_items(one: Sequence[Any], other: Sequence[Any]) -> int:
         else:
             high = middle - 1
     return low
+
+
+def count_same_objects(one: Iterable[object], other: Iterable[object]) -> int:
+    """How many items two sequences begin with in common, by identity: nothing is compared by value."""
+    count = 0
+    for item, other_item in zip(one, other, strict=False):
+        if item is not other_item:
+            break
+        count += 1
+    return count
 
 
 _LEVELS = ("system", "messages")

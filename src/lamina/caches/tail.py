@@ -6,7 +6,7 @@ is no longest common prefix between boundaries. Nothing here reads a clock: the 
 
 from __future__ import annotations
 
-from lamina.caches.breakpoints import CacheEntry, tally_entries
+from lamina.caches.breakpoints import CacheEntries, tally_entries
 from lamina.caches.prefix import requested_lifetime
 from lamina.caches.prefix_path import PrefixPath, build_path
 from lamina.caches.stream import Stream, StreamBlock
@@ -20,11 +20,11 @@ INPUT_ROLES = ("user", "tool")
 
 
 class TurnEndCache:
-    """State: the entries by the hash of the prefix that they end. The hash begins with the key."""
+    """State: the entries of all requests so far. The hash of a prefix begins with the key."""
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.entries: dict[bytes, CacheEntry] = {}
+        self.entries = CacheEntries()
 
     def send(
         self,
@@ -54,8 +54,7 @@ class TurnEndCache:
         With a look-back of 20, only the last 20 boundaries are tried.
         """
         for index in sorted(boundaries, reverse=True)[: self.rules.look_back]:
-            entry = self.entries.get(path.links[index])
-            if entry is not None and entry.is_readable(at):
+            if self.entries.can_read(path.links[index], at):
                 return index
         return None
 
@@ -64,12 +63,8 @@ class TurnEndCache:
         for index, word in used.items():
             link = path.links[index]
             seconds = self.rules.seconds(word)
-            entry = self.entries.get(link)
-            if entry is None or entry.until < at:
-                self.entries[link] = CacheEntry(seconds=seconds, ready=ready, until=at + seconds)
-            else:
-                entry.seconds = max(entry.seconds, seconds)
-                entry.until = max(entry.until, at + entry.seconds)
+            self.entries.write(link, seconds=seconds, at=at, ready=ready)
+            self.entries.refresh(link, at=at, seconds=seconds)
 
     def _explain(self, stream: Stream, path: PrefixPath, boundaries: dict[int, str], hit: int | None) -> str:
         """Why a request read what it read, or nothing."""

@@ -13,6 +13,7 @@ import anyio
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.stored import add_store, open_named_store
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, StoreError
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store, Where
@@ -71,8 +72,7 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         print(
             f"{moment}  {row['requests']:>6,} requests  {row['cuts']:>3} cuts  {row['model']}  {row['name']}"
         )
-    noun = "conversation" if len(rows) == 1 else "conversations"
-    tell(f"{len(rows)} {noun}")
+    tell(count_noun(len(rows), "conversation"))
     return 0
 
 

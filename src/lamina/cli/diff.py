@@ -21,6 +21,7 @@ from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Dialect
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.fitting.request import find_dialect
 from lamina.models.counters import counter_for
@@ -114,8 +115,7 @@ def _continuing_lines(
     new_blocks = len(after.blocks) - tool_blocks - difference.at
     news = "nothing new"
     if new_blocks:
-        noun = "block" if new_blocks == 1 else "blocks"
-        news = f"{new_blocks:,} new {noun}, from {difference.entry} on"
+        news = f"{count_noun(new_blocks, 'new block')}, from {difference.entry} on"
     verb = "read" if rules else "kept"
     tokens = f"{difference.kept:,} tokens {verb}"
     lines = [f"{arguments.after} continues {arguments.before}: {tokens}, {news}"]

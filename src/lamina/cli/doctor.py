@@ -173,7 +173,7 @@ def _check_store(arguments: argparse.Namespace) -> CheckLine:
 
 
 async def _read_from_store(arguments: argparse.Namespace) -> None:
-    key = find_key(arguments.key_file)
+    key = await find_key(arguments.key_file)
     async with open_chosen_store(arguments.store, load_settings(), key=key, create=False) as store:
         await store.read(Where("gateway/default", "ready"), last=0)
 
@@ -182,7 +182,7 @@ def _is_missing_file(arguments: argparse.Namespace) -> bool:
     """Whether the store is a file that does not exist yet, in a place where it can be made."""
     try:
         address = arguments.store or load_settings().store_address()
-        find_key(arguments.key_file)
+        anyio.run(find_key, arguments.key_file)
     except LaminaError:
         return False
     if "://" in address:

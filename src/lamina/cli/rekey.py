@@ -38,7 +38,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if find_key(arguments.key_file) is None:
+    if anyio.run(find_key, arguments.key_file) is None:
         hint = "give --key-file, or LAMINA_KEY; to seal a plain store, copy it: lamina sessions copy"
         raise BadInput("there is no key", place="rekey", hint=hint)
     return anyio.run(_rekey_store, arguments)

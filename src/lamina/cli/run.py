@@ -20,7 +20,7 @@ import msgspec
 
 from lamina.cli.gateway_options import add_gateway_options, require_gateway
 from lamina.cli.output import tell
-from lamina.cli.serve import apply_arguments
+from lamina.cli.serve import apply_arguments, settings_path
 from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
 from lamina.settings import load_settings
@@ -143,7 +143,7 @@ def _read_settings(client: str, arguments: argparse.Namespace) -> GatewaySetting
     """The settings for the gateway of one client: on this machine, one process, any port."""
     from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
 
-    path = Path(arguments.settings).expanduser() if arguments.settings else None
+    path = settings_path(arguments)
     settings = load_gateway_settings(path, os.environ)
     if path is None and not arguments.upstream:
         settings = _keep_direct_urls(settings, client, os.environ)

@@ -18,6 +18,7 @@ from lamina.cli.stored import (
     open_named_store,
     read_or_make_key,
 )
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.sessions import Session
@@ -90,8 +91,7 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         return 0
     for head in heads:
         print(f"{head.count:>8,}  {head.conversation}")
-    noun = "conversation" if len(heads) == 1 else "conversations"
-    tell(f"{len(heads)} {noun}")
+    tell(count_noun(len(heads), "conversation"))
     return 0
 
 

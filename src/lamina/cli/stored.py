@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,13 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lamina.errors import BadInput, StoreError
+from lamina.errors import StoreError
 from lamina.sessions import Session
 from lamina.settings import load_settings
-from lamina.stores.address import open_chosen_store
+from lamina.stores.address import KEY_VARIABLE, import_sealed, open_chosen_store, resolve_key
 from lamina.stores.port import Store, Where
-
-KEY = "LAMINA_KEY"
 
 
 def add_store(parser: argparse.ArgumentParser, *, alone: bool = False) -> None:
@@ -31,7 +28,9 @@ def add_store(parser: argparse.ArgumentParser, *, alone: bool = False) -> None:
     )
     parser.add_argument("--workspace", metavar="NAME", help="the workspace; by default, that of the settings")
     parser.add_argument(
-        "--key-file", metavar="FILE", help=f"the key of a sealed store; by default, the one in ${KEY}, if any"
+        "--key-file",
+        metavar="FILE",
+        help=f"the key of a sealed store; by default, the one in ${KEY_VARIABLE}, if any",
     )
 
 
@@ -42,21 +41,17 @@ async def open_named_store(
     """The store that the arguments name, and the workspace."""
     settings = load_settings()
     workspace = settings.workspace if arguments.workspace is None else arguments.workspace
-    key = find_key(arguments.key_file)
+    key = await find_key(arguments.key_file)
     async with open_chosen_store(arguments.store, settings, key=key, create=create) as store:
         yield store, workspace
 
 
-def find_key(path: str | None) -> Any:
+async def find_key(path: str | None) -> Any:
     """The key in a file, else the one in the environment or that the settings name; None without any."""
+    key_path = None
     if path:
-        return _sealing().from_file(path)
-    if os.environ.get(KEY):
-        return _sealing().from_env(KEY)
-    path_in_settings = load_settings().key_file
-    if not path_in_settings:
-        return None
-    return _sealing().from_file(path_in_settings)
+        key_path = Path(path)
+    return await resolve_key(key_path, load_settings(), os.environ)
 
 
 def hide_password(address: str) -> str:
@@ -72,19 +67,10 @@ def hide_password(address: str) -> str:
 
 def read_or_make_key(path: str) -> Any:
     """The key in a file, which is made if it is not there."""
-    sealing = _sealing()
+    sealing = import_sealed()
     if Path(path).expanduser().exists():
         return sealing.from_file(path)
     return sealing.init_file(path)
-
-
-def _sealing() -> Any:
-    """The module for encryption; the error names the package that it needs."""
-    try:
-        return importlib.import_module("lamina.stores.sealed")
-    except ImportError:
-        hint = "install it: pip install 'lamina[encryption]'"
-        raise BadInput("a key needs the package cryptography", place="key", hint=hint) from None
 
 
 @asynccontextmanager

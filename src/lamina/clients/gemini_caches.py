@@ -11,7 +11,8 @@ works, and none is imported here. Whether a cache pays is not decided here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from threading import Lock
 from time import time
 from typing import Any, NamedTuple, Self
@@ -42,6 +43,30 @@ Steps = Generator[_CacheCall, Any, Any]
 
 So the steps are written once, for clients with and without `await`.
 """
+
+
+class _StepWalk:
+    """Iterates over the calls of steps. Before the next call, the caller gives what the last one came to."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.result: Any = None
+        self._steps = steps
+        self._resume: Callable[[], _CacheCall] = partial(next, steps)
+
+    def __iter__(self) -> Iterator[_CacheCall]:
+        while True:
+            try:
+                call = self._resume()
+            except StopIteration as end:
+                self.result = end.value
+                return
+            yield call
+
+    def answer(self, value: Any) -> None:
+        self._resume = partial(self._steps.send, value)
+
+    def fail(self, error: Exception) -> None:
+        self._resume = partial(self._steps.throw, error)
 
 
 class _Head:
@@ -193,19 +218,13 @@ class CachedHead(_Head):
     def _run(self, steps: Steps) -> Any:
         """Make the calls of the steps, and return what the steps return."""
         with self._lock:
-            advance: Callable[[Any], _CacheCall] = steps.send
-            value: Any = None
-            while True:
+            walk = _StepWalk(steps)
+            for call in walk:
                 try:
-                    call = advance(value)
-                except StopIteration as end:
-                    return end.value
-                try:
-                    value = getattr(self._client.caches, call.method)(**call.arguments)
-                    advance = steps.send
+                    walk.answer(getattr(self._client.caches, call.method)(**call.arguments))
                 except Exception as error:  # noqa: BLE001 - whatever it is, the steps decide
-                    value = error
-                    advance = steps.throw
+                    walk.fail(error)
+            return walk.result
 
 
 class AsyncCachedHead(_Head):
@@ -243,19 +262,13 @@ class AsyncCachedHead(_Head):
     async def _run(self, steps: Steps) -> Any:
         """Make the calls of the steps, and return what the steps return."""
         async with self._lock:
-            advance: Callable[[Any], _CacheCall] = steps.send
-            value: Any = None
-            while True:
+            walk = _StepWalk(steps)
+            for call in walk:
                 try:
-                    call = advance(value)
-                except StopIteration as end:
-                    return end.value
-                try:
-                    value = await getattr(self._client.aio.caches, call.method)(**call.arguments)
-                    advance = steps.send
+                    walk.answer(await getattr(self._client.aio.caches, call.method)(**call.arguments))
                 except Exception as error:  # noqa: BLE001 - whatever it is, the steps decide
-                    value = error
-                    advance = steps.throw
+                    walk.fail(error)
+            return walk.result
 
 
 def with_cached(config: Any, name: str) -> Any:

@@ -130,24 +130,20 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         If nothing matches the prompt, nothing is judged, except attachments that came again with it.
         """
         prompt = _find_last_prompt(entries)
-        adjustable = []
-        content_of_turn = set()
-        for index, entry in enumerate(entries):
-            if entry.layer is Layer.TURN:
-                content_of_turn.add(entry.content)
-            if entry.form is not Form.OMITTED and _is_adjustable(entry.segment, kinds):
-                adjustable.append(index)
-        if prompt is None or not adjustable:
+        if prompt is None:
             return {}
-        matches = self._match(prompt, [entries[index].segment for index in adjustable])
-        something_matches = max(match.score for match in matches) > 0
-        judged: dict[int, Judged] = {}
-        for index, match in zip(adjustable, matches, strict=True):
-            entry = entries[index]
+        content_of_turn = {entry.content for entry in entries if entry.layer is Layer.TURN}
+        attached: dict[int, Segment] = {}
+        attached_again: list[int] = []
+        for index, entry in enumerate(entries):
+            if entry.form is Form.OMITTED or not _is_adjustable(entry.segment, kinds):
+                continue
+            attached[index] = entry.segment
             if entry.layer is not Layer.TURN and entry.content in content_of_turn:
-                judged[index] = self._judge_match(entry.segment, _ATTACHED_AGAIN, kinds)
-            elif something_matches:
-                judged[index] = self._judge_match(entry.segment, match, kinds)
+                attached_again.append(index)
+        judged = self._judge_attached(prompt, attached, kinds)
+        for index in attached_again:
+            judged[index] = self._judge_match(attached[index], _ATTACHED_AGAIN, kinds)
         return judged
 
     async def ranked(
@@ -163,8 +159,8 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
             return RankedTurn(list(turn))
         segments, notes = await self._apply_suggestions(turn, prompt)
         whole_log = (*log, *segments)
-        attached = [whole_log[index] for index in _find_adjustable(whole_log, kinds)]
-        scores, score_notes = await self._ask_judge(prompt, attached)
+        attached = _find_adjustable(whole_log, kinds)
+        scores, score_notes = await self._ask_judge(prompt, list(attached.values()))
         if scores:
             scored_prompt = msgspec.structs.replace(prompt, meta=prompt.meta | {SCORES_KEY: scores})
             segments = [scored_prompt if segment is prompt else segment for segment in segments]
@@ -174,13 +170,9 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
 
     def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> None:
         """Sets the priorities of a turn, and records why. If nothing matches, all stay as they are."""
-        adjustable = _find_adjustable(segments, kinds)
-        matches = self._match(prompt, [segments[index] for index in adjustable])
-        if not any(match.score > 0 for match in matches):
-            return
-        for index, match in zip(adjustable, matches, strict=True):
-            segment = segments[index]
-            judged = self._judge_match(segment, match, kinds)
+        attached = _find_adjustable(segments, kinds)
+        for index, judged in self._judge_attached(prompt, attached, kinds).items():
+            segment = attached[index]
             if judged.priority == kind_of(kinds, segment).priority:
                 continue
             meta: dict[str, Any] = segment.meta | {PRIORITY_KEY: {"by": "relevance", "why": judged.why}}
@@ -219,6 +211,20 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
                 return {}, (f"relevance by words only: {error!s:.200}",)
             return scores, ()
         return {}, (f"relevance by words only: no answer in {SECONDS:g} seconds",)
+
+    def _judge_attached(
+        self, prompt: Segment, attached: Mapping[int, Segment], kinds: Kinds
+    ) -> dict[int, Judged]:
+        """The new priority of each attachment, by position; nothing if none of them matches the prompt."""
+        if not attached:
+            return {}
+        matches = self._match(prompt, list(attached.values()))
+        if all(match.score <= 0 for match in matches):
+            return {}
+        judged = {}
+        for (index, segment), match in zip(attached.items(), matches, strict=True):
+            judged[index] = self._judge_match(segment, match, kinds)
+        return judged
 
     def _match(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[WordMatch]:
         """How well attachments match: by the scores that are stored with the prompt, else by its words."""
@@ -305,13 +311,9 @@ def _explain_move(move: Move, judged: Mapping[int, Judged]) -> Move:
     return move._replace(why=f"attachment: {one.why}")
 
 
-def _find_adjustable(segments: Sequence[Segment], kinds: Kinds) -> list[int]:
-    """The positions of the attachments whose priority may change."""
-    positions = []
-    for position, segment in enumerate(segments):
-        if _is_adjustable(segment, kinds):
-            positions.append(position)
-    return positions
+def _find_adjustable(segments: Sequence[Segment], kinds: Kinds) -> dict[int, Segment]:
+    """The attachments whose priority may change, by position."""
+    return {index: segment for index, segment in enumerate(segments) if _is_adjustable(segment, kinds)}
 
 
 def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:

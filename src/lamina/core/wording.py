@@ -254,6 +254,17 @@ def text_of(parts: Iterable[Part], *, data: bool = False) -> str:
     return "\n".join(_text_of_part(part, data=data) for part in parts)
 
 
+def visible_text(parts: Iterable[Part]) -> str:
+    """What a reader of a chat sees of a message: its texts, and `[image]` for each picture."""
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Text):
+            lines.append(part.text)
+        elif isinstance(part, Image):
+            lines.append("[image]")
+    return "\n".join(lines)
+
+
 def _text_of_part(part: Part, *, data: bool) -> str:
     """What one part says as text; a provider's own block is shown as JSON."""
     match part:

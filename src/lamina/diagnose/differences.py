@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.caches import CacheRules
+from lamina.caches.prefix_path import count_common_items
 from lamina.caches.stream import StreamBlock
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
@@ -24,7 +25,6 @@ from lamina.diagnose.cache_causes import judge_cache
 from lamina.diagnose.compared import ComparedRequest, weigh_request
 from lamina.diagnose.envelope_causes import find_own_cause, tenant_changed
 from lamina.diagnose.stream_causes import find_stream_cause
-from lamina.diagnose.text_changes import first_difference
 from lamina.diagnose.values import CAUSES, Cause, Difference, write_sentence
 from lamina.dialects.port import Dialect
 
@@ -172,7 +172,7 @@ def _describe(
     new_block = _block_at(after, cause.block)
     byte = 0
     if old_block and new_block:
-        byte = first_difference(old_block.data, new_block.data)
+        byte = count_common_items(old_block.data, new_block.data)
     if tokens is not None and before.total:
         amounts = amounts.scaled(before.total, tokens)
     old_place = ""

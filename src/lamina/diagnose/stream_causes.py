@@ -14,7 +14,6 @@ from lamina.caches.prefix_path import count_common_items
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.diagnose.text_changes import (
     describe_volatile,
-    first_difference,
     join_texts,
     keys_reordered,
     lowered_by_lamina,
@@ -192,7 +191,7 @@ def _explain_system_text(change: BlockChange) -> Cause:
     cause = _explain_same_text(change)
     if cause is not None:
         return cause
-    section = name_section(was.data, first_difference(was.data, now.data))
+    section = name_section(was.data, count_common_items(was.data, now.data))
     if section:
         section = f" under {section!r}"
     volatile_text = describe_volatile(was.data, now.data)
@@ -437,7 +436,7 @@ def _explain_changed_text(change: BlockChange) -> Cause:
     volatile_text = describe_volatile(was.data, now.data)
     if volatile_text:
         return change.explain("volatile text", volatile_text)
-    common = was.data[: min(first_difference(was.data, now.data), 200)]
+    common = was.data[: min(count_common_items(was.data, now.data), 200)]
     if was.role == "user" and any(sign in common for sign in _ATTACHMENT_SIGNS):
         return change.explain("attachment changed", change.quote)
     return change.explain("edited", change.quote)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches.prefix_path import count_common_items
 from lamina.core.hashing import canonical_json
 from lamina.errors import BadInput
 
@@ -76,22 +77,9 @@ _VARIATIONS = range(0xFE00, 0xFE10)
 _INVISIBLE = dict.fromkeys((*map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), *_VARIATIONS))
 
 
-def first_difference(one: bytes, other: bytes) -> int:
-    """The first offset at which two byte strings differ, by halving: comparison of slices is fast."""
-    low = 0
-    high = min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def quote_difference(one: bytes, other: bytes) -> str:
     """The first words that differ, in both texts: `'at 10:02' is now 'at 10:03'`."""
-    at = first_difference(one, other)
+    at = count_common_items(one, other)
     return f"{_quote(one, at)!r} is now {_quote(other, at)!r}"
 
 
@@ -109,7 +97,7 @@ def describe_volatile(one: bytes, other: bytes) -> str:
 
     The description has both texts: `a time ('10:02' is now '10:03')`.
     """
-    at = first_difference(one, other)
+    at = count_common_items(one, other)
     old_text, old_mark = _window(one, at)
     new_text, new_mark = _window(other, at)
     for name, pattern in _VOLATILE:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import filterfalse
 from typing import Any
 
 import msgspec
@@ -123,10 +124,12 @@ class RecallLoop:
         if is_partial:
             # Each call gets a result while it is rendered, since a call without one would be repaired.
             results = [result("", id=call.id, name=call.name) for call in self._answer.calls]
-            answer, _ = _split_results(self._render([*self._answer.segments, *results]))
+            turns = self._render([*self._answer.segments, *results])
+            answer = tuple(filterfalse(_holds_results, turns))
         recalled: tuple[Any, ...] = ()
         if self._results:
-            _, recalled = _split_results(self._render([*self._answer.recalls, *self._results]))
+            turns = self._render([*self._answer.recalls, *self._results])
+            recalled = tuple(filter(_holds_results, turns))
         return RecallExchange(
             place=place,
             view=_digest_view(visible),
@@ -171,18 +174,6 @@ def _read_answer(segments: tuple[Segment, ...]) -> _Answer:
         else:
             answer.visible.append(segment)
     return answer
-
-
-def _split_results(turns: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the turns of the model, and those that hold results of tools."""
-    answers: list[Any] = []
-    results: list[Any] = []
-    for turn in turns:
-        if _holds_results(turn):
-            results.append(turn)
-        else:
-            answers.append(turn)
-    return tuple(answers), tuple(results)
 
 
 def append_turns(request: Mapping[str, Any], turns: Iterable[Any]) -> dict[str, Any]:

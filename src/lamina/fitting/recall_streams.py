@@ -17,12 +17,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from copy import copy
 from typing import Any, Protocol
 
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.port import Dialect
-from lamina.fitting.recalls import RECALL
+from lamina.fitting.recall_answers import (
+    CALL_LISTS,
+    change_field,
+    drop_recalls,
+    end_turn,
+    is_own_call,
+    is_recall,
+)
 
 
 class StreamFilter(Protocol):
@@ -50,7 +56,7 @@ class StreamFilter(Protocol):
 
 def filter_for(dialect: Dialect) -> StreamFilter:
     """Return a new filter for the streams of a dialect."""
-    return _FILTERS.get(dialect.name, _ChunkFilter)()
+    return _FILTERS.get(dialect.name, _GeminiFilter)()
 
 
 def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
@@ -64,29 +70,6 @@ def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
     return ""
 
 
-def strip_recalls(answer: Any, dialect: Dialect) -> Any:
-    """Return a whole answer without calls of the recall tool; the same object if it has none.
-
-    If no other call is left, the answer does not say that the model waits for results.
-    """
-    path = _CALL_LISTS.get(dialect.name)
-    if path is None:
-        return answer
-    stripped_answer = _strip(answer, path)
-    if stripped_answer is answer:
-        return answer
-    if dialect.name == "anthropic":
-        has_calls = any(map(_is_own_call, list_or_empty(read_field(stripped_answer, "content"))))
-        return _end_turn(stripped_answer, has_calls=has_calls)
-    choices: list[Any] = []
-    for choice in list_or_empty(read_field(stripped_answer, "choices")):
-        has_calls = bool(read_field(read_field(choice, "message"), "tool_calls"))
-        choices.append(_end_turn(choice, has_calls=has_calls))
-    if not choices:
-        return stripped_answer
-    return _change_items(stripped_answer, "choices", choices)
-
-
 def mend_recalls(events: Sequence[Any], dialect: Dialect) -> list[Any]:
     """Return the events of a stream without arguments of recalls that are not a JSON object.
 
@@ -98,7 +81,7 @@ def mend_recalls(events: Sequence[Any], dialect: Dialect) -> list[Any]:
     inputs: dict[Any, str] = {}
     for event in events:
         index = read_field(event, "index")
-        if _is_recall(read_field(event, "content_block")):
+        if is_recall(read_field(event, "content_block")):
             inputs[index] = ""
         elif index in inputs:
             inputs[index] += str(read_field(read_field(event, "delta"), "partial_json") or "")
@@ -116,35 +99,6 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-_CALL_LISTS: dict[str, tuple[str, ...]] = {
-    "anthropic": ("content",),
-    "openai_chat": ("choices", "message", "tool_calls"),
-    "openai_responses": ("output",),
-    "gemini": ("candidates", "content", "parts"),
-    "ollama": ("message", "tool_calls"),
-}
-"""Where the calls are in an answer."""
-
-
-_STOPS = {"stop_reason": ("tool_use", "end_turn"), "finish_reason": ("tool_calls", "stop")}
-"""What an answer with calls says at its end, and what one without calls says. Other APIs have one word."""
-
-
-def _end_turn(holder: Any, *, has_calls: bool) -> Any:
-    """Return what says why an answer stopped. Without calls, the model does not wait for results."""
-    if has_calls:
-        return holder
-    for name, (with_calls, without_calls) in _STOPS.items():
-        if read_field(holder, name) == with_calls:
-            return _change(holder, name, without_calls)
-    return holder
-
-
-def _is_own_call(block: Any) -> bool:
-    """Whether a block of Anthropic's API calls a tool of the client."""
-    return bool(read_field(block, "type") == "tool_use") and not _is_recall(block)
 
 
 class _Round:
@@ -218,7 +172,7 @@ class _BlockFilter(_Round):
 
     def _open(self, number: Any, opened: Any) -> list[Any]:
         """Choose the client's number of a block. Returns the reasoning before it, if it may be seen now."""
-        if _is_recall(opened):
+        if is_recall(opened):
             self._has_recall = True
             self._numbers[number] = None
             return []
@@ -256,7 +210,7 @@ class _BlockFilter(_Round):
     def _renumber(self, event: Any) -> Any:
         """Return an event with the client's number of its block."""
         number = read_field(event, self.number_field)
-        return _change(event, self.number_field, self._numbers.get(number, number))
+        return change_field(event, self.number_field, self._numbers.get(number, number))
 
     def _show(self, event: Any) -> Any:
         """Return an event as the client sees it. Each event comes here once, in the client's order."""
@@ -286,15 +240,15 @@ class _MessageFilter(_BlockFilter):
         self._has_recalls = False
 
     def _open(self, number: Any, opened: Any) -> list[Any]:
-        self._has_calls = self._has_calls or _is_own_call(opened)
-        self._has_recalls = self._has_recalls or _is_recall(opened)
+        self._has_calls = self._has_calls or is_own_call(opened)
+        self._has_recalls = self._has_recalls or is_recall(opened)
         return super()._open(number, opened)
 
     def _finish(self, event: Any) -> Any:
         delta = read_field(event, "delta")
         if delta is None or not self._has_recalls:
             return event
-        return _change(event, "delta", _end_turn(delta, has_calls=self._has_calls))
+        return change_field(event, "delta", end_turn(delta, has_calls=self._has_calls))
 
 
 class _ResponseFilter(_BlockFilter):
@@ -333,15 +287,15 @@ class _ResponseFilter(_BlockFilter):
         items = list(self._earlier_items)
         for index, item in enumerate(output):
             is_hidden = self._numbers.get(index, index) is None
-            if not is_hidden and not _is_recall(item):
+            if not is_hidden and not is_recall(item):
                 items.append(item)
         if len(items) != len(output) or self._earlier_items:
-            response = _change(response, "output", items)
+            response = change_field(response, "output", items)
         last_id = read_field(response, "id")
         if last_id != self._id:
             self.continued_ids = {self._id: last_id}
-        response = _change(response, "id", self._id)
-        return _change(event, "response", response)
+        response = change_field(response, "id", self._id)
+        return change_field(event, "response", response)
 
     def _show(self, event: Any) -> Any:
         """Return an event with the next number of the client's own sequence."""
@@ -349,7 +303,7 @@ class _ResponseFilter(_BlockFilter):
             return event
         number = self._sequence
         self._sequence += 1
-        return _change(event, "sequence_number", number)
+        return change_field(event, "sequence_number", number)
 
 
 class _CompletionFilter(_Round):
@@ -369,8 +323,8 @@ class _CompletionFilter(_Round):
             if not choices:  # the chunk that reports the usage
                 continue
             if read_field(read_field(choices[0], "delta"), "content"):
-                shown_choice = _change(choices[0], "finish_reason", None)
-                shown_chunks.append(_change(chunk, "choices", [shown_choice]))
+                shown_choice = change_field(choices[0], "finish_reason", None)
+                shown_chunks.append(change_field(chunk, "choices", [shown_choice]))
         super().next_round()
         return shown_chunks
 
@@ -378,17 +332,17 @@ class _CompletionFilter(_Round):
         self.events.append(chunk)
         self._id = self._id or read_field(chunk, "id")
         if self._id is not None:
-            chunk = _change(chunk, "id", self._id)
+            chunk = change_field(chunk, "id", self._id)
         choices = list_or_empty(read_field(chunk, "choices"))
         if not choices:  # the chunk that reports the usage
             self.closing.append(chunk)
             return []
         delta = self._strip_delta(read_field(choices[0], "delta"))
         self._has_calls = self._has_calls or bool(read_field(delta, "tool_calls"))
-        choice = _change(choices[0], "delta", delta)
+        choice = change_field(choices[0], "delta", delta)
         if self._hidden:
-            choice = _end_turn(choice, has_calls=self._has_calls)
-        chunk = _change(chunk, "choices", [choice, *choices[1:]])
+            choice = end_turn(choice, has_calls=self._has_calls)
+        chunk = change_field(chunk, "choices", [choice, *choices[1:]])
         if read_field(choice, "finish_reason"):
             self.closing.append(chunk)
             return []
@@ -399,129 +353,88 @@ class _CompletionFilter(_Round):
     def _strip_delta(self, delta: Any) -> Any:
         """Return the delta without pieces of recalls. Only the first answer says who speaks."""
         if not self.is_first and read_field(delta, "role"):
-            delta = _change(delta, "role", None)
+            delta = change_field(delta, "role", None)
         calls = list_or_empty(read_field(delta, "tool_calls"))
         if not calls:
             return delta
         shown_calls: list[Any] = []
         for call in calls:
             index = read_field(call, "index")
-            if _is_recall(call):
+            if is_recall(call):
                 self._hidden.add(index)
             if index in self._hidden:
                 continue
             # the client counts only the calls that it sees
             hidden_before = sum(hidden < index for hidden in self._hidden)
-            shown_calls.append(_change(call, "index", index - hidden_before))
-        return _change(delta, "tool_calls", shown_calls or None)
+            shown_calls.append(change_field(call, "index", index - hidden_before))
+        return change_field(delta, "tool_calls", shown_calls or None)
 
 
-class _ChunkFilter(_Round):
-    """Chunks that hold whole calls, as Gemini and Ollama send them."""
+class _OllamaFilter(_Round):
+    """The chunks of Ollama: each holds whole calls, and the last one says `done`."""
 
     def take(self, chunk: Any) -> list[Any]:
         self.events.append(chunk)
-        shown_chunk = _strip(_strip(chunk, _CALL_LISTS["gemini"]), _CALL_LISTS["ollama"])
-        if _is_last_chunk(chunk):
+        shown_chunk = drop_recalls(chunk, CALL_LISTS["ollama"])
+        if read_field(chunk, "done"):
             self.closing.append(shown_chunk)
             return []
         return [shown_chunk]
 
     def next_round(self) -> list[Any]:
-        shown_chunks = [_reopen_chunk(chunk) for chunk in self.closing if _has_text(chunk)]
+        chunks = [chunk for chunk in self.closing if read_field(read_field(chunk, "message"), "content")]
+        super().next_round()
+        return [change_field(chunk, "done", False) for chunk in chunks]  # noqa: FBT003 - the value of a field
+
+
+class _GeminiFilter(_Round):
+    """The chunks of Gemini: each holds whole calls. In the last one, a candidate says why it stopped."""
+
+    def take(self, chunk: Any) -> list[Any]:
+        self.events.append(chunk)
+        shown_chunk = drop_recalls(chunk, CALL_LISTS["gemini"])
+        if any(map(_has_stopped, list_or_empty(read_field(chunk, "candidates")))):
+            self.closing.append(shown_chunk)
+            return []
+        return [shown_chunk]
+
+    def next_round(self) -> list[Any]:
+        shown_chunks: list[Any] = []
+        for chunk in self.closing:
+            candidates = list_or_empty(read_field(chunk, "candidates"))
+            contents = [read_field(candidate, "content") for candidate in candidates]
+            if any(list_or_empty(read_field(content, "parts")) for content in contents):
+                continued = [_continue_candidate(candidate) for candidate in candidates]
+                shown_chunks.append(change_field(chunk, "candidates", continued))
         super().next_round()
         return shown_chunks
 
 
-def _is_last_chunk(chunk: Any) -> bool:
-    """Whether a chunk ends the answer. Ollama says `done`, Gemini names a reason in the candidate."""
-    if read_field(chunk, "done"):
-        return True
-    for candidate in list_or_empty(read_field(chunk, "candidates")):
-        if read_field(candidate, "finish_reason") or read_field(candidate, "finishReason"):
-            return True
-    return False
+_STOP_REASONS = ("finish_reason", "finishReason")
+"""Fields in which a candidate says why it stopped: in objects of the SDK, and in JSON."""
 
 
-def _has_text(chunk: Any) -> bool:
-    """Whether a chunk has something for the client, besides the end of the answer."""
-    if read_field(read_field(chunk, "message"), "content"):
-        return True
-    for candidate in list_or_empty(read_field(chunk, "candidates")):
-        if list_or_empty(read_field(read_field(candidate, "content"), "parts")):
-            return True
-    return False
+def _has_stopped(candidate: Any) -> bool:
+    return any(read_field(candidate, name) for name in _STOP_REASONS)
 
 
-def _reopen_chunk(chunk: Any) -> Any:
-    """Return a chunk that does not end the answer."""
-    if read_field(chunk, "done"):
-        return _change(chunk, "done", False)  # noqa: FBT003 - the value of a field
-    candidates: list[Any] = []
-    for candidate in list_or_empty(read_field(chunk, "candidates")):
-        for name in ("finish_reason", "finishReason"):
-            if read_field(candidate, name):
-                candidate = _change(candidate, name, None)  # noqa: PLW2901
-        candidates.append(candidate)
-    return _change(chunk, "candidates", candidates)
+def _continue_candidate(candidate: Any) -> Any:
+    """Return a candidate that does not say why it stopped."""
+    for name in _STOP_REASONS:
+        if read_field(candidate, name):
+            candidate = change_field(candidate, name, None)
+    return candidate
 
 
-_FILTERS: dict[str, type[_MessageFilter | _ResponseFilter | _CompletionFilter]] = {
+_FILTERS: dict[str, type[_MessageFilter | _ResponseFilter | _CompletionFilter | _OllamaFilter]] = {
     "anthropic": _MessageFilter,
     "openai_responses": _ResponseFilter,
     "openai_chat": _CompletionFilter,
+    "ollama": _OllamaFilter,
 }
-
-
-def _strip(holder: Any, path: tuple[str, ...]) -> Any:
-    """Return a value without recalls in the list at the end of this path; the same value if it has none."""
-    name = path[0]
-    rest = path[1:]
-    value = read_field(holder, name)
-    if not value:
-        return holder
-    if not isinstance(value, list | tuple):
-        return _change(holder, name, _strip(value, rest))
-    if rest:
-        return _change_items(holder, name, [_strip(item, rest) for item in value])
-    return _change_items(holder, name, [item for item in value if not _is_recall(item)])
-
-
-def _change_items(holder: Any, name: str, items: list[Any]) -> Any:
-    """Return a value with other items in one of its lists; itself if they are the same objects.
-
-    An API that may leave out the list of calls does not take an empty one.
-    """
-    old_items = read_field(holder, name)
-    if list(map(id, items)) == list(map(id, old_items)):
-        return holder
-    if name == "tool_calls" and not items:
-        return _change(holder, name, None)
-    return _change(holder, name, items)
-
-
-def _is_recall(item: Any) -> bool:
-    """Whether a block, item, call or part of an answer calls the recall tool."""
-    for name in ("function", "function_call", "functionCall"):
-        item = read_field(item, name) or item
-    return bool(read_field(item, "name") == RECALL.name)
 
 
 def _is_empty(delta: Any) -> bool:
     """Whether a delta has nothing for the client."""
     names = ("content", "tool_calls", "refusal", "role", "reasoning_content")
     return not any(read_field(delta, name) for name in names)
-
-
-def _change(holder: Any, name: str, value: Any) -> Any:
-    """Return a dict or an object of an SDK with another value in one field; itself if it is the same."""
-    old_value = read_field(holder, name)
-    if old_value is value or (isinstance(value, int | str) and old_value == value):
-        return holder
-    if isinstance(holder, dict):
-        return {**holder, name: value}
-    if hasattr(holder, "model_copy"):
-        return holder.model_copy(update={name: value})
-    changed = copy(holder)
-    setattr(changed, name, value)
-    return changed

@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from lamina.caches.prefix_path import count_same_objects
 from lamina.core.hashing import content_digest, parts_digest
 from lamina.core.values import Digest, Role, Segment
 
@@ -35,7 +36,7 @@ def digest_log(log: tuple[Segment, ...], previous: RequestDigests) -> RequestDig
     """Digest a log. Segments at its start that are the same objects as in `previous` are not hashed again."""
     system_end = _index_after_system(log)
     segments = log[system_end:]
-    same_count = _count_same_objects(segments, previous.segments)
+    same_count = count_same_objects(segments, previous.segments)
     new_digests = [_digest_segment(segment) for segment in segments[same_count:]]
     chain = list(previous.chain[:same_count])
     for digest in new_digests:
@@ -82,16 +83,6 @@ def _index_of_first_answer(segments: tuple[Segment, ...]) -> int:
         if segment.role is Role.ASSISTANT:
             return index
     return len(segments)
-
-
-def _count_same_objects(segments: tuple[Segment, ...], others: tuple[Segment, ...]) -> int:
-    """Return how many segments at the start of both logs are the same objects."""
-    count = 0
-    for segment, other in zip(segments, others, strict=False):
-        if segment is not other:
-            break
-        count += 1
-    return count
 
 
 def _digest_segment(segment: Segment) -> Digest:

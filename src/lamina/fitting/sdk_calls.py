@@ -26,7 +26,8 @@ from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_streams import filter_for, find_answer_id, mend_recalls, strip_recalls
+from lamina.fitting.recall_answers import strip_recalls
+from lamina.fitting.recall_streams import filter_for, find_answer_id, mend_recalls
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()

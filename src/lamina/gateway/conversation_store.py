@@ -26,7 +26,7 @@ from lamina.fitting.recall_loop import RecallExchange
 from lamina.fitting.request_digests import RequestDigests
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
-from lamina.stores.address import open_default_store, open_store, resolve_key
+from lamina.stores.address import open_chosen_store, open_store, resolve_key
 from lamina.stores.port import Store, Where
 
 WORKSPACE = "gateway/"
@@ -238,9 +238,7 @@ class GatewayStore:
             return open_store("memory:")
         user_settings = load_settings()
         key = await resolve_key(_key_path(settings.key_file), user_settings, os.environ)
-        if settings.store:
-            return open_store(settings.store, key=key)
-        return open_default_store(user_settings, key=key)
+        return open_chosen_store(settings.store, user_settings, key=key)
 
 
 def _key_path(path: str) -> Path | None:

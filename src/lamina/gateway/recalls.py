@@ -25,13 +25,13 @@ import zstandard
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
+from lamina.fitting.recall_answers import strip_recalls
 from lamina.fitting.recall_loop import RecallExchange, RecallLoop
 from lamina.fitting.recall_streams import (
     StreamFilter,
     filter_for,
     find_answer_id,
     mend_recalls,
-    strip_recalls,
 )
 from lamina.gateway.answer_events import AnswerEvent, EventSplitter
 from lamina.gateway.calls import OutgoingRequest

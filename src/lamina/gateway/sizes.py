@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.caches.prefix_path import count_same_objects
 from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Head
@@ -45,20 +46,11 @@ def bound_tokens(body: RequestBody, counted: CountedRequest | None) -> int:
     client.
     """
     if counted is not None:
-        same = _count_same(counted.turns, body.turns)
+        same = count_same_objects(counted.turns, body.turns)
         if same + MOVED_MARKERS >= len(counted.turns):
             head = max(body.head_bytes - counted.head_bytes, 0)
             return counted.tokens + sum(body.bounds[same:]) + 2 * head
     return sum(body.bounds) + 2 * body.head_bytes
-
-
-def _count_same(earlier: tuple[Any, ...], turns: tuple[Any, ...]) -> int:
-    count = 0
-    for old, new in zip(earlier, turns, strict=False):
-        if old is not new:
-            break
-        count += 1
-    return count
 
 
 class KnownTrigger(NamedTuple):

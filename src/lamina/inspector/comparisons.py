@@ -7,13 +7,13 @@ from itertools import zip_longest
 
 import msgspec
 
+from lamina.caches.prefix_path import count_common_items
 from lamina.diagnose.differences import diff
 from lamina.dialects import DIALECTS
 from lamina.inspector.building import build_session, find_call, render_request
 from lamina.inspector.built_values import BuiltSession
 from lamina.inspector.settings import LAMINA, BuildSettings
 from lamina.inspector.views import Inspector, Json, find_limits, show_call, sum_calls
-from lamina.inspector.walk import count_shared
 from lamina.replay.model_calls import CHAT
 
 
@@ -48,7 +48,7 @@ def _compare_messages(before: Json, after: Json) -> Iterator[Json]:
     """The messages of two requests side by side, from the first that differs on; equal ones are counted."""
     one = before["messages"]
     other = after["messages"]
-    shared = count_shared(one, other)
+    shared = count_common_items(one, other)
     yield {"shared": shared}
     pairs = zip_longest(one[shared : shared + 40], other[shared : shared + 40])
     for at, (left, right) in enumerate(pairs, start=shared):

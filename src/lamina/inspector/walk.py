@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches import CacheRules, rates
+from lamina.caches.prefix_path import count_common_items
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Filter, Layout
@@ -110,7 +111,7 @@ class SessionWalk:
         messages = request["messages"]
         if not self.is_plain or envelope.ledger.repairs:
             messages = DIALECTS[CHAT].render(envelope)["messages"]
-        shared = count_shared(self.previous_messages, messages)
+        shared = count_common_items(self.previous_messages, messages)
         continues = shared >= len(self.previous_messages)
         self.previous_messages = messages
         self._note_forms(number, envelope)
@@ -243,14 +244,6 @@ def sum_layers(entries: Sequence[Entry]) -> dict[str, int]:
     for entry in entries:
         sums[entry.layer.value] += entry.tokens
     return {name: tokens for name, tokens in sums.items() if tokens}
-
-
-def count_shared(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> int:
-    """How many messages two requests share at their beginning."""
-    for at, (one, other) in enumerate(zip(before, after, strict=False)):
-        if one is not other and one != other:
-            return at
-    return min(len(before), len(after))
 
 
 def usages_by_call(session: RecordedSession) -> list[RecordedUsage | None]:

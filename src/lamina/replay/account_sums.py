@@ -25,11 +25,6 @@ K = TypeVar("K", bound=Hashable)
 # "idle for 7 minutes, " in "idle for 7 minutes, past the lifetime of 5 minutes": sums leave the span out.
 _IDLE_SPAN = re.compile(r"^idle for [^,]+, ")
 
-_SUMMED_FIELDS = (
-    "calls cuts broken over invalid failed sent read written uncached output equivalents needed visible "
-    "recallable recalls recall_equivalents recall_dollars lowered lost seconds"
-).split()
-
 
 class ReplaySetting(NamedTuple):
     """The cache and the window that were asked for; each may be the session's own."""
@@ -107,6 +102,10 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     def refused(self) -> int:
         """Calls that have no answer: over the window, invalid, or given up."""
         return self.over + self.invalid + self.failed
+
+
+_SUMMED_FIELDS = set(Total.__struct_fields__) - {"policy", "window", "rules", "sessions", "priced", "dollars"}
+"""Fields of a total that are the sum of the same field of its outcomes."""
 
 
 class PaidTotal(msgspec.Struct, frozen=True, kw_only=True):

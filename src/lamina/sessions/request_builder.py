@@ -17,7 +17,7 @@ import msgspec
 from lamina.caches import rules_for
 from lamina.context.gather import gather
 from lamina.context.port import GatheredSegments, Source
-from lamina.context.relevance import RankedTurn, Relevance
+from lamina.context.relevance import PROMPT_KEY, TYPED_KEY, RankedTurn, Relevance
 from lamina.core.build import build
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
@@ -40,7 +40,6 @@ from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
-from lamina.sessions.turns import IS_PROMPT, TYPED
 from lamina.telemetry import active
 
 Template = str | Callable[[str], str]
@@ -314,9 +313,9 @@ def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentM
 def prompt_of(typed: str, template: Template | None) -> Segment:
     """Return the prompt as it is sent. If that is not what was typed, its `meta` has both."""
     sent = _fill_template(typed, template)
-    meta: dict[str, Any] = {IS_PROMPT: True}
+    meta: dict[str, Any] = {PROMPT_KEY: True}
     if sent != typed:
-        meta[TYPED] = typed
+        meta[TYPED_KEY] = typed
     return user(sent, meta=meta)
 
 

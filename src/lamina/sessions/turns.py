@@ -10,17 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.context.relevance import PROMPT_KEY, TYPED_KEY
 from lamina.core.kinds import Kinds, is_section
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Role, Segment, ToolCall, ToolResult
+from lamina.core.wording import visible_text
 from lamina.errors import BadInput, NotFound
-
-IS_PROMPT = "asked"
-"""Name in a segment's `meta`: it is a prompt of the user."""
-
-TYPED = "typed"
-"""Name in a prompt's `meta`: what was typed, if something else was sent."""
 
 
 class Utterance(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +37,7 @@ def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
             message_has_text = False
         if segment.kind not in ("user", "assistant") or segment.covers:
             continue
-        text = _visible_text(segment)
+        text = visible_text(segment.parts)
         if is_blank(text):
             continue
         if message_has_text:
@@ -55,21 +51,10 @@ def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
 
 def _make_utterance(segment: Segment, text: str) -> Utterance:
     """Return what was typed, and what was sent if that is not the same."""
-    typed = segment.meta.get(TYPED)
+    typed = segment.meta.get(TYPED_KEY)
     if isinstance(typed, str):
         return Utterance(role=segment.role, text=typed, at=segment.at, sent=text)
     return Utterance(role=segment.role, text=text, at=segment.at)
-
-
-def _visible_text(segment: Segment) -> str:
-    """Return the text of a message, with a word in place of each image."""
-    lines: list[str] = []
-    for part in segment.parts:
-        if isinstance(part, Text):
-            lines.append(part.text)
-        elif isinstance(part, Image):
-            lines.append("[image]")
-    return "\n".join(lines)
 
 
 def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
@@ -98,7 +83,7 @@ def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
                 turn_starts.append(turn_start)
                 has_prompt = False
             users_side = True
-            if segment.meta.get(IS_PROMPT):
+            if segment.meta.get(PROMPT_KEY):
                 has_prompt = True
         first_section = None
         if segment.role is not Role.SYSTEM:

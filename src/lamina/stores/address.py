@@ -84,19 +84,19 @@ async def resolve_key(key: Any, settings: Settings, environment: Mapping[str, st
     if key is None:
         if environment.get(KEY_VARIABLE):
             place = f"environment variable {KEY_VARIABLE}"
-            return _import_sealed().raw(environment[KEY_VARIABLE], place=place)
+            return import_sealed().raw(environment[KEY_VARIABLE], place=place)
         if not settings.key_file:
             return None
         key = Path(settings.key_file)
     if isinstance(key, PathLike):
-        return await to_thread.run_sync(_import_sealed().from_file, fspath(key))
+        return await to_thread.run_sync(import_sealed().from_file, fspath(key))
     _check_key(key)
     return key
 
 
 def _check_key(key: Any) -> None:
     """Raise BadInput unless this is a key, a passphrase, or a sequence of these."""
-    sealed = _import_sealed()
+    sealed = import_sealed()
     ring = [key]
     if isinstance(key, Sequence):
         ring = list(key)
@@ -105,12 +105,13 @@ def _check_key(key: Any) -> None:
         raise BadInput(f"{type(key).__name__} is not a key", place="key", hint=hint)
 
 
-def _import_sealed() -> Any:
+def import_sealed() -> Any:
     """Import encryption; if that is not installed, the error says what to install."""
     try:
         return import_module("lamina.stores.sealed")
-    except ImportError as error:
-        raise BadInput(str(error), place="key", hint="pip install 'lamina[encryption]'") from None
+    except ImportError:
+        hint = "install it: pip install 'lamina[encryption]'"
+        raise BadInput("a key needs the package cryptography", place="key", hint=hint) from None
 
 
 async def check_plain(store: Store) -> None:
@@ -122,7 +123,7 @@ async def check_plain(store: Store) -> None:
 
 async def _unlock_store(store: Store, key: Any, *, create: bool) -> Store:
     """The sealed store. The key is tried now, so that a wrong key is reported when the store is opened."""
-    sealed = _import_sealed().Sealed(store, key, create=create)
+    sealed = import_sealed().Sealed(store, key, create=create)
     await sealed.vault.unlock()
     return cast("Store", sealed)
 

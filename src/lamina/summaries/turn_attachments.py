@@ -202,12 +202,10 @@ def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[s
 
     If a file is attached again that an earlier summary covers, that summary is enough.
     """
-    summary_keys = {entry.segment.key for entry in envelope.sent if entry.segment.covers}
-    covered_contents: set[str] = set()
-    for entry in envelope.entries:
-        if entry.form is Form.OMITTED and entry.why.removeprefix("covered by ") in summary_keys:
-            covered_contents.add(entry.content)
-    if any(entry.content not in covered_contents for entry in chosen.entries):
+    reasons = {f"covered by {entry.segment.key}" for entry in envelope.sent if entry.segment.covers}
+    omitted = [entry for entry in envelope.entries if entry.form is Form.OMITTED]
+    covered_contents = {entry.content for entry in omitted if entry.why in reasons}
+    if not covered_contents.issuperset(entry.content for entry in chosen.entries):
         return []
     return [to_one_line(entry.segment.key or entry.segment.kind, 200) for entry in chosen.entries]
 

@@ -7,9 +7,7 @@ the reason. Where nobody can be asked, the answer is no.
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable
-from typing import Any
 
 from anyio.lowlevel import checkpoint
 
@@ -17,6 +15,7 @@ from lamina.agent import Action
 from lamina.cli.chat.lines import LineSource
 from lamina.cli.chat.screen import Screen, describe_call
 from lamina.core.values import ToolCall
+from lamina.dialects.json_values import decode_arguments
 
 QUESTION = "allow? [y]es, [n]o, [a]lways, or say what to do instead: "
 NOBODY = "this needs approval, and nobody is there to give it"
@@ -70,12 +69,7 @@ class Approval:
 
 def _describe_change(call: ToolCall) -> str:
     """What a call would write, as lines with + and -."""
-    try:
-        arguments: Any = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(arguments, dict):
-        return ""
+    arguments = decode_arguments(call.arguments)
     old = arguments.get("old", "")
     new = arguments.get("new", arguments.get("content", ""))
     if not isinstance(old, str) or not isinstance(new, str):

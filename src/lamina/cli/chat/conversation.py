@@ -18,11 +18,12 @@ from lamina.cli.chat.attaching import attach_mentions, attach_path
 from lamina.cli.chat.costs import CountedCost, add_cost, open_cost
 from lamina.cli.chat.screen import Screen
 from lamina.clients.events import TextEvent, UsageEvent
+from lamina.context.relevance import PROMPT_KEY
 from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.sending import render_request
+from lamina.dialects.usage import count_noun
 from lamina.sessions import Session
-from lamina.sessions.turns import IS_PROMPT
 from lamina.stores.port import Store
 from lamina.summaries import Question
 from lamina.workspace.workspace import Workspace
@@ -82,8 +83,7 @@ class TerminalChat:
         dialogue = session.dialogue()
         if not dialogue or not self.screen.live:
             return
-        noun = "turn" if session.turns == 1 else "turns"
-        self.screen.remark(f"{session.turns} {noun} so far; the last:")
+        self.screen.remark(f"{count_noun(session.turns, 'turn')} so far; the last:")
         last_question = max((at for at, line in enumerate(dialogue) if line.role is Role.USER), default=0)
         for line in dialogue[last_question:]:
             if line.role is Role.USER:
@@ -223,7 +223,7 @@ def is_unanswered(log: tuple[Segment, ...]) -> bool:
     """Whether the last message of the user has no word of the model after it."""
     last_question = None
     for at, segment in enumerate(log):
-        if segment.role is Role.USER and segment.meta.get(IS_PROMPT):
+        if segment.role is Role.USER and segment.meta.get(PROMPT_KEY):
             last_question = at
     if last_question is None:
         return False

@@ -244,9 +244,8 @@ def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) 
             output=size // 4,
         )
     if route.url:
-        key = (
-            _find_key(route.dialect, environment) or "none"
-        )  # a server may need no key; the SDK needs a text
+        # A server may need no key, but the SDK needs a text.
+        key = _find_key(route.dialect, environment) or "none"
         client = client_for(route.dialect, base_url=route.url, api_key=key)
     else:
         client = client_for(route.dialect, base_url=None, api_key=None)

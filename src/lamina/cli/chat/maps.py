@@ -12,6 +12,7 @@ from lamina.core.cut_target import count_fixed, derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
 from lamina.core.values import Budget, Form
+from lamina.dialects.usage import count_noun
 
 BAR_WIDTH, KEY_WIDTH, WHAT_WIDTH = 30, 28, 16
 NOTHING = "nothing was sent yet"
@@ -60,13 +61,14 @@ def _describe_cuts(envelope: Envelope) -> str:
     cuts = envelope.ledger.cuts
     if not cuts:
         return "no cut so far"
-    noun = "cut" if len(cuts) == 1 else "cuts"
-    return f"{len(cuts)} {noun}; the last, {describe_cut(cuts[-1])}"
+    return f"{count_noun(len(cuts), 'cut')}; the last, {describe_cut(cuts[-1])}"
 
 
 def _count_forms(rows: Iterable[ManifestRow]) -> str:
+    """How many rows have each form, such as "3 full, 1 omitted"."""
     counts = Counter(row.form for row in rows)
-    return ", ".join(f"{counts[form]} {form.value}" for form in reversed(Form) if counts[form]) or "none"
+    words = [f"{counts[form]} {form.value}" for form in reversed(Form) if counts[form]]
+    return ", ".join(words) or "none"
 
 
 def reasons_table(rows: Sequence[ManifestRow], *, width: int) -> str:
@@ -115,12 +117,11 @@ def spending_text(last: TurnCost, cost: CountedCost, next_cost: str) -> str:
 def _describe_spent(spent: TurnCost) -> str:
     if not spent.steps:
         return "nothing"
-    noun = "call" if spent.steps == 1 else "calls"
     read = f"{spent.input:,} tokens read"
     if spent.input:
         read += f" ({spent.cached / spent.input:.0%} from the cache)"
     money = "no price is known" if spent.money is None else f"${spent.money:.4f}"
-    return f"{spent.steps:,} {noun}, {read}, {spent.output:,} written, {money}"
+    return f"{count_noun(spent.steps, 'call')}, {read}, {spent.output:,} written, {money}"
 
 
 def shorten(text: str, width: int) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 
 BOLD, DIM, CODE, HEADING, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[1;4m", "\x1b[0m"
 
@@ -19,23 +20,23 @@ _FENCE = re.compile(r"(```|~~~)")
 _NUMBER = re.compile(r"\d{1,3}[.)]")  # `1.` and `12)`, at the beginning of an item of a list
 _STYLE = re.compile("\x1b\\[[0-9;]*m")
 _JOINERS = frozenset("\u200c\u200d\ufe0f")
+_ON_ONE_LINE = {"\t": "    ", "\n": " "} | {joiner: joiner for joiner in _JOINERS}
+_ON_LINES = _ON_ONE_LINE | {"\n": "\n"}
+"""What is shown for characters that cannot be printed."""
 
 
 def make_inert(text: str, *, lines: bool = True) -> str:
     """Text without what a terminal would obey. A tab is four spaces; without `lines`, a line's end is one."""
-    return "".join(_make_character_inert(character, lines=lines) for character in text)
+    replacements = _ON_LINES if lines else _ON_ONE_LINE
+    return "".join(_make_character_inert(character, replacements) for character in text)
 
 
-def _make_character_inert(character: str, *, lines: bool) -> str:
-    if character.isprintable() or character in _JOINERS:
+def _make_character_inert(character: str, replacements: Mapping[str, str]) -> str:
+    if character.isprintable():
         return character
-    if character == "\n" and lines:
-        return "\n"
-    if character == "\t":
-        return "    "
-    if character == "\n" or unicodedata.category(character) == "Zs":
+    if unicodedata.category(character) == "Zs":
         return " "
-    return ""
+    return replacements.get(character, "")
 
 
 def count_columns(text: str) -> int:

@@ -20,6 +20,7 @@ from lamina.cli.output import progress, tell
 from lamina.clients.events import StopEvent, TextEvent, ThinkingEvent, UsageEvent
 from lamina.core.values import ToolCall, ToolResult
 from lamina.core.wording import text_of
+from lamina.dialects.usage import count_noun
 
 WIDEST = 110
 SHORT = 80
@@ -144,6 +145,4 @@ def _describe_result(event: ToolRunEvent) -> str:
 
 
 def _count_lines(text: str) -> str:
-    count = text.count("\n") + 1
-    noun = "line" if count == 1 else "lines"
-    return f"{count:,} {noun}"
+    return count_noun(text.count("\n") + 1, "line")

@@ -16,7 +16,7 @@ import difflib
 import os
 import shlex
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from lamina.errors import BadInput, LaminaError, StoreError
 from lamina.sessions import RuntimeOptions, Session, SetupOptions, files_mentioned
 from lamina.sessions.system_sections import Words
 from lamina.settings import Settings, data_folder, load_settings
-from lamina.stores.address import open_default_store, open_store
+from lamina.stores.address import open_chosen_store
 from lamina.stores.port import Store
 from lamina.workspace.workspace import Workspace
 
@@ -54,8 +54,8 @@ async def talk(arguments: argparse.Namespace) -> int:
     settings = await to_thread.run_sync(load_settings)
     persona = _find_persona(arguments.persona)
     space = await to_thread.run_sync(Workspace, os.path.expanduser(arguments.workspace))  # noqa: ASYNC240, PTH111
-    key = find_key(arguments.key_file)
-    async with _open_store(arguments.store, settings, key) as store:
+    key = await find_key(arguments.key_file)
+    async with open_chosen_store(arguments.store, settings, key=key) as store:
         name = arguments.session or fresh_name()
         model, dialect = await _find_model(arguments.model, store, name, settings)
         reaching = reach_model(model, dialect=dialect, window=arguments.window, environment=os.environ)
@@ -214,17 +214,20 @@ class ChatRun:
         """What Tab offers: commands, the keys that some of them take, and paths after @."""
         word, space, rest = before.partition(" ")
         if word.startswith("/") and not space:
-            for name in COMMANDS:
-                if name.startswith(word[1:]):
-                    yield Choice(len(word) - 1, name, f"/{name}")
+            yield from _complete(word[1:], COMMANDS, shown="/{}")
         elif word in ("/pin", "/recall", "/why") and self.open_session is not None:
-            for name in segment_names(self.open_session.log):
-                if name.startswith(rest):
-                    yield Choice(len(rest), name, name)
+            yield from _complete(rest, segment_names(self.open_session.log))
         elif word == "/attach":
             yield from path_choices(f"@{rest.removeprefix('@')}", self.space)
         else:
             yield from path_choices(before, self.space)
+
+
+def _complete(beginning: str, names: Iterable[str], *, shown: str = "{}") -> Iterator[Choice]:
+    """The names that begin like this. `shown` is how one stands in the list that Tab opens."""
+    for name in names:
+        if name.startswith(beginning):
+            yield Choice(len(beginning), name, shown.format(name))
 
 
 async def _act_on_line(chat: TerminalChat, line: str) -> None:
@@ -241,14 +244,6 @@ async def _act_on_line(chat: TerminalChat, line: str) -> None:
             hint = f"did you mean /{name}? {hint}"
         raise BadInput("there is no such command", place=word, hint=hint)
     await command.act(chat, rest.strip())
-
-
-@contextlib.asynccontextmanager
-async def _open_store(address: str, settings: Settings, key: object) -> AsyncIterator[Store]:
-    """The store that is named, else the user's own, made where it is not there."""
-    opening = open_store(address, key=key) if address else open_default_store(settings, key=key)
-    async with opening as store:
-        yield store
 
 
 async def _find_model(name: str, store: Store, session_name: str, settings: Settings) -> tuple[str, str]:

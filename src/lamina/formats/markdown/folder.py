@@ -25,6 +25,7 @@ from lamina.core.text.characters import WHITE_SPACE
 from lamina.formats.markdown.front_matter import split_front_matter
 from lamina.formats.markdown.names import file_name, plain_name
 from lamina.formats.markdown.page import MarkdownChat, list_messages, read, write
+from lamina.stores.syncing import sync_folder
 
 _FRONT_MATTER_BYTES = 64 * 1024  # front matter ends within these
 _TIME_FORMAT = "%Y/%m/%d %H:%M:%S"
@@ -98,20 +99,9 @@ def _temporary_page(folder: Path, data: bytes) -> Iterator[Path]:
             file.flush()
             os.fsync(file.fileno())
         yield Path(name)
-        _sync_folder(folder)
+        sync_folder(folder)
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder last. Only POSIX systems can open a folder for that."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _place_page(page: Path, names: Iterator[str]) -> Path:

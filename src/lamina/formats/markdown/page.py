@@ -26,8 +26,8 @@ import msgspec
 
 from lamina.core.hashing import canonical_json
 from lamina.core.text.characters import WHITE_SPACE, is_blank
-from lamina.core.values import Image, Role, Segment, Text
-from lamina.core.wording import name_of
+from lamina.core.values import Role, Segment
+from lamina.core.wording import name_of, visible_text
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.formats.markdown.front_matter import format_front_matter, split_front_matter
@@ -147,17 +147,9 @@ def _attach_to_question(messages: list[Message], pending: list[Mention]) -> None
 
 
 def _message_of(segment: Segment, sender: str, references: Iterable[Mention]) -> Message:
-    """A segment as a message that a reader sees. A picture is only named.
-
-    A text and a picture are two lines: the text, and `[image]`.
-    """
-    pieces: list[str] = []
-    for part in segment.parts:
-        if isinstance(part, Text):
-            pieces.append(part.text)
-        elif isinstance(part, Image):
-            pieces.append("[image]")
-    return Message(sender=sender, text="\n".join(pieces), references=_pairs(references), at=segment.at)
+    """A segment as a message that a reader sees. A picture is only named."""
+    text = visible_text(segment.parts)
+    return Message(sender=sender, text=text, references=_pairs(references), at=segment.at)
 
 
 def _join_messages(first: Message, second: Message) -> Message:

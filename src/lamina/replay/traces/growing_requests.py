@@ -68,11 +68,15 @@ class GrowingConversations:
         """
         candidates = [each for each in reversed(self.open) if each.first.dialect == call.trace.dialect]
         if call.previous:
-            return next((each for each in candidates if each.response == call.previous), None)
+            latest_by_response = {each.response: each for each in reversed(candidates)}
+            return latest_by_response.get(call.previous)
         continued = [each for each in candidates if each.is_continued_by(fingerprints)]
         if continued:
             return max(continued, key=lambda each: len(each.sent))
-        return next((each for each in candidates if each.is_rewritten_by(fingerprints)), None)
+        for each in candidates:
+            if each.is_rewritten_by(fingerprints):
+                return each
+        return None
 
 
 class _GrowingConversation:

@@ -1,0 +1,111 @@
+"""Whole answers without the recalls in them. Nothing of an answer is changed in place.
+
+An answer is a dict or an object of an SDK. What needs no change stays the same object.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+from lamina.dialects.json_values import list_or_empty, read_field
+from lamina.dialects.port import Dialect
+from lamina.fitting.recalls import RECALL
+
+CALL_LISTS: dict[str, tuple[str, ...]] = {
+    "anthropic": ("content",),
+    "openai_chat": ("choices", "message", "tool_calls"),
+    "openai_responses": ("output",),
+    "gemini": ("candidates", "content", "parts"),
+    "ollama": ("message", "tool_calls"),
+}
+"""Where the calls are in an answer."""
+
+_STOPS = {"stop_reason": ("tool_use", "end_turn"), "finish_reason": ("tool_calls", "stop")}
+"""What an answer with calls says at its end, and what one without calls says. Other APIs have one word."""
+
+
+def strip_recalls(answer: Any, dialect: Dialect) -> Any:
+    """Return a whole answer without calls of the recall tool; the same object if it has none.
+
+    If no other call is left, the answer does not say that the model waits for results.
+    """
+    path = CALL_LISTS.get(dialect.name)
+    if path is None:
+        return answer
+    stripped_answer = drop_recalls(answer, path)
+    if stripped_answer is answer:
+        return answer
+    if dialect.name == "anthropic":
+        has_calls = any(map(is_own_call, list_or_empty(read_field(stripped_answer, "content"))))
+        return end_turn(stripped_answer, has_calls=has_calls)
+    choices: list[Any] = []
+    for choice in list_or_empty(read_field(stripped_answer, "choices")):
+        has_calls = bool(read_field(read_field(choice, "message"), "tool_calls"))
+        choices.append(end_turn(choice, has_calls=has_calls))
+    if not choices:
+        return stripped_answer
+    return _change_items(stripped_answer, "choices", choices)
+
+
+def drop_recalls(holder: Any, path: tuple[str, ...]) -> Any:
+    """Return a value without recalls in the list at the end of this path; the same value if it has none."""
+    name = path[0]
+    rest = path[1:]
+    value = read_field(holder, name)
+    if not value:
+        return holder
+    if not isinstance(value, list | tuple):
+        return change_field(holder, name, drop_recalls(value, rest))
+    if rest:
+        return _change_items(holder, name, [drop_recalls(item, rest) for item in value])
+    return _change_items(holder, name, [item for item in value if not is_recall(item)])
+
+
+def end_turn(holder: Any, *, has_calls: bool) -> Any:
+    """Return what says why an answer stopped. Without calls, the model does not wait for results."""
+    if has_calls:
+        return holder
+    for name, (with_calls, without_calls) in _STOPS.items():
+        if read_field(holder, name) == with_calls:
+            return change_field(holder, name, without_calls)
+    return holder
+
+
+def is_own_call(block: Any) -> bool:
+    """Whether a block of Anthropic's API calls a tool of the client."""
+    return bool(read_field(block, "type") == "tool_use") and not is_recall(block)
+
+
+def is_recall(item: Any) -> bool:
+    """Whether a block, item, call or part of an answer calls the recall tool."""
+    for name in ("function", "function_call", "functionCall"):
+        item = read_field(item, name) or item
+    return bool(read_field(item, "name") == RECALL.name)
+
+
+def _change_items(holder: Any, name: str, items: list[Any]) -> Any:
+    """Return a value with other items in one of its lists; itself if they are the same objects.
+
+    An API that may leave out the list of calls does not take an empty one.
+    """
+    old_items = read_field(holder, name)
+    if list(map(id, items)) == list(map(id, old_items)):
+        return holder
+    if name == "tool_calls" and not items:
+        return change_field(holder, name, None)
+    return change_field(holder, name, items)
+
+
+def change_field(holder: Any, name: str, value: Any) -> Any:
+    """Return a dict or an object of an SDK with another value in one field; itself if it is the same."""
+    old_value = read_field(holder, name)
+    if old_value is value or (isinstance(value, int | str) and old_value == value):
+        return holder
+    if isinstance(holder, dict):
+        return {**holder, name: value}
+    if hasattr(holder, "model_copy"):
+        return holder.model_copy(update={name: value})
+    changed = copy(holder)
+    setattr(changed, name, value)
+    return changed
