@@ -104,6 +104,8 @@ class StoredThread:
     async def keep(self, store: Store, places: Iterable[Place]) -> None:
         """Delete every checkpoint that is not at one of these places, with its writes and values."""
         record = self.copy_record(set(places), resets=True)
+        if len(record.checkpoints) == len(self.checkpoints):
+            return
         if not record.checkpoints:
             await store.delete(self.where)
             return

@@ -30,7 +30,7 @@ def _write_content(blocks: Sequence[Any]) -> Any:
     parts: list[dict[str, Any]] = []
     for block in blocks:
         if isinstance(block, llama.TextBlock):
-            parts.append({"type": "text", "text": block.text})
+            parts.append(chat.write_text(block.text))
         elif isinstance(block, llama.ImageBlock):
             parts.append(chat.write_image(str(block.url or block.inline_url())))
     if all(part["type"] == "text" for part in parts):
@@ -47,7 +47,7 @@ def _read_message(turns: Sequence[Turn], source: llama.ChatMessage | None) -> ll
         blocks.append(llama.TextBlock(text=text))
     if source is None:
         return llama.ChatMessage(role=wire["role"], blocks=blocks)
-    arguments = {call_id: value for call_id, _, value in chat.read_calls(wire)}
+    arguments = chat.map_arguments(wire)
     for block in source.blocks:
         if isinstance(block, llama.ToolCallBlock):
             new_arguments = arguments.get(block.tool_call_id or "", block.tool_kwargs)
