@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
 from typing import Any, Self
 
 import msgspec
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
@@ -29,18 +27,8 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from lamina.adapters.bridge import RecentValues
-from lamina.adapters.langgraph_checkpoints import (
-    find_latest,
-    find_needed,
-    make_config,
-    read_place,
-    read_tuple,
-    select_places,
-    write_checkpoint,
-    write_values,
-)
-from lamina.adapters.langgraph_threads import Place, StoredThread, StoredWrite, ThreadRecord
+from lamina.adapters import langgraph_checkpoints as checkpoints
+from lamina.adapters.langgraph_threads import Place, StoredThreads
 from lamina.adapters.store_thread import (
     StoreAddress,
     StoreThread,
@@ -50,9 +38,6 @@ from lamina.adapters.store_thread import (
 )
 from lamina.errors import BadInput
 from lamina.stores.port import Store, Where
-
-_THREADS = 64
-"""How many threads a saver remembers, to read only what is new in them."""
 
 
 class LaminaSaver(BaseCheckpointSaver[str]):
@@ -69,7 +54,7 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde)
         self.store = open_store_thread(address, key=key)
         self.workspace = workspace
-        self._threads: RecentValues[str, StoredThread] = RecentValues(_THREADS)
+        self._threads = StoredThreads(workspace)
 
     def __enter__(self) -> Self:
         return self
@@ -85,12 +70,12 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         return f"{number + 1:032}.{secrets.token_hex(8)}"
 
     async def _get(self, store: Store, config: RunnableConfig) -> CheckpointTuple | None:
-        thread_id, namespace = read_place(config)
-        async with self._open_thread(store, thread_id) as thread:
-            place = (namespace, get_checkpoint_id(config) or find_latest(thread, namespace))
+        thread_id, namespace = checkpoints.read_place(config)
+        async with self._threads.open(store, thread_id) as thread:
+            place = (namespace, get_checkpoint_id(config) or checkpoints.find_latest(thread, namespace))
             if place not in thread.checkpoints:
                 return None
-            return read_tuple(thread, place, self.serde)
+            return checkpoints.read_tuple(thread, place, self.serde)
 
     async def _list(
         self,
@@ -108,9 +93,9 @@ class LaminaSaver(BaseCheckpointSaver[str]):
             thread_ids = await list_names(store, self.workspace)
         tuples: list[CheckpointTuple] = []
         for thread_id in thread_ids:
-            async with self._open_thread(store, str(thread_id)) as thread:
-                for place in select_places(thread, fields, before_id):
-                    each = read_tuple(thread, place, self.serde)
+            async with self._threads.open(store, str(thread_id)) as thread:
+                for place in checkpoints.select_places(thread, fields, before_id):
+                    each = checkpoints.read_tuple(thread, place, self.serde)
                     if (filter or {}).items() <= each.metadata.items():
                         tuples.append(each)
                     if len(tuples) == limit:
@@ -125,15 +110,17 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        thread_id, namespace = read_place(config)
+        thread_id, namespace = checkpoints.read_place(config)
         full_metadata = get_checkpoint_metadata(config, metadata)
-        async with self._open_thread(store, thread_id) as thread:
-            values = write_values(thread, namespace, checkpoint["channel_values"], new_versions, self.serde)
-            stored = write_checkpoint(
+        async with self._threads.open(store, thread_id) as thread:
+            values = checkpoints.write_values(
+                thread, namespace, checkpoint["channel_values"], new_versions, self.serde
+            )
+            stored = checkpoints.write_checkpoint(
                 checkpoint, full_metadata, namespace, parent=get_checkpoint_id(config) or "", serde=self.serde
             )
             await thread.add(store, msgspec.structs.replace(values, checkpoints=(stored,)))
-        return make_config(thread_id, stored.place)
+        return checkpoints.make_config(thread_id, stored.place)
 
     async def _put_writes(
         self,
@@ -143,20 +130,11 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        thread_id, namespace = read_place(config)
-        stored: list[StoredWrite] = []
-        for position, (channel, value) in enumerate(writes):
-            write = StoredWrite(
-                place=(namespace, config["configurable"]["checkpoint_id"]),
-                task=task_id,
-                index=WRITES_IDX_MAP.get(channel, position),
-                channel=channel,
-                value=self.serde.dumps_typed(value),
-                path=task_path,
-            )
-            stored.append(write)
-        async with self._open_thread(store, thread_id) as thread:
-            await thread.add(store, ThreadRecord(writes=tuple(stored)))
+        thread_id, namespace = checkpoints.read_place(config)
+        place = (namespace, config["configurable"]["checkpoint_id"])
+        record = checkpoints.write_pending(writes, place, task=task_id, path=task_path, serde=self.serde)
+        async with self._threads.open(store, thread_id) as thread:
+            await thread.add(store, record)
 
     async def _delete_thread(self, store: Store, thread_id: str) -> None:
         await store.delete(Where(self.workspace, thread_id))
@@ -164,14 +142,14 @@ class LaminaSaver(BaseCheckpointSaver[str]):
     async def _delete_for_runs(self, store: Store, run_ids: Sequence[str]) -> None:
         runs = set(run_ids)
         for thread_id in await list_names(store, self.workspace):
-            async with self._open_thread(store, thread_id) as thread:
+            async with self._threads.open(store, thread_id) as thread:
                 rest = [place for place, each in thread.checkpoints.items() if each.run not in runs]
                 await thread.keep(store, rest)
 
     async def _copy_thread(self, store: Store, source_thread_id: str, target_thread_id: str) -> None:
-        async with self._open_thread(store, source_thread_id) as source:
+        async with self._threads.open(store, source_thread_id) as source:
             record = source.copy_record(set(source.checkpoints))
-        async with self._open_thread(store, target_thread_id) as target:
+        async with self._threads.open(store, target_thread_id) as target:
             if record.checkpoints:
                 await target.add(store, record)
 
@@ -181,10 +159,10 @@ class LaminaSaver(BaseCheckpointSaver[str]):
             hint = "use keep_latest or delete"
             raise BadInput(f"strategy is {strategy!r:.100}", place="prune", hint=hint)
         for thread_id in thread_ids:
-            async with self._open_thread(store, thread_id) as thread:
+            async with self._threads.open(store, thread_id) as thread:
                 rest: list[Place] = []
                 if strategy == "keep_latest":
-                    rest = find_needed(thread)
+                    rest = checkpoints.find_needed(thread)
                 await thread.keep(store, rest)
 
     get_tuple, aget_tuple = run_both_ways(_get)
@@ -201,12 +179,3 @@ class LaminaSaver(BaseCheckpointSaver[str]):
     async def alist(self, *args: Any, **kwargs: Any) -> AsyncIterator[CheckpointTuple]:
         for each in await self.store.arun(self._list, *args, **kwargs):
             yield each
-
-    @asynccontextmanager
-    async def _open_thread(self, store: Store, thread_id: str) -> AsyncIterator[StoredThread]:
-        """Open a thread as the store has it now. Other tasks of this process wait until it is closed."""
-        thread = self._threads.pop(thread_id, None) or StoredThread(Where(self.workspace, thread_id))
-        self._threads[thread_id] = thread
-        async with thread.lock:
-            await thread.load(store)
-            yield thread

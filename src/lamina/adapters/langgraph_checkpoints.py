@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -21,6 +22,7 @@ from lamina.adapters.langgraph_threads import (
     StoredCheckpoint,
     StoredThread,
     StoredValue,
+    StoredWrite,
     ThreadRecord,
     Typed,
 )
@@ -71,6 +73,24 @@ def write_values(
             stored = StoredValue(data=serde.dumps_typed(value))
         values.append(((namespace, channel, str(version)), stored))
     return ThreadRecord(values=tuple(values), items=tuple(items.items()))
+
+
+def write_pending(
+    writes: Sequence[tuple[str, Any]], place: Place, *, task: str, path: str, serde: SerializerProtocol
+) -> ThreadRecord:
+    """Return a record of the writes of a task that wait at a checkpoint."""
+    stored: list[StoredWrite] = []
+    for position, (channel, value) in enumerate(writes):
+        write = StoredWrite(
+            place=place,
+            task=task,
+            index=WRITES_IDX_MAP.get(channel, position),
+            channel=channel,
+            value=serde.dumps_typed(value),
+            path=path,
+        )
+        stored.append(write)
+    return ThreadRecord(writes=tuple(stored))
 
 
 def read_tuple(thread: StoredThread, place: Place, serde: SerializerProtocol) -> CheckpointTuple:
