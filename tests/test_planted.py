@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import arrange, build, cut, envelope, hashing, repair, wording
+from lamina.core import arrange, build, cut_moves, envelope, hashing, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
@@ -83,7 +83,7 @@ def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
         )
         return 1
 
-    patch.setattr(cut._Lowering, "take_one", unweighed)  # noqa: SLF001
+    patch.setattr(cut_moves._Lowering, "take_one", unweighed)  # noqa: SLF001
 
 
 def a_tidy_hand(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamina.adapters.bridge import PASS_THROUGH, ContextFitter, MessageCodec, Turn
+from lamina.adapters.bridge import PASS_THROUGH, ContextFitter, MessageCodec, RecentValues, Turn
 from lamina.adapters.chat_turns import read_calls, read_text, write_assistant, write_call, write_result
 from lamina.core.values import Budget
 from lamina.errors import BadInput, BudgetExceeded
@@ -146,3 +146,11 @@ def test_bad_input_is_told() -> None:
         ContextFitter(CODEC, budget="16k")  # type: ignore[arg-type]
     with pytest.raises(BudgetExceeded):
         ContextFitter(CODEC, budget=Budget(window=300, reserve=100)).fit(talk(1, lines=200)[:1] * 200)
+
+
+def test_recent_values_forget_what_was_set_first() -> None:
+    values: RecentValues[str, int] = RecentValues(2)
+    values.update(a=1, b=2)
+    values["a"] = 3
+    values["c"] = 4
+    assert dict(values) == {"a": 3, "c": 4}

@@ -17,7 +17,8 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPa
 from pydantic_ai.models import Model
 
 from lamina.adapters.chat_turns import write_tool
-from lamina.adapters.pydantic_ai import CODEC, LEDGER, LaminaCapability
+from lamina.adapters.pydantic_ai import LEDGER, LaminaCapability
+from lamina.adapters.pydantic_messages import CODEC
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
 
 

@@ -47,7 +47,7 @@ def test_a_result_is_superseded_only_by_one_that_stands_in_full(again: int, *, s
     assert any("superseded" in entry.why for entry in first) is supersedes
 
 
-# core/cut.py: a move is taken if it shrinks, by one token too; leaving out may free nothing
+# core/cut_moves.py: a move is taken if it shrinks, by one token too; leaving out may free nothing
 
 
 def with_result(size: int) -> Envelope:

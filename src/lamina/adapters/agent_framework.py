@@ -11,7 +11,6 @@ The history stays whole. The ledger is a field of the session's state, so it is 
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from agent_framework import (
 )
 
 from lamina.adapters import chat_turns as chat
-from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 
@@ -49,7 +48,7 @@ class LaminaChatMiddleware(ChatMiddleware):
     ) -> None:
         self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
         self.recall_tool = self._make_recall_tool()
-        self._messages: OrderedDict[str, list[Message]] = OrderedDict()
+        self._messages: RecentValues[str, list[Message]] = RecentValues(_SESSIONS)
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         options = context.options or {}
@@ -58,7 +57,7 @@ class LaminaChatMiddleware(ChatMiddleware):
         if context.session is not None:
             state = context.session.state
             conversation = context.session.session_id
-            self._remember(conversation, list(context.messages))
+            self._messages[conversation] = list(context.messages)
         fitted = self.fitter.fit(
             context.messages,
             system=str(options.get("instructions") or ""),
@@ -70,12 +69,6 @@ class LaminaChatMiddleware(ChatMiddleware):
         state[LEDGER] = msgspec.to_builtins(fitted.ledger)
         context.messages = list(fitted.messages)
         await call_next()
-
-    def _remember(self, session: str, messages: list[Message]) -> None:
-        self._messages[session] = messages
-        self._messages.move_to_end(session)
-        while len(self._messages) > _SESSIONS:
-            self._messages.popitem(last=False)
 
     def _make_recall_tool(self) -> FunctionTool:
         """Return the tool. It answers from the last request of its session, which has the whole history."""
@@ -113,7 +106,7 @@ def _write_message(message: Message) -> list[dict[str, Any]]:
         elif content.type == "function_call":
             calls.append(chat.write_call(content.call_id or "", content.name or "", content.arguments or {}))
         elif content.type == "text":
-            parts.append({"type": "text", "text": content.text or ""})
+            parts.append(chat.write_text(content.text or ""))
         elif content.type == "text_reasoning":
             thoughts.append(content.text or "")
         elif _is_image(content):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,7 +27,18 @@ from lamina.errors import BadInput
 from lamina.fitting.recalls import RECALL, answer_recall
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo, find_dialect, fit_request, load_ledger
 
-__all__ = ["PASS_THROUGH", "RECALL", "ContextFitter", "FittedMessages", "MessageCodec", "Turn"]
+__all__ = [
+    "PASS_THROUGH",
+    "RECALL",
+    "ContextFitter",
+    "FittedMessages",
+    "MessageCodec",
+    "RecentValues",
+    "Turn",
+]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _FIELDS = {"openai_responses": "input", "gemini": "contents"}
 """The field that holds the turns of a request, where it is not `messages`."""
@@ -119,7 +130,7 @@ class ContextFitter:
         self._counter = counter
         self._dialect = find_dialect(codec.dialect)
         self._field = _FIELDS.get(codec.dialect, "messages")
-        self._memos: OrderedDict[str, _Memo] = OrderedDict()
+        self._memos: RecentValues[str, _Memo] = RecentValues(_MEMOS)
 
     def fit(
         self,
@@ -141,7 +152,7 @@ class ContextFitter:
         """
         if ledger is None:
             usage = None  # it would be that of a request which lamina has not fitted
-        memo = self._memos.pop(conversation, None) or _Memo()
+        memo = self._memos.pop(conversation, None) or _Memo()  # no other thread has it meanwhile
         written = _write_messages(messages, self.codec, memo)
         fitted = fit_request(
             self._make_request(written.turns, system=system, tools=tools, head=head),
@@ -154,7 +165,7 @@ class ContextFitter:
             recall=self._recall_mode,
         )
         if conversation:
-            self._remember(conversation, memo)
+            self._memos[conversation] = memo
         sent_turns = fitted.request[self._field]
         if system:
             sent_turns = sent_turns[1:]
@@ -199,11 +210,19 @@ class ContextFitter:
         request[self._field] = list(turns)
         return request
 
-    def _remember(self, conversation: str, memo: _Memo) -> None:
-        """Keep a memo that no other thread uses: `fit` takes it out while it works."""
-        self._memos[conversation] = memo
-        while len(self._memos) > _MEMOS:
-            self._memos.popitem(last=False)
+
+class RecentValues(OrderedDict[K, V]):
+    """A dict of the `most` values that were set last. It forgets older ones."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.pop(key, None)
+        super().__setitem__(key, value)
+        while len(self) > self.most:
+            self.popitem(last=False)
 
 
 class _Memo:

@@ -39,6 +39,11 @@ def write_result(call_id: str, content: Any) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
+def write_text(text: str) -> dict[str, Any]:
+    """Return text as a part of a turn's content."""
+    return {"type": "text", "text": text}
+
+
 def write_image(url: str) -> dict[str, Any]:
     """Return a picture as a part of a user's content; `url` may be a data URL."""
     return {"type": "image_url", "image_url": {"url": url}}
@@ -63,6 +68,11 @@ def read_calls(turn: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         function = call["function"]
         calls.append((call["id"], function["name"], function["arguments"]))
     return calls
+
+
+def map_arguments(turn: Mapping[str, Any]) -> dict[str, str]:
+    """Return the arguments of each call in a turn, as JSON text, by the id of the call."""
+    return {call_id: arguments for call_id, _, arguments in read_calls(turn)}
 
 
 def read_arguments(arguments: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ has one for each conversation, as JSON values for you to keep.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Self
@@ -31,7 +30,7 @@ from crewai.tools import BaseTool
 from crewai.utilities.agent_utils import convert_tools_to_openai_schema
 from pydantic import BaseModel, Field, PrivateAttr
 
-from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 
@@ -73,8 +72,9 @@ class LaminaHooks:
         ledgers: Mapping[str, Any] | None = None,
     ) -> None:
         self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
-        self.ledgers: OrderedDict[str, Any] = OrderedDict(ledgers or {})
-        self._conversations: OrderedDict[int, _Conversation] = OrderedDict()
+        self.ledgers: RecentValues[str, Any] = RecentValues(_CONVERSATIONS)
+        self.ledgers.update(ledgers or {})
+        self._conversations: RecentValues[int, _Conversation] = RecentValues(_CONVERSATIONS)
         self.recall_tool = CrewRecallTool(self)
 
     def __enter__(self) -> Self:
@@ -110,9 +110,6 @@ class LaminaHooks:
         messages[:] = fitted.messages
         self.ledgers[name] = msgspec.to_builtins(fitted.ledger)
         self._conversations[id(messages)] = _Conversation(name=name, history=history, sent=list(messages))
-        for remembered in (self.ledgers, self._conversations):
-            while len(remembered) > _CONVERSATIONS:
-                remembered.popitem(last=False)
 
     def _bring_back(self, context: LLMCallHookContext) -> None:
         if context.executor is not None:

@@ -9,7 +9,6 @@ unless they were lowered: thought signatures stay.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter, Turn
+from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter, RecentValues, Turn
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 
@@ -46,7 +45,7 @@ class LaminaPlugin(BasePlugin):
     ) -> None:
         super().__init__(name=name)
         self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
-        self._contents: OrderedDict[tuple[str, str], list[types.Content]] = OrderedDict()
+        self._contents: RecentValues[tuple[str, str], list[types.Content]] = RecentValues(_SESSIONS)
         self._recall_tool = self._make_recall_tool()
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
@@ -62,13 +61,7 @@ class LaminaPlugin(BasePlugin):
         )
         callback_context.state[LEDGER] = {**ledgers, agent: msgspec.to_builtins(fitted.ledger)}
         llm_request.contents = list(fitted.messages)
-        self._remember(callback_context.session.id, agent, contents)
-
-    def _remember(self, session: str, agent: str, contents: list[types.Content]) -> None:
-        self._contents[session, agent] = contents
-        self._contents.move_to_end((session, agent))
-        while len(self._contents) > _SESSIONS:
-            self._contents.popitem(last=False)
+        self._contents[callback_context.session.id, agent] = contents
 
     def _make_recall_tool(self) -> FunctionTool:
         """Return the tool. It answers from the last request of its agent, or from the session's events."""

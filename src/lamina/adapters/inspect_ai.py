@@ -147,7 +147,7 @@ def _write_message(message: ChatMessage) -> list[dict[str, Any]]:
     thoughts: list[str] = []
     for content in message.content_list:
         if isinstance(content, ContentText):
-            parts.append({"type": "text", "text": content.text})
+            parts.append(chat.write_text(content.text))
         elif isinstance(content, ContentImage):
             parts.append(chat.write_image(content.image))
         elif isinstance(content, ContentReasoning):

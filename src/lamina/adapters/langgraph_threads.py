@@ -10,13 +10,18 @@ Deleting rewrites the records in place, where the store can do that, so that wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from hashlib import blake2b
 from uuid import uuid4
 
 import msgspec
 
+from lamina.adapters.bridge import RecentValues
 from lamina.stores.port import Rekeyable, Store, Where
+
+_THREADS = 64
+"""How many threads are remembered, to read only what is new in them."""
 
 Typed = tuple[str, bytes]
 """A value as LangGraph's serializer writes it: the name of its type, and its bytes."""
@@ -68,6 +73,23 @@ class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     resets: bool = False
 
 
+class StoredThreads:
+    """The threads of a workspace; those that were opened last are remembered."""
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self._threads: RecentValues[str, StoredThread] = RecentValues(_THREADS)
+
+    @asynccontextmanager
+    async def open(self, store: Store, thread_id: str) -> AsyncIterator[StoredThread]:
+        """Open a thread as the store has it now. Other tasks of this process wait until it is closed."""
+        thread = self._threads.pop(thread_id, None) or StoredThread(Where(self._workspace, thread_id))
+        self._threads[thread_id] = thread
+        async with thread.lock:
+            await thread.load(store)
+            yield thread
+
+
 class StoredThread:
     """One thread as it was read last; `load` reads what was added since, by whichever process."""
 
@@ -104,6 +126,8 @@ class StoredThread:
     async def keep(self, store: Store, places: Iterable[Place]) -> None:
         """Delete every checkpoint that is not at one of these places, with its writes and values."""
         record = self.copy_record(set(places), resets=True)
+        if len(record.checkpoints) == len(self.checkpoints):
+            return
         if not record.checkpoints:
             await store.delete(self.where)
             return

@@ -12,7 +12,6 @@ fit the request with `lamina.fit_request` there.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +19,7 @@ import litellm
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.utils import CallTypes
 
+from lamina.adapters.bridge import RecentValues
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.dialects.openai_chat import DIALECT
@@ -54,7 +54,7 @@ class LaminaLogger(CustomLogger):
         self._answered = self._streamed
         if recall:
             self._answered = Conversations(budget, counter, recall="tool")
-        self._pending: OrderedDict[str, PendingCall] = OrderedDict()
+        self._pending: RecentValues[str, PendingCall] = RecentValues(_PENDING)
 
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: CallTypes | None
@@ -75,8 +75,6 @@ class LaminaLogger(CustomLogger):
             pending.finish()  # LiteLLM says when a stream ends only after the next call may have begun
         call_id = str(kwargs.setdefault("litellm_call_id", str(uuid4())))
         self._pending[call_id] = pending
-        while len(self._pending) > _PENDING:
-            self._pending.popitem(last=False)
         return {**kwargs, **_read_fitted(pending)}
 
     async def async_should_run_agentic_loop(  # noqa: PLR0917 - LiteLLM says which arguments it has

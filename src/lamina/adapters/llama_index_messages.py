@@ -12,30 +12,30 @@ from lamina.adapters.bridge import MessageCodec, Turn
 
 
 def _write_message(message: llama.ChatMessage) -> list[dict[str, Any]]:
-    content = _write_content(message.blocks)
-    role = message.role.value
-    if role in ("assistant", "model", "chatbot"):
-        blocks = [block for block in message.blocks if isinstance(block, llama.ToolCallBlock)]
-        calls = [
-            chat.write_call(each.tool_call_id or "", each.tool_name, each.tool_kwargs) for each in blocks
-        ]
-        thoughts = [each.content or "" for each in message.blocks if isinstance(each, llama.ThinkingBlock)]
-        return [chat.write_assistant(content, calls, thinking="\n".join(thoughts))]
-    if role in ("tool", "function"):
-        return [chat.write_result(str(message.additional_kwargs.get("tool_call_id", "")), content)]
-    return [{"role": role, "content": content}]
-
-
-def _write_content(blocks: Sequence[Any]) -> Any:
+    """Write a message as a turn. Blocks that the dialect does not have are left out."""
     parts: list[dict[str, Any]] = []
-    for block in blocks:
-        if isinstance(block, llama.TextBlock):
-            parts.append({"type": "text", "text": block.text})
-        elif isinstance(block, llama.ImageBlock):
-            parts.append(chat.write_image(str(block.url or block.inline_url())))
+    calls: list[dict[str, Any]] = []
+    thoughts: list[str] = []
+    for block in message.blocks:
+        match block:
+            case llama.TextBlock():
+                parts.append(chat.write_text(block.text))
+            case llama.ImageBlock():
+                parts.append(chat.write_image(str(block.url or block.inline_url())))
+            case llama.ToolCallBlock():
+                calls.append(chat.write_call(block.tool_call_id or "", block.tool_name, block.tool_kwargs))
+            case llama.ThinkingBlock():
+                thoughts.append(block.content or "")
+    content: Any = parts
     if all(part["type"] == "text" for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return parts
+        content = chat.read_text(parts)
+    match message.role.value:
+        case "assistant" | "model" | "chatbot":
+            return [chat.write_assistant(content, calls, thinking="\n".join(thoughts))]
+        case "tool" | "function":
+            return [chat.write_result(str(message.additional_kwargs.get("tool_call_id", "")), content)]
+        case role:
+            return [{"role": role, "content": content}]
 
 
 def _read_message(turns: Sequence[Turn], source: llama.ChatMessage | None) -> llama.ChatMessage:
@@ -47,7 +47,7 @@ def _read_message(turns: Sequence[Turn], source: llama.ChatMessage | None) -> ll
         blocks.append(llama.TextBlock(text=text))
     if source is None:
         return llama.ChatMessage(role=wire["role"], blocks=blocks)
-    arguments = {call_id: value for call_id, _, value in chat.read_calls(wire)}
+    arguments = chat.map_arguments(wire)
     for block in source.blocks:
         if isinstance(block, llama.ToolCallBlock):
             new_arguments = arguments.get(block.tool_call_id or "", block.tool_kwargs)

@@ -123,7 +123,7 @@ class NoteStep(MemoryStep):
     text: str
 
     def to_messages(self, summary_mode: bool = False) -> list[ChatMessage]:  # noqa: ARG002, FBT001, FBT002
-        return [ChatMessage(role=MessageRole(self.role), content=[{"type": "text", "text": self.text}])]
+        return [ChatMessage(role=MessageRole(self.role), content=[chat.write_text(self.text)])]
 
 
 def _write_step(step: MemoryStep) -> list[dict[str, Any]]:
@@ -172,7 +172,7 @@ def _read_step(turns: Sequence[Turn], source: MemoryStep | None) -> MemoryStep:
 
 
 def _change_calls(step: ActionStep, wire: dict[str, Any]) -> ActionStep:
-    arguments = {call_id: value for call_id, _, value in chat.read_calls(wire)}
+    arguments = chat.map_arguments(wire)
     calls = [
         replace(call, arguments=arguments.get(call.id, call.arguments)) for call in step.tool_calls or ()
     ]

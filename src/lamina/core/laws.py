@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.core.arrange import is_worded
 from lamina.core.build import build
-from lamina.core.cut import find_untouchable
+from lamina.core.cut_moves import find_untouchable
 from lamina.core.entries import OWN_TURN_ONLY, begins_with
 from lamina.core.envelope import (
     Envelope,

@@ -191,18 +191,18 @@ def _omit_folded_thinking(
         is_sent_thinking = entry.form is Form.FULL and _is_thinking(entry)
         if not is_sent_thinking or entry.ref in fold_of:
             continue
-        outcome = _find_outcome(entries, at, fold_of)
-        fold = fold_of.get(outcome.ref) if outcome else None
+        fold = _find_fold_of_outcome(entries, at, fold_of)
         if fold is not None:
             result[at] = omit(entry, STEP_IS_FOLDED)
             lines[entry.ref] = make_omitted_line(STEP_IS_FOLDED, cut=fold.cut)
     return result, lines
 
 
-def _find_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]) -> Entry | None:
-    """What the model said or did in the same step after this thinking, or else before it.
+def _find_fold_of_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]) -> Fold | None:
+    """The fold of what the model said or did in the same step after this thinking, or else before it.
 
-    What is left out counts only if a fold left it out: nothing else says what became of the step.
+    None if that is sent, or if there is nothing. What is left out counts only if a fold left it out: nothing
+    else says what became of the step.
     """
     after = range(at + 1, len(entries))
     before = range(at - 1, -1, -1)
@@ -214,7 +214,7 @@ def _find_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]
             is_outcome = entry.role is Role.ASSISTANT and not _is_thinking(entry)
             is_gone = entry.form is Form.OMITTED and entry.ref not in fold_of
             if is_outcome and not is_gone:
-                return entry
+                return fold_of.get(entry.ref)
     return None
 
 

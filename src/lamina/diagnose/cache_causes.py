@@ -176,16 +176,17 @@ def _quote_setting(value: bytes) -> str:
     return value[:60].decode("utf-8", "ignore") or "the default"
 
 
+_SORTS_BEFORE_LEVEL = {"all": (), "system": ("tool",), "messages": ("tool", "system")}
+"""The sorts of blocks that can still be read after a setting of this level has changed."""
+
+
 def _first_block_of_level(stream: Stream, level: str) -> int:
     """The first block of a level. What stands before it can still be read.
 
     Of tool, tool, system, message, message it is 2 for "system" and 3 for "messages".
     """
-    if level == "all":
-        return 0
-    earlier_sorts = ("tool",) if level == "system" else ("tool", "system")
     for index, block in enumerate(stream.blocks):
-        if block.sort not in earlier_sorts:
+        if block.sort not in _SORTS_BEFORE_LEVEL[level]:
             return index
     return len(stream.blocks)
 

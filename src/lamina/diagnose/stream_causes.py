@@ -278,7 +278,7 @@ def _explain_history(change: BlockChange) -> Cause:
     """
     was = change.was
     now = change.now
-    if was.data != now.data and lowered_by_lamina(was.data, now.data):
+    if lowered_by_lamina(was.data, now.data):
         return change.explain("cut")
     cause = _explain_same_text(change)
     if cause is not None:

@@ -1,0 +1,229 @@
+"""The digests of a cut: written for what it folds, and merged where they take too much of the room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from lamina.core.cut_progress import CutProgress, lay_request
+from lamina.core.folds import (
+    FOLD_VERSION,
+    DigestSize,
+    bound_digest,
+    find_digest_size,
+    find_neighbours,
+    find_runs,
+    is_digest,
+    make_fold,
+    map_covered,
+    measure_fold,
+)
+from lamina.core.folds import SHARE as DIGEST_SHARE
+from lamina.core.values import Entry, Fold, Ref
+
+_SHARES = (1, 4)
+"""A digest may have its whole size, or else one part in this many of it."""
+
+_TRIES = 3
+"""How often a digest is written shorter until its size in tokens is right too."""
+
+
+def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
+    """Writes the digests of what is to be folded, and weighs the request as it would be sent.
+
+    A `digest_limit` bounds each digest in characters, even the user's words in it; 0 leaves one line.
+    """
+    new_folds: list[Fold] = []
+    for run in find_runs(progress.entries, progress.folded):
+        fold = _fold_run([progress.entries[at] for at in run], progress, digest_limit)
+        if fold is not None:
+            new_folds.append(fold)
+    folds = progress.draft.ledger.folds + tuple(new_folds)
+    return _merge_digests(lay_request(progress, folds), digest_limit)
+
+
+def _fold_run(run: Sequence[Entry], progress: CutProgress, digest_limit: int | None) -> Fold | None:
+    """A digest of the run that is smaller than it; None if there is none.
+
+    A digest of its whole size is tried first, then one of a quarter. What cannot be folded stays as it is.
+    """
+    run_tokens = sum(entry.tokens for entry in run)
+    for share in _SHARES:
+        fold = _write_digest(run, progress, digest_limit, share)
+        if _pays(fold, run, run_tokens, progress):
+            return fold
+    return None
+
+
+def _write_digest(
+    run: Sequence[Entry], progress: CutProgress, digest_limit: int | None, share: int = 1
+) -> Fold:
+    """A digest that keeps its size in tokens too: in dense scripts a character takes several tokens.
+
+    Each try is shorter by as much as the last one was too long. A digest of one line cannot be shorter.
+    """
+    context = progress.context
+    counter = context.scale.counter
+    size = choose_digest_size(progress, digest_limit).scale(1, share)
+    name = (tuple(entry.ref for entry in run), size)
+    if name in progress.written:
+        return progress.written[name]
+    most_tokens = max(size.total // 2, 1)
+    for _ in range(_TRIES):
+        fold = make_fold(run, size=size, cut=progress.number, kinds=context.kinds)
+        tokens = counter.count(fold.text)
+        if fold.notes:
+            tokens += counter.count(fold.notes)
+        if tokens <= most_tokens or not size.total:
+            break
+        size = size.scale(most_tokens, tokens)
+    progress.written[name] = fold
+    return fold
+
+
+def choose_digest_size(progress: CutProgress, digest_limit: int | None) -> DigestSize:
+    """The size of one digest: a share of the free room, or what is left of it as a last resort."""
+    if digest_limit is None:
+        return find_digest_size(progress.limits.free)
+    return bound_digest(digest_limit)
+
+
+def _pays(fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgress) -> bool:
+    """Whether a digest is smaller than what it stands for."""
+    context = progress.context
+    return measure_fold(fold, run, context.scale, context.wording) < run_tokens
+
+
+def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
+    """Merges digests side by side where they take too much of the room, or if nothing else helps.
+
+    Digests of an older version are written anew: they did not keep the voices apart.
+    """
+    groups = _find_groups_to_merge(progress, digest_limit)
+    if not groups:
+        return progress
+    sizes = _digest_sizes(progress.request)
+    by_ref = {entry.ref: entry for entry in progress.request}
+    folds = progress.folds
+    for group in groups:
+        run = _find_covered(group, by_ref)
+        merged = _write_digest(run, progress, digest_limit, share=len(groups))
+        group_tokens = sum(sizes.get(fold.key, 0) for fold in group)
+        if _has_old_version(group) or _pays(merged, run, group_tokens, progress):
+            folds = _replace_folds(folds, group, merged)
+    return lay_request(progress, folds)
+
+
+def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> list[list[Fold]]:
+    """Groups of neighbouring folds that should have one digest.
+
+    A bounded digest is shorter, so one is written even where it takes the place of only one.
+    """
+    digest_tokens = sum(_digest_sizes(progress.request).values())
+    is_bounded = digest_limit is not None
+    is_crowded = is_bounded or digest_tokens > progress.limits.free // DIGEST_SHARE
+    fewest = 1 if is_bounded else 2
+    groups: list[list[Fold]] = []
+    for group in find_neighbours(progress.request, _mergeable_folds(progress)):
+        may_merge = is_crowded and len(group) >= fewest
+        if may_merge or _has_old_version(group):
+            groups.append(group)
+    return groups
+
+
+def _has_old_version(folds: Iterable[Fold]) -> bool:
+    """Whether one of these digests was written by a release that did not keep the voices apart."""
+    return any(fold.version < FOLD_VERSION for fold in folds)
+
+
+def _find_covered(folds: Sequence[Fold], by_ref: Mapping[Ref, Entry]) -> list[Entry]:
+    """The entries that these folds cover, in their order.
+
+    An entry that the request does not have, since a window took it out, is passed over.
+    """
+    covered: list[Entry] = []
+    for fold in folds:
+        covered += [by_ref[ref] for ref in fold.covers if ref in by_ref]
+    return covered
+
+
+def _mergeable_folds(progress: CutProgress) -> Sequence[Fold]:
+    """The folds that may be written anew.
+
+    A cut for a window of history may not touch the digests of what is inside of the window.
+    """
+    if progress.mergeable is None:
+        return progress.folds
+    return [fold for fold in progress.folds if progress.mergeable.issuperset(fold.covers)]
+
+
+def join_digests(progress: CutProgress) -> CutProgress:
+    """Joins digests with what stands between them, where that is lowered as far as it can be."""
+    owner = map_covered(progress.folds)
+    sizes = _digest_sizes(progress.request)
+    folds = progress.folds
+    for run in _find_foldable_runs(progress, owner):
+        group: dict[str, Fold] = {}
+        unfolded_tokens = 0
+        has_unfolded = False
+        for entry in run:
+            fold = owner.get(entry.ref)
+            if fold is None:
+                has_unfolded = True
+                unfolded_tokens += entry.tokens
+            else:
+                group[fold.key] = fold
+        if not group or not has_unfolded:
+            continue
+        merged = _write_digest(run, progress, 0)
+        run_tokens = unfolded_tokens + sum(sizes.get(key, 0) for key in group)
+        if _pays(merged, run, run_tokens, progress):
+            folds = _replace_folds(folds, list(group.values()), merged)
+    return lay_request(progress, folds)
+
+
+def _find_foldable_runs(progress: CutProgress, owner: Mapping[Ref, Fold]) -> list[list[Entry]]:
+    """Entries in a row that are folded, or that this cut would fold.
+
+    The digests that stand for them now are passed over, so that two folds with a few stubs between them are
+    one run.
+    """
+    entries: list[Entry] = []
+    foldable: set[int] = set()
+    for at, entry in enumerate(progress.entries):
+        if is_digest(entry):
+            continue
+        if at in progress.folded or entry.ref in owner:
+            foldable.add(len(entries))
+        entries.append(entry)
+    runs = find_runs(entries, frozenset(foldable))
+    return [[entries[at] for at in run] for run in runs]
+
+
+def _digest_sizes(request: Sequence[Entry]) -> dict[str, int]:
+    """Tokens of each fold's digest in the request, by the key of the fold.
+
+    A digest has up to three entries: the user's words, the notes, and the line that ends them.
+    """
+    sizes: dict[str, int] = {}
+    for entry in request:
+        if is_digest(entry):
+            key = entry.segment.key.partition("!")[0]  # fold-1a2b!notes is a part of the digest of fold-1a2b
+            sizes[key] = sizes.get(key, 0) + entry.tokens
+    return sizes
+
+
+def _replace_folds(folds: tuple[Fold, ...], group: Sequence[Fold], merged: Fold) -> tuple[Fold, ...]:
+    """The folds with `merged` in the place of a group. It answers to the keys of all that it replaces.
+
+    The model may still recall a digest by the key that it saw in an earlier request.
+    """
+    first = folds.index(group[0])
+    answers_to: list[str] = []
+    for fold in group:
+        answers_to += [fold.key, *fold.merged]
+    replaced = frozenset(fold.key for fold in group)
+    rest = [fold for fold in folds if fold.key not in replaced]
+    other_keys = tuple(key for key in answers_to if key != merged.key)
+    return (*rest[:first], msgspec.structs.replace(merged, merged=other_keys), *rest[first:])

@@ -1,0 +1,100 @@
+"""A cut in the making: the value that its steps pass along, and the request that it would send now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.core.cut_target import CutLimits
+from lamina.core.draft import Draft
+from lamina.core.entries import find_sent
+from lamina.core.folds import DigestSize, is_digest, lay_folds
+from lamina.core.ledger import current_turn
+from lamina.core.options import BuildContext
+from lamina.core.tokens import weigh_entries
+from lamina.core.values import Entry, Fold, LedgerLine, Ref
+
+
+class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A cut in the making.
+
+    `draft` is the request before the cut, and `tokens_before` its size. `entries` are its entries with the
+    moves taken so far, `folded` the positions that go under digests, `lines` the new lines and `folds` all
+    folds, old and new. `request` are the entries as they would be sent now, and `tokens` their size.
+    `exhausted`: nothing more could be lowered to reach the goal.
+
+    `current` are the positions of the prompt and the last step. Only digests of nothing but `mergeable`
+    segments may be written anew; None allows all.
+
+    `written` remembers the digests of this cut, by what they cover and their size: while the cut spares less
+    and less, most of them would be written again word for word.
+    """
+
+    draft: Draft
+    limits: CutLimits
+    context: BuildContext
+    tokens_before: int
+    current: frozenset[int]
+    mergeable: frozenset[Ref] | None
+    entries: list[Entry]
+    folded: frozenset[int]
+    lines: dict[Ref, LedgerLine]
+    folds: tuple[Fold, ...]
+    request: list[Entry]
+    tokens: int
+    exhausted: bool = False
+    written: dict[tuple[tuple[Ref, ...], DigestSize], Fold] = msgspec.field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """The number that the cut will have in the ledger."""
+        return len(self.draft.ledger.cuts) + 1
+
+    @property
+    def changed(self) -> list[Entry]:
+        """Entries of the request before the cut that are sent differently now, or not at all.
+
+        Digests are not among them: they are new.
+        """
+        sent_now = {entry.ref: entry.sent for entry in self.request}
+        sent_before = find_sent(self.draft.entries)
+        return [entry for entry in sent_before if sent_now.get(entry.ref) != entry.sent]
+
+
+def start_cut(
+    draft: Draft, limits: CutLimits, context: BuildContext, *, mergeable: frozenset[Ref] | None = None
+) -> CutProgress:
+    """A cut in which nothing is lowered yet."""
+    tokens = context.scale.total(draft.tokens)
+    return CutProgress(
+        draft=draft,
+        limits=limits,
+        context=context,
+        tokens_before=tokens,
+        current=current_turn(draft.entries),
+        mergeable=mergeable,
+        entries=draft.entries,
+        folded=frozenset(),
+        lines={},
+        folds=draft.ledger.folds,
+        request=draft.entries,
+        tokens=tokens,
+    )
+
+
+def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:
+    """The progress with these folds, and the request as it would be sent with them."""
+    context = progress.context
+    laid = lay_folds(without_digests(progress.entries), folds, wording=context.wording)
+    request = weigh_entries(laid, context.scale, prefix=context.root)
+    tokens = context.scale.total(sum(entry.tokens for entry in request))
+    return msgspec.structs.replace(progress, folds=folds, request=request, tokens=tokens)
+
+
+def without_digests(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of the log, and those of lamina's own that belong to no fold.
+
+    Digests are laid anew whenever the folds change.
+    """
+    return [entry for entry in entries if not is_digest(entry)]
