@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from lamina.core.bound_thinking import omit_changed_thinking
-from lamina.core.cut_target import CutLimits
+from lamina.core.cut_target import ALWAYS_SENT, CutLimits
 from lamina.core.draft import Draft
 from lamina.core.envelope import prefix_at
 from lamina.core.kinds import Kinds, kind_of, priority, recoverable
@@ -20,7 +20,7 @@ from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
 from lamina.core.options import BuildContext
 from lamina.core.tokens import weigh_entries
-from lamina.core.values import Entry, Form, Layer, Role, Segment, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Role, Segment, ToolCall, ToolResult
 
 HISTORY_PART = 4
 """One part in this many of the room is kept for what is left of the history beside new results."""
@@ -185,13 +185,14 @@ def _count_must_send(
     """
     shortened = frozenset(recent)
     last_step = entries[-1].step
+    system_role = Role.SYSTEM
     tokens = 0
     has_history = start > 0
     for at, entry in enumerate(entries):
         if at in shortened:
             continue
-        is_current = entry.step == last_step or entry.layer in (Layer.SYSTEM, Layer.PROMPT)
-        if is_current or entry.segment.pinned or entry.role is Role.SYSTEM:
+        is_current = entry.step == last_step or entry.layer in ALWAYS_SENT
+        if is_current or entry.role is system_role or entry.segment.pinned:
             tokens += entry.tokens
         else:
             has_history = True

@@ -38,6 +38,9 @@ LEAST_HISTORY = 20
 """Of the room beside what no cut can free, in hundredths: the least that a cut aims to leave of the history.
 A request with many tools would otherwise have a target below what its tools alone take."""
 
+ALWAYS_SENT = (Layer.SYSTEM, Layer.PROMPT)
+"""The layers that no cut touches."""
+
 LONG_MESSAGE = 500
 """Tokens above which a message of the user is not folded: about `VERBATIM_LIMIT` of `orders`."""
 
@@ -224,11 +227,13 @@ def count_fixed(entries: Sequence[Entry]) -> int:
     These are system text, pinned segments, the prompt, and messages of the user that are too long for a
     digest to quote.
     """
+    system_role = Role.SYSTEM
     tokens = 0
     for entry in entries:
-        is_long_message = entry.segment.kind == "user" and entry.tokens > LONG_MESSAGE
-        is_fixed = entry.layer in (Layer.SYSTEM, Layer.PROMPT) or entry.role is Role.SYSTEM
-        if is_fixed or is_long_message or entry.segment.pinned:
+        segment = entry.segment
+        is_long_message = entry.tokens > LONG_MESSAGE and segment.kind == "user"
+        is_fixed = entry.layer in ALWAYS_SENT or entry.role is system_role
+        if is_fixed or is_long_message or segment.pinned:
             tokens += entry.tokens
     return tokens
 

@@ -16,7 +16,7 @@ from copy import deepcopy
 from typing import Any, Protocol
 
 from lamina.core.values import Segment
-from lamina.dialects.origins import read_origin
+from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin
 from lamina.errors import BadInput
 
 ParsedMessage = tuple[Any, tuple[Segment, ...]]
@@ -59,7 +59,9 @@ def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMes
                 continue
             if message != message_copy:
                 break
-            origin = read_origin(segments[0])
+            origin = segments[0].meta.get(ORIGIN)
+            if not isinstance(origin, WireOrigin):
+                origin = read_origin(segments[0])
             if origin is None or (origin.message is not message and origin.message != message_copy):
                 break
             count += 1

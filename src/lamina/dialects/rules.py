@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from lamina.dialects.json_values import list_or_empty, text_or_empty
+from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.memos import CheckedPast, CheckMemo
 from lamina.dialects.port import Request, Violation
 
@@ -53,8 +53,8 @@ class RoleMessageView:
     __slots__ = ("index", "message", "role", "sort", "wire")
 
     def __init__(self, message: Any, index: int, wire: Mapping[str, Any], roles: Collection[str]) -> None:
-        role = text_or_empty(wire.get("role"))
-        if role not in roles:
+        role = wire.get("role")
+        if not isinstance(role, str) or role not in roles:
             role = ""
         self.index = index
         self.message = message
@@ -110,7 +110,7 @@ def check_growing(
         start, checked_past = memo.resume(items, basis)
     if checked_past is None:
         checked_past = past()
-    views = [view(items[position], position) for position in range(start, len(items))]
+    views = [view(item, position) for position, item in enumerate(items[start:], start)]
     violations = apply_rules(rules, reading(request, views, checked_past))
     if memo is None:
         return violations

@@ -8,11 +8,16 @@ is; if a total is reported too, the total decides. This is the one place that re
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from lamina.dialects.json_values import read_field
+
+_FieldReader = Callable[[str], Any]
+"""Gives the value of a field by its name, None if there is no such field."""
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,18 +77,21 @@ def read_usage(usage: Any) -> Usage:
     `{"input_tokens": 10, "cache_read_input_tokens": 90}` is Anthropic's way to say that 100 tokens were read,
     and `{"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 90}}` is OpenAI's.
     """
-    details = read_field(usage, "prompt_tokens_details") or read_field(usage, "input_tokens_details")
-    cached = _read_count(usage, _CACHED) or _read_count(details, _CACHED)
-    written = _read_count(usage, _WRITTEN) or _read_count(details, _WRITTEN)
-    output = _read_count(usage, _OUTPUT) + _read_count(usage, _THOUGHTS)
+    read = _make_reader(usage)
+    details = read("prompt_tokens_details") or read("input_tokens_details")
+    read_detail = _make_reader(details)
+    cached = _read_count(read, _CACHED) or _read_count(read_detail, _CACHED)
+    written = _read_count(read, _WRITTEN) or _read_count(read_detail, _WRITTEN)
+    output = _read_count(read, _OUTPUT) + _read_count(read, _THOUGHTS)
     whole_input = _count_whole_input(
-        usage, cached_and_written=cached + written, output=output, has_details=details is not None
+        read, cached_and_written=cached + written, output=output, has_details=details is not None
     )
+    written_long = _read_count(_make_reader(read("cache_creation")), _WRITTEN_LONG)
     return Usage(
         input=whole_input,
         cached=min(cached, whole_input),
         written=min(written, whole_input),
-        written_long=min(_read_count(read_field(usage, "cache_creation"), _WRITTEN_LONG), written),
+        written_long=min(written_long, written),
         output=output,
     )
 
@@ -136,16 +144,16 @@ _SEARCHED = ("tool_use_prompt_token_count", "toolUsePromptTokenCount")
 _TOTAL = ("total_tokens", "totalTokens")
 
 
-def _count_whole_input(usage: Any, *, cached_and_written: int, output: int, has_details: bool) -> int:
+def _count_whole_input(read: _FieldReader, *, cached_and_written: int, output: int, has_details: bool) -> int:
     """Everything that was read, cached or not.
 
     100 cached tokens beside 20 `input_tokens` are 120 in all. Beside 120 `prompt_tokens` they are a part.
     """
-    reported = _read_count(usage, _ALL_READ)
+    reported = _read_count(read, _ALL_READ)
     excludes_cached = not reported and not has_details
     if not reported:
-        reported = _read_count(usage, _NOT_CACHED)
-    total = _read_count(usage, _TOTAL)
+        reported = _read_count(read, _NOT_CACHED)
+    total = _read_count(read, _TOTAL)
     if cached_and_written and total:
         total_input = total - output
         if total_input in (reported, reported + cached_and_written):
@@ -153,16 +161,23 @@ def _count_whole_input(usage: Any, *, cached_and_written: int, output: int, has_
     # A prompt that is smaller than its cached part cannot include it.
     if excludes_cached or reported < cached_and_written:
         reported += cached_and_written
-    return reported + _read_count(usage, _SEARCHED)
+    return reported + _read_count(read, _SEARCHED)
 
 
-def _read_count(holder: Any, names: tuple[str, ...]) -> int:
+def _make_reader(holder: Any) -> _FieldReader:
+    """What reads the fields of a usage like `read_field`. What the usage is, is found out only once."""
+    if isinstance(holder, Mapping):
+        return holder.get
+    return partial(read_field, holder)
+
+
+def _read_count(read: _FieldReader, names: tuple[str, ...]) -> int:
     """The first of these fields that counts something, 0 if none does.
 
     Null, a negative number and true count nothing.
     """
     for name in names:
-        count = read_field(holder, name)
+        count = read(name)
         if isinstance(count, int) and not isinstance(count, bool) and count > 0:
             return count
     return 0

@@ -31,7 +31,7 @@ from lamina.core.layout import Layout
 from lamina.core.memo import Memo
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
+from lamina.core.values import Budget, Form, Head, Ledger, Segment
 from lamina.core.wording import PLAIN, text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
@@ -438,24 +438,23 @@ def _render(fit: _Fit, envelope: Envelope) -> Request:
 
 
 def _is_unchanged(envelope: Envelope) -> bool:
-    """Whether every entry is sent exactly as it came."""
-    rewritten = find_mended_refs(envelope.ledger)
-    return all(_is_untouched(entry, rewritten) for entry in envelope.entries)
+    """Whether every entry is sent exactly as it came: not lowered, not repaired, not moved to another role.
 
-
-def _is_untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
-    """Whether an entry is sent as it came: not lowered, not repaired, not moved to another role.
-
-    `rewritten` holds the refs of entries that an earlier request already sent in another wire form.
+    Nor may an earlier request have sent it in another wire form already. A plain loop reads all entries: it
+    runs for each request, and a call for each entry would cost more than what it reads.
     """
-    segment = entry.segment
-    if segment.origin == "lamina":
-        return False
-    if entry.form is not Form.FULL or entry.parts is not segment.parts or entry.role is not segment.role:
-        return False
+    full = Form.FULL
+    for entry in envelope.entries:
+        segment = entry.segment
+        if segment.origin == "lamina" or entry.form is not full:
+            return False
+        if entry.parts is not segment.parts or entry.role is not segment.role:
+            return False
+    rewritten = find_mended_refs(envelope.ledger)
     if not rewritten:
         return True
-    return entry.ref not in rewritten and stem_of(entry.ref) not in rewritten
+    refs = {entry.ref for entry in envelope.entries}
+    return rewritten.isdisjoint(refs) and rewritten.isdisjoint(map(stem_of, refs))
 
 
 def _mark(fit: _Fit, envelope: Envelope, request: Request) -> Marked:

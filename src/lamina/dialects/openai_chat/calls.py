@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -121,10 +122,16 @@ def read_free_text(call: ToolCall) -> str:
 
 
 class ChatCalls:
-    """The calls so far, so that each result gets the name of the call that it answers."""
+    """The calls so far, so that each result gets the name of the call that it answers.
 
-    def __init__(self, earlier_calls: Iterable[ToolCall] = ()) -> None:
-        self._by_id = {call.id: call for call in earlier_calls}
+    `earlier_segments` are those of messages that were read before. Hardly a result answers one of their
+    calls, so their calls are looked for only if a result has an id that no later call has.
+    """
+
+    def __init__(self, earlier_segments: Sequence[tuple[Segment, ...]] = ()) -> None:
+        self._earlier_segments = earlier_segments
+        self._earlier_by_id: dict[str, ToolCall] = {}
+        self._by_id: dict[str, ToolCall] = {}
         self.begin_message()
 
     def begin_message(self) -> None:
@@ -171,10 +178,19 @@ class ChatCalls:
         """
         same_id_calls = self._calls_of_repeated_id.get(call_id)
         if same_id_calls is None:
-            return self._by_id.get(call_id)
+            return self._by_id.get(call_id) or self._find_earlier_call(call_id)
         if len(same_id_calls) > 1:
             return same_id_calls.popleft()
         return same_id_calls[0]
+
+    def _find_earlier_call(self, call_id: str) -> ToolCall | None:
+        """The last call of this id in the messages that were read before. They are searched once."""
+        for segment in chain.from_iterable(self._earlier_segments):
+            part = segment.parts[0]
+            if isinstance(part, ToolCall):
+                self._earlier_by_id[part.id] = part
+        self._earlier_segments = ()
+        return self._earlier_by_id.get(call_id)
 
     def replay(self, segments: Iterable[Segment]) -> None:
         """Takes in the calls and results of messages that were read before."""

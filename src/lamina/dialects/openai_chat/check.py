@@ -187,12 +187,13 @@ def calls_are_answered(reading: ChatReading) -> Faults:
     Broken if the user interrupted a call and the client sent only "go on" after it.
     """
     for view, results in find_steps(reading.views):
-        answered_ids = {None, *(result.answered_id for result in results)}
+        answered_ids = {result.answered_id for result in results}
         for call in view.calls:
-            if call.id not in answered_ids:
+            if call.id is not None and call.id not in answered_ids:
                 yield f"{view.place}.tool_calls", f"no tool message follows for {call.id!r}"
-        roles = [result.role for result in results]
-        if view.legacy_call is not None and "function" not in roles:
+        if view.legacy_call is None:
+            continue
+        if "function" not in {result.role for result in results}:
             yield f"{view.place}.function_call", "no function message follows"
 
 

@@ -118,8 +118,7 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> ChatCalls:
     while start > 0 and old_segments[start][0].role is not Role.ASSISTANT:
         start -= 1
     start = max(start, 0)
-    earlier_parts = [segment.parts[0] for segment in chain.from_iterable(old_segments[:start])]
-    calls = ChatCalls(part for part in earlier_parts if isinstance(part, ToolCall))
+    calls = ChatCalls(old_segments[:start])
     calls.replay(chain.from_iterable(old_segments[start:]))
     return calls
 
