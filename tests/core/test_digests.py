@@ -142,7 +142,7 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
         "  call: read_file src/importer.py -> 1,280 bytes",
         "  call: shell pytest -q tests/test_importer.py -> 67 bytes (error)",
         "  error: ValueError: empty file",
-        "  said: Root cause: the header is read before the size is checked. I looked at lib/size.py:12 too.",
+        "  noted: Root cause: the header is read before the size is checked.",
         "  paths: src/importer.py, tests/test_importer.py, lib/size.py",
         "Turn 2",
         "  said: It returns an empty list.",
@@ -167,9 +167,10 @@ def test_kinds_of_the_users_own_are_read_from_the_table_that_is_given() -> None:
     assert "  attached: ticket T-1" in digest_text.notes
 
 
-def test_what_was_done_has_the_first_claim_then_errors() -> None:
+def test_decisions_have_the_first_claim_then_what_was_done_then_errors() -> None:
     sizes = [in_two_voices(SESSION, words_limit=155, notes_limit=limit).notes for limit in (150, 330, 420)]
-    assert ["said: " in digest_text for digest_text in sizes] == [True, True, True]
+    assert ["noted: " in digest_text for digest_text in sizes] == [True, True, True]
+    assert ["said: " in digest_text for digest_text in sizes] == [False, True, True]
     assert ["call: " in digest_text for digest_text in sizes] == [False, True, True]
     assert ["error: ValueError" in digest_text for digest_text in sizes] == [False, False, True]
 
@@ -177,7 +178,7 @@ def test_what_was_done_has_the_first_claim_then_errors() -> None:
 def test_what_does_not_fit_is_counted() -> None:
     digest_text = in_two_voices(SESSION, words_limit=160, notes_limit=160)
     assert digest_text.words.endswith("\n(and 1 more message)")
-    assert digest_text.notes.endswith("\n(and 1 more answer, 2 more calls, 1 more error, 3 more paths)")
+    assert digest_text.notes.endswith("\n(and 2 more answers, 2 more calls, 1 more error, 3 more paths)")
 
 
 def test_a_limit_below_the_least_gives_one_line() -> None:

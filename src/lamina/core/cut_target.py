@@ -19,7 +19,7 @@ import msgspec
 
 from lamina.core.values import Budget, Entry, Head, Layer, Role
 
-USUAL_PART = 4
+USUAL_PART = 3
 """If the answer may take more than one part in this many of the window, the account says so."""
 
 RESERVE, RESERVED_PART = 16_000, 8

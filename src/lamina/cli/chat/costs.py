@@ -53,7 +53,7 @@ async def _read_cost(store: Store, session: Session, *, uncounted: int) -> tuple
     state = (await store.read(cost_place(session.workspace, session.conversation), last=0)).head.state
     try:
         return msgspec.json.decode(state, type=CountedCost), state
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return CountedCost(uncounted=uncounted), state
 
 

@@ -54,7 +54,7 @@ LONGEST_MESSAGE = 2_000
 UNIQUE_CLAIMS = ("error", "noted", "path")
 """Claims of which each text is kept once."""
 
-_CLAIMS = (("asked",), ("said", "call"), ("error",), ("noted",), ("path",))
+_CLAIMS = (("asked",), ("noted",), ("said", "call"), ("error",), ("path",))
 """What a digest keeps, the most important first. What was said and what was called weigh the same.
 
 A model that goes on needs most to know what it did last: docs/planner.md has the figures.
@@ -69,6 +69,7 @@ _UNITS = {
 }
 """What one of each claim is called where a digest counts what it leaves out."""
 _SAID_CHARACTERS = 140  # of each reply
+_ANNOUNCEMENTS = ("I'll ", "I’ll ", "I will ", "We'll ", "We’ll ", "We will ")
 _SMALLEST_LINE = 40  # characters worth opening a line for
 _SHORTEST_MESSAGE = 120  # characters that hold both ends of a message and the size of what is left out
 _AROUND_MESSAGE = 12  # characters that a message takes besides its own, at most
@@ -290,13 +291,16 @@ def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[Gi
 
 
 def gather_reply(text: str, turn: int) -> Iterator[GistPiece]:
-    """How a reply begins, on one line, and the decisions and paths in it."""
+    """How a reply begins, on one line, and the decisions and paths in it.
+
+    A decision at the beginning is noted and not repeated. `I'll read it first` only says what comes next: it
+    is no decision to remember.
+    """
     beginning = to_one_line(text, _SAID_CHARACTERS)
-    if beginning:
+    decisions = [decision for decision in find_decisions(text) if not decision.startswith(_ANNOUNCEMENTS)]
+    if beginning and not any(decision in beginning for decision in decisions):
         yield GistPiece("said", turn, "said", beginning)
-    for decision in find_decisions(text):
-        if decision in beginning:
-            continue
+    for decision in decisions:
         yield GistPiece("noted", turn, "noted", decision)
     for path in find_paths(text):
         yield GistPiece("path", turn, "", path)
