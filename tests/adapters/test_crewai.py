@@ -6,17 +6,19 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+if find_spec("crewai") is None:
+    pytest.skip("crewai is not installed: run `make adapters` to test it", allow_module_level=True)
 os.environ |= {
     "CREWAI_DISABLE_TELEMETRY": "true",
     "OTEL_SDK_DISABLED": "true",
     "CREWAI_TRACING_ENABLED": "false",
 }
-pytest.importorskip("crewai", reason="crewai is not installed: run `make adapters` to test it")
 
 from crewai import Agent, Crew, Task
 from crewai.hooks import get_before_llm_call_hooks
