@@ -19,7 +19,7 @@ import pyte
 
 PATIENCE = 40.0
 ROWS, COLUMNS = 80, 100
-CTRL_C, CTRL_D, UP, TAB = "\x03", "\x04", "\x1b[A", "\t"
+CTRL_C, CTRL_D, CTRL_U, UP, TAB = "\x03", "\x04", "\x15", "\x1b[A", "\t"
 
 
 class Answer(NamedTuple):
@@ -158,8 +158,9 @@ class Terminal:
 
     def left(self) -> int:
         """Its exit status, once it has ended."""
+        until = time.monotonic() + PATIENCE
         while self._read():
-            pass
+            assert time.monotonic() < until, f"it did not end:\n{self.shown}"
         self.child.wait()
         ended, killed = self.child.exitstatus, self.child.signalstatus
         return int(ended) if ended is not None else -int(killed)

@@ -15,7 +15,7 @@ import pytest
 from lamina.core.values import Role
 from lamina.sessions import Session, SetupOptions
 from lamina.stores.sealed import init_file
-from tests.cli.chatting import CTRL_C, CTRL_D, TAB, UP, Answer, Model, Terminal, model
+from tests.cli.chatting import CTRL_C, CTRL_D, CTRL_U, TAB, UP, Answer, Model, Terminal, model
 
 SPEC = "# Limits\nAt most 20 requests a minute.\n"
 OPTIONS = ("--model", "gpt-5", "--session", "s", "--store", "chats.db")
@@ -121,8 +121,9 @@ def test_a_killed_chat_goes_on_with_all_that_was_said(folder: Path) -> None:
             assert server.said().count("Second?") == 1
             chat.type(UP + UP)  # the history of the first run, before /retry
             chat.wait("> Second?", times=2)
-            chat.type(CTRL_C)
-            chat.type(CTRL_D)
+            chat.type(
+                CTRL_U + CTRL_D
+            )  # an empty line, and the end: Ctrl-C would begin a new prompt in between
             assert chat.left() == 0
     assert [text for _, text in log_of(folder)] == ["First?", "The first answer.", "Second?", "Here it is."]
 
