@@ -12,7 +12,7 @@ from lamina.core.cut_target import RESERVE, derive_limits, reserve
 from lamina.core.envelope import Envelope
 from lamina.core.folds import SHARE, is_digest
 from lamina.core.memo import Memo
-from lamina.core.tokens import CHARS4
+from lamina.core.tokens import CHARS4, ESTIMATE
 from lamina.core.values import Budget, Form, Head, Ledger, Role, Segment
 from lamina.segments import assistant, call, result, system, user
 
@@ -203,3 +203,16 @@ def test_the_account_says_when_the_answer_takes_much_of_the_window(limit: int, n
     head = Head(parameters={"max_tokens": limit})
     envelope = build([user("Hi.")], head=head, budget=Budget(window=16_000), counter=CHARS4)
     assert envelope.notes == note
+
+
+@pytest.mark.parametrize("sentence", ["the parser sums it up; ", "订单解析器计算总额并检查字段"])
+def test_cuts_are_as_deep_in_dense_scripts(sentence: str) -> None:
+    """A message that a digest may quote is folded, however many tokens its script takes."""
+    log = [system("Be brief.")]
+    for number in range(60):
+        log.append(user(f"{number} {sentence * 200}"[:1_500]))
+        log.append(assistant(f"Answer {number}."))
+    log.append(user("And now?"))
+    envelope = build(log, budget=Budget(window=16_000, reserve=0), counter=ESTIMATE)
+    assert envelope.cut is not None
+    assert envelope.cut.after <= 8_000

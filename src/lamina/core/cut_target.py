@@ -17,6 +17,7 @@ from math import sqrt
 
 import msgspec
 
+from lamina.core.orders import VERBATIM_LIMIT, is_short_text
 from lamina.core.values import Budget, Entry, Head, Layer, Role
 
 USUAL_PART = 3
@@ -41,8 +42,8 @@ A request with many tools would otherwise have a target below what its tools alo
 ALWAYS_SENT = (Layer.SYSTEM, Layer.PROMPT)
 """The layers that no cut touches."""
 
-LONG_MESSAGE = 500
-"""Tokens above which a message of the user is not folded: about `VERBATIM_LIMIT` of `orders`."""
+_SHORT_MESSAGE = 300
+"""Tokens up to which a message is taken for short without a look at its text."""
 
 NEED = 0.0035
 """How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
@@ -231,8 +232,9 @@ def count_fixed(entries: Sequence[Entry]) -> int:
     tokens = 0
     for entry in entries:
         segment = entry.segment
-        is_long_message = entry.tokens > LONG_MESSAGE and segment.kind == "user"
         is_fixed = entry.layer in ALWAYS_SENT or entry.role is system_role
+        may_be_long = segment.kind == "user" and entry.tokens > _SHORT_MESSAGE
+        is_long_message = may_be_long and not is_short_text(entry, VERBATIM_LIMIT)
         if is_fixed or is_long_message or segment.pinned:
             tokens += entry.tokens
     return tokens

@@ -239,10 +239,10 @@ def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
         return True
     if kind_of(kinds, entry.segment).attachment:
         return False
-    return entry.role is Role.USER and _is_short_text(entry, verbatim)
+    return entry.role is Role.USER and is_short_text(entry, verbatim)
 
 
-def _is_short_text(entry: Entry, most_characters: int) -> bool:
+def is_short_text(entry: Entry, most_characters: int) -> bool:
     """Whether an entry is text alone, of at most so many characters.
 
     Parts that are sent as something else cannot stand in a digest word for word.
