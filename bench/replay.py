@@ -32,12 +32,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_sessions
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.cut_target import HIGHEST
 from lamina.core.hashing import canonical_json
 from lamina.core.laws import LAWS, Case
 from lamina.core.layout import Layout
-from lamina.core.memo import Memo
 from lamina.core.recall import list_refs
 from lamina.core.values import Budget, Form, Ledger
 from lamina.dialects import DIALECTS

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lamina.agent.loop import Agent
-    from lamina.core.build import build
+    from lamina.core.build import Memo, build
     from lamina.core.envelope import Envelope
     from lamina.core.explanation import explain, table
-    from lamina.core.memo import Memo
     from lamina.core.options import Options
     from lamina.core.recall import recall
     from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Role, Segment
@@ -73,7 +72,7 @@ _PLACES = {
     "LaminaError": "lamina.errors",
     "Layer": "lamina.core.values",
     "Ledger": "lamina.core.values",
-    "Memo": "lamina.core.memo",
+    "Memo": "lamina.core.build",
     "Options": "lamina.core.options",
     "Role": "lamina.core.values",
     "Segment": "lamina.core.values",

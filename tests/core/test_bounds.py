@@ -7,11 +7,10 @@ from statistics import median
 
 import pytest
 
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.cut_target import RESERVE, derive_limits, reserve
 from lamina.core.envelope import Envelope
 from lamina.core.folds import SHARE, is_digest
-from lamina.core.memo import Memo
 from lamina.core.tokens import CHARS4, ESTIMATE
 from lamina.core.values import Budget, Form, Head, Ledger, Role, Segment
 from lamina.segments import assistant, call, result, system, user

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.envelope import HISTORY_CHANGED, REWORDED, Envelope
 from lamina.core.laws import BuildInputs, Case, audit
 from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
-from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.tokens import CHARS4, Counter
 from lamina.core.values import (

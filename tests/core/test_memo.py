@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core.arrange import may_split_at
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import is_same_request
-from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing

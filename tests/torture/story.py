@@ -16,9 +16,8 @@ from random import Random
 
 import msgspec
 
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.hashing import canonical_json
-from lamina.core.memo import Memo
 from lamina.core.values import Budget, Head, Ledger, Segment
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import decode, encode

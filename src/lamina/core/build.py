@@ -5,7 +5,7 @@
         results pair           words, ledger    and too large     is due          the next ledger
 
 A build is pure and synchronous. The same arguments give the same bytes, whatever the clock, the process or
-the machine. A memo makes the next build of a growing log cheaper and never changes it.
+the machine. A `Memo` makes the next build of a growing log cheaper and never changes it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,29 @@ import msgspec
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
-from lamina.core.arrange import arrange_log, draft_log, repair_log
+from lamina.core.arrange import arrange_log, draft_log, may_split_at, repair_log, replace_entries
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
-from lamina.core.draft import Draft
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
+from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root
+from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import upgrade_ledger
-from lamina.core.memo import Memo
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
-from lamina.core.values import LEDGER_VERSION, Budget, Head, Ledger, Segment
+from lamina.core.values import (
+    LEDGER_VERSION,
+    Budget,
+    Digest,
+    Entry,
+    Fold,
+    Form,
+    Head,
+    Ledger,
+    Ref,
+    Segment,
+)
 
 NO_HEAD = Head()
 EMPTY_LEDGER = Ledger()
@@ -143,3 +155,109 @@ def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext)
     if limits is None:
         return False
     return limits.ask_for_cut(context.scale.total(draft.tokens), cold=context.cold)
+
+
+# What one build leaves for the next.
+
+
+class Memo:
+    """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
+
+    Pass the same memo to each build of one conversation. It holds only what could be computed again: losing
+    it costs time, and using it changes no request. The checkpoint is replaced in one assignment, so threads
+    cannot see half of it.
+    """
+
+    def __init__(self) -> None:
+        self.checkpoint: DraftCheckpoint | None = None
+        self._counts: dict[Counter, dict[Digest, int]] = {}
+
+    def counts(self, counter: Counter) -> dict[Digest, int]:
+        """Tokens by the digest of what is sent, for one counter."""
+        return self._counts.setdefault(counter, {})
+
+    def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
+        """The checkpoint, if this log continues its log and nothing else that it depends on has changed.
+
+        Comparing the whole beginning of the log is cheap: its segments are mostly the same objects. So is
+        the ledger, if it is the one that the last build returned.
+        """
+        checkpoint = self.checkpoint
+        if checkpoint is None:
+            return None
+        depended_on = (checkpoint.ledger, checkpoint.root, checkpoint.counter, checkpoint.options)
+        if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
+            return None
+        start = len(checkpoint.log)
+        if log[:start] != checkpoint.log or not may_split_at(log, start):
+            return None
+        return checkpoint
+
+    def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
+        """Remembers a build, so that the next one can begin from its front."""
+        next_front = draft.next_front
+        front = None
+        if next_front is not None:
+            front = _front_as_sealed(next_front, draft, envelope, context)
+        if next_front is None or front is None:
+            self.checkpoint = None
+            return
+        self.checkpoint = DraftCheckpoint(
+            log=draft.log[: next_front.boundary],
+            ledger=envelope.ledger,
+            last_turn=find_last_turn(envelope.entries),
+            options=context.options,
+            counter=context.scale.counter,
+            root=context.root,
+            front=front,
+        )
+
+
+def _front_as_sealed(
+    next_front: NextFront, draft: Draft, envelope: Envelope, context: BuildContext
+) -> LogFront | None:
+    """The front as the build sealed it; None if no build can begin from it."""
+    front = next_front.front
+    ledger = envelope.ledger
+    has_same_forms = draft.ledger.lines is ledger.lines and draft.ledger.folds == ledger.folds
+    if has_same_forms and next_front.continues:
+        sealed = list(envelope.entries[: len(front.entries)])
+        return msgspec.structs.replace(front, entries=sealed)
+    end = find_position(envelope.entries, next_front.first_ref)
+    sealed = list(envelope.entries[:end])
+    if _covers_any(ledger.folds, envelope.entries[end:]) or _ends_in_digest(sealed):
+        return None
+    attachments = _attachments_in_full(sealed, context.kinds)
+    return replace_entries(front, sealed, attachments, root=context.root)
+
+
+def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
+    """Whether some fold covers one of these entries.
+
+    Then the digest, which stands in the front, also stands for what comes after the front.
+    """
+    refs = frozenset(entry.ref for entry in entries)
+    return any(not refs.isdisjoint(fold.covers) for fold in folds)
+
+
+def _ends_in_digest(entries: Sequence[Entry]) -> bool:
+    """Whether a digest is the last thing that is said. How it ends depends on who speaks next.
+
+    A closing line follows its notes only if the model speaks next, and the next build may say otherwise.
+    """
+    for entry in reversed(entries):
+        if is_message(entry):
+            return entry.segment.kind == "digest"
+    return False
+
+
+def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest, Ref]:
+    """The entry that has each content in full, which later appearances of it may refer to.
+
+    A cut may have lowered some of those that the front had before.
+    """
+    attachments: dict[Digest, Ref] = {}
+    for entry in entries:
+        if entry.form is Form.FULL and kind_of(kinds, entry.segment).attachment:
+            attachments[entry.content] = entry.ref
+    return attachments

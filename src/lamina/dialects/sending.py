@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.build import Memo
 from lamina.core.envelope import Envelope
-from lamina.core.memo import Memo
 from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, Role, SentMark
 from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.memos import CheckMemo

@@ -23,12 +23,11 @@ import msgspec
 
 from lamina.caches import CacheRules, rates, rules_for
 from lamina.caches.marker_plan import MarkerPlan
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem_of
 from lamina.core.layout import Layout
-from lamina.core.memo import Memo
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Form, Head, Ledger, Segment

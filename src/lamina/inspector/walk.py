@@ -10,10 +10,9 @@ import msgspec
 
 from lamina.caches import CacheRules, rates
 from lamina.caches.prefix_path import count_common_items
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Filter, Layout
-from lamina.core.memo import Memo
 from lamina.core.recall import list_refs
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Ref, Segment

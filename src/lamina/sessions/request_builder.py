@@ -18,12 +18,11 @@ from lamina.caches import rules_for
 from lamina.context.gather import gather
 from lamina.context.port import GatheredSegments, Source
 from lamina.context.relevance import PROMPT_KEY, TYPED_KEY, RankedTurn, Relevance
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
 from lamina.core.kinds import kind_of
-from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Cut, Segment, SentMark

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.envelope import HISTORY_CHANGED
 from lamina.core.laws import LAWS, BuildInputs, Case, is_same_request
-from lamina.core.memo import Memo
 from lamina.core.values import Ledger, Segment
 from lamina.errors import BudgetExceeded
 from lamina.testing.properties import event

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lamina.core.build import build
+from lamina.core.build import Memo, build
 from lamina.core.hashing import handle
 from lamina.core.layout import Layout
-from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.orders import VERBATIM_LIMIT, Batch, Order, OrderView, fold_steps
 from lamina.core.recall import identify_segments, index_by_name
