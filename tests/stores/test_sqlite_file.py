@@ -18,7 +18,7 @@ from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, schema, tables, writer
 from lamina.stores.sqlite.links import Driver, SqliteConnection, SqliteFailure, connect, warn_if_faulty
 from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
-from lamina.testing.store_races import expect_error, make_bodies
+from lamina.testing.store_trial import expect_error, make_bodies
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 

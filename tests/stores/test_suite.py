@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -289,3 +291,12 @@ def test_a_store_that_forgets_is_found() -> None:
     [case] = [case for case in store(opened) if case.name == "opened again everything is there"]
     with pytest.raises(AssertionError):
         case()
+
+
+def test_faults_are_found_where_python_leaves_out_asserts() -> None:
+    """`TailReversed` is found by comparing a page, which an `assert` would not do under `python -O`."""
+    script = (
+        "from tests.stores.test_suite import TailReversed, test_a_faulty_store_is_found as find\n"
+        "find(TailReversed, 'a read finds what it names')"
+    )
+    subprocess.run([sys.executable, "-O", "-c", script], check=True, timeout=60)

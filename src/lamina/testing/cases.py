@@ -39,3 +39,13 @@ def expect(holds: object, problem: str) -> None:
     """Raise AssertionError if something does not hold, also where `python -O` leaves out asserts."""
     if not holds:
         raise AssertionError(problem)
+
+
+def expect_equal(answer: object, due: object, place: str = "") -> None:
+    """Raise AssertionError if an answer is not the one that was due. `place` says where it was given."""
+    if answer == due:
+        return
+    problem = f"{due!r} was due, not {answer!r}"
+    if place:
+        problem = f"{place}: {problem}"
+    raise AssertionError(problem)

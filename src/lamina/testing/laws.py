@@ -13,6 +13,7 @@ from lamina.core.envelope import HISTORY_CHANGED
 from lamina.core.laws import LAWS, BuildInputs, Case, is_same_request
 from lamina.core.values import Ledger, Segment
 from lamina.errors import BudgetExceeded
+from lamina.testing.cases import expect, expect_equal
 from lamina.testing.properties import event
 from lamina.testing.strategies import Story
 
@@ -22,14 +23,14 @@ __all__ = ["all_hold", "cases", "holds", "is_same_request", "repeats", "tell"]
 def holds(name: str, story: Story) -> None:
     """One law, at every stop of a story."""
     for case in cases(story):
-        assert list(LAWS[name](case)) == []
+        expect_equal(list(LAWS[name](case)), [], name)
 
 
 def all_hold(story: Story) -> None:
     """Every law, at every stop of a story that is built once."""
     for case in cases(story):
         for name, law in LAWS.items():
-            assert [f"{name}: {problem}" for problem in law(case)] == []
+            expect_equal(list(law(case)), [], name)
 
 
 def cases(story: Story) -> Iterator[Case]:
@@ -57,10 +58,10 @@ def repeats(story: Story) -> None:
             one = build(log, budget=story.budget, ledger=ledger, options=story.options)
         except BudgetExceeded as error:
             saved = Ledger.load(ledger.dump())
-            assert _floor_of_failure(log, story, saved, memo) == error.floor  # noqa: PT017 - the same floor
+            expect_equal(_floor_of_failure(log, story, saved, memo), error.floor, "the floor")
             continue
         remembered = build(log, budget=story.budget, ledger=ledger, options=story.options, memo=memo)
-        assert is_same_request(one, remembered)
+        expect(is_same_request(one, remembered), "with a memo it is another request")
         ledger = remembered.ledger
     tell(ledger)
 

@@ -1,75 +1,36 @@
-"""What a store promises to many writers at once, and a long walk beside the store in memory.
+"""What a store promises to many writers at once.
 
-A case has a `StoreTrial`: the folder, and names that no other case uses. Writers are tasks here; whether
-processes agree is for the tests of each store to ask, with `retried` and `check_linear`.
+Writers are tasks here; whether processes agree is for the tests of each store to ask, with
+`append_until_accepted` and `check_linear`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from random import Random
-from secrets import token_hex
-from typing import Any, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from lamina.errors import Conflict, LaminaError
-from lamina.stores.memory import MemoryStore
+from lamina.errors import Conflict
 from lamina.stores.port import Once, RecordPage, Rekeyable, Store, StoredHead, Where
-
-OpenStore = Callable[[str], AbstractAsyncContextManager[Store]]
-E = TypeVar("E", bound=BaseException)
+from lamina.testing.cases import expect, expect_equal
+from lamina.testing.store_trial import (
+    StorePromise,
+    StoreTrial,
+    expect_bodies,
+    expect_count,
+    expect_error,
+    expect_head,
+    expect_names,
+    expect_value,
+)
 
 WRITERS, TURNS = 8, 12
-WALK = 400
-
-
-class StoreTrial:
-    """A store on trial."""
-
-    def __init__(self, open_store: OpenStore, folder: str, *, many: int) -> None:
-        self._open = open_store
-        self._folder = folder
-        self.many = many
-        self.workspace = f"workspace-{token_hex(6)}"
-        self.where = Where(self.workspace, "conversation")
-
-    def open(self) -> AbstractAsyncContextManager[Store]:
-        return self._open(self._folder)
-
-
-def make_bodies(count: int) -> list[bytes]:
-    return [f"record {number}".encode() for number in range(count)]
-
-
-async def expect_error(call: Awaitable[object], kind: type[E]) -> E:
-    """The error that the call raises, which has to be of this kind."""
-    try:
-        answer = await call
-    except kind as error:
-        return error
-    raise AssertionError(f"{kind.__name__} was due, not {answer!r}")
-
-
-async def expect_value(call: Awaitable[object], value: object) -> None:
-    """The call has to answer with this value. A list may be any sequence."""
-    answer = await call
-    if isinstance(value, list) and isinstance(answer, Sequence):
-        answer = list(answer)
-    assert answer == value, f"{value!r} was due, not {answer!r}"
-
-
-async def expect_count(call: Awaitable[StoredHead | RecordPage], count: int) -> None:
-    """The call has to answer that the conversation has so many records."""
-    answer = await call
-    if isinstance(answer, RecordPage):
-        answer = answer.head
-    assert answer.count == count, f"{count} records were due, not {answer.count}"
+"""How many tasks write to one conversation, and how many groups each of them."""
 
 
 async def append_until_accepted(
@@ -105,12 +66,12 @@ def check_linear(page: RecordPage, *, writers: int, turns: int) -> None:
     bodies_in_order = [record.body for record in page.records]
     turns_in_order = []
     for (writer, number), group in groupby(bodies_in_order, key=_turn_of):
-        assert list(group) == make_turn(writer, number), f"the group of {(writer, number)} is broken"
+        expect_equal(list(group), make_turn(writer, number), f"the group of {(writer, number)}")
         turns_in_order.append((writer, number))
     for writer in range(writers):
         numbers = [number for by, number in turns_in_order if by == writer]
-        assert numbers == list(range(turns)), "lost or doubled"
-    assert [record.seq for record in page.records] == list(range(page.head.count))
+        expect_equal(numbers, list(range(turns)), f"the turns of writer {writer}")
+    expect_equal([record.seq for record in page.records], list(range(page.head.count)))
 
 
 def _turn_of(body: bytes) -> tuple[int, int]:
@@ -129,11 +90,11 @@ async def an_append_expects_what_was_read(trial: StoreTrial) -> None:
             conflict = await expect_error(
                 store.append(trial.where, [b"x"], expect=expected, once=once, state=b"t"), Conflict
             )
-            assert (conflict.expected, conflict.found) == (expected, 2)
+            expect_equal((conflict.expected, conflict.found), (expected, 2))
             await expect_value(store.read(trial.where), before)
         await expect_count(store.append(trial.where, [b"c"], expect=2), 3)
         await expect_error(store.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
-        assert len(await store.list(trial.workspace)) == 1
+        await expect_names(store.list(trial.workspace), [trial.where.conversation])
 
 
 async def an_append_expects_the_state_that_was_read(trial: StoreTrial) -> None:
@@ -144,17 +105,17 @@ async def an_append_expects_the_state_that_was_read(trial: StoreTrial) -> None:
         before = await store.read(trial.where)
         for was in (b"", b"one", b"two ", b"two\0"):
             once = Once(key=f"k{was!r}", digest=b"d")
-            for expect in (None, 1):
-                append = store.append(trial.where, [b"x"], expect=expect, was=was, once=once, state=b"t")
+            for expected in (None, 1):
+                append = store.append(trial.where, [b"x"], expect=expected, was=was, once=once, state=b"t")
                 conflict = await expect_error(append, Conflict)
-                assert (conflict.expected, conflict.found) == (1, 1)
-                assert "state" in str(conflict)
+                expect_equal((conflict.expected, conflict.found), (1, 1))
+                expect("state" in str(conflict), f"the error does not name the state: {conflict}")
                 await expect_value(store.read(trial.where), before)
         conflict = await expect_error(store.append(trial.where, [], expect=7, was=b"two"), Conflict)
-        assert (conflict.expected, conflict.found) == (7, 1)
+        expect_equal((conflict.expected, conflict.found), (7, 1))
         await expect_value(store.append(trial.where, [b"b"], was=b"two"), StoredHead(count=2, state=b"two"))
         await expect_error(store.append(Where(trial.workspace, "none"), [b"x"], was=b"s"), Conflict)
-        assert len(await store.list(trial.workspace)) == 1
+        await expect_names(store.list(trial.workspace), [trial.where.conversation])
 
 
 async def of_two_writers_one_wins(trial: StoreTrial) -> None:
@@ -175,11 +136,11 @@ async def of_two_writers_one_wins(trial: StoreTrial) -> None:
             async with anyio.create_task_group() as tasks:
                 for writer in (0, 1):
                     tasks.start_soon(write, writer)
-            assert sorted(won.values()) == [False, True]
+            expect_equal(sorted(won.values()), [False, True], "who won")
             winner = max(won, key=lambda writer: won[writer])
             page = await store.read(trial.where, after=there)
-            assert [record.body for record in page.records] == make_turn(winner, number)
-            assert page.head.state == make_turn(winner, number)[0]
+            expect_equal([record.body for record in page.records], make_turn(winner, number))
+            expect_equal(page.head.state, make_turn(winner, number)[0])
 
 
 async def of_two_states_one_wins(trial: StoreTrial) -> None:
@@ -201,8 +162,8 @@ async def of_two_states_one_wins(trial: StoreTrial) -> None:
             async with anyio.create_task_group() as tasks:
                 for writer in (0, 1):
                     tasks.start_soon(write, writer)
-            assert len(won) == 1
-            assert (await store.read(trial.where, last=0)).head == StoredHead(count=1, state=won[0])
+            expect_equal(len(won), 1, "the number of winners")
+            await expect_head(store.read(trial.where, last=0), StoredHead(count=1, state=won[0]))
 
 
 async def many_writers_make_one_history(trial: StoreTrial) -> None:
@@ -220,7 +181,7 @@ async def many_writers_make_one_history(trial: StoreTrial) -> None:
                 tasks.start_soon(write, writer)
         page = await store.read(trial.where)
         check_linear(page, writers=WRITERS, turns=TURNS)
-        assert page.head.state == str(page.head.count).encode()
+        expect_equal(page.head.state, str(page.head.count).encode())
 
 
 async def groups_stand_together(trial: StoreTrial) -> None:
@@ -252,9 +213,9 @@ async def repeats_at_once_are_kept_once(trial: StoreTrial) -> None:
             async with anyio.create_task_group() as tasks:
                 for _ in range(5):
                     tasks.start_soon(send, number)
-            assert len(set(heads)) == number + 1
-        bodies_there = [record.body for record in (await store.read(trial.where)).records]
-        assert bodies_there == [body for number in range(10) for body in make_turn(0, number)]
+            expect_equal(len(set(heads)), number + 1, "the number of heads")
+        bodies = [body for number in range(10) for body in make_turn(0, number)]
+        await expect_bodies(store.read(trial.where), bodies)
 
 
 async def a_read_sees_one_moment(trial: StoreTrial) -> None:
@@ -272,9 +233,7 @@ async def a_read_sees_one_moment(trial: StoreTrial) -> None:
             dice = Random(number)  # noqa: S311
             while not done.is_set():
                 for page in (await store.read(trial.where), await store.read(trial.where, last=4)):
-                    seqs = [record.seq for record in page.records]
-                    assert page.head.state == (str(page.head.count).encode() if page.head.count else b"")
-                    assert seqs == list(range(page.head.count - len(seqs), page.head.count))
+                    _check_moment(page)
                 await _wait_randomly(dice)
 
         async with anyio.create_task_group() as tasks:
@@ -284,6 +243,16 @@ async def a_read_sees_one_moment(trial: StoreTrial) -> None:
                 for writer in range(3):
                     writers.start_soon(write, writer)
             done.set()
+
+
+def _check_moment(page: RecordPage) -> None:
+    """The records of a page are the last of as many as its head says, and its state says the same number."""
+    state = b""
+    if page.head.count:
+        state = str(page.head.count).encode()
+    expect_equal(page.head.state, state)
+    first = page.head.count - len(page.records)
+    expect_equal([record.seq for record in page.records], list(range(first, page.head.count)))
 
 
 async def a_read_sees_one_moment_of_what_changes(trial: StoreTrial) -> None:
@@ -305,7 +274,7 @@ async def a_read_sees_one_moment_of_what_changes(trial: StoreTrial) -> None:
             dice = Random(number)  # noqa: S311
             while not done.is_set():
                 page = await store.read(trial.where)
-                assert [record.body for record in page.records] == [page.head.state] * page.head.count
+                expect_equal([record.body for record in page.records], [page.head.state] * page.head.count)
                 await _wait_randomly(dice)
 
         async with anyio.create_task_group() as tasks:
@@ -327,10 +296,10 @@ async def a_cancelled_append_happened_or_did_not(trial: StoreTrial) -> None:
                 tasks.cancel_scope.cancel()
             after = await store.read(trial.where)
             if after.head.count != before.head.count:
-                assert [record.body for record in after.records[before.head.count :]] == group
-                assert after.head == StoredHead(count=before.head.count + 50, state=b"%d" % number)
+                expect_equal([record.body for record in after.records[before.head.count :]], group)
+                expect_equal(after.head, StoredHead(count=before.head.count + 50, state=b"%d" % number))
             else:
-                assert after == before
+                expect_equal(after, before)
         count = (await store.read(trial.where, last=0)).head.count
         await expect_count(store.append(trial.where, [b"goes on"], expect=count), count + 1)
 
@@ -343,64 +312,7 @@ async def _a_moment(length: int) -> None:
         await anyio.sleep((length - 10) * 0.0002)
 
 
-async def it_does_what_the_store_in_memory_does(trial: StoreTrial) -> None:
-    """Some hundred calls of every sort, made up: the same answers and the same errors."""
-    async with trial.open() as store:
-        model = MemoryStore()
-        dice = Random(5)  # noqa: S311
-        for step in range(WALK):
-            name, arguments = _random_call(dice, trial.workspace, rekeyable=isinstance(store, Rekeyable))
-            answer = await _answer(store, name, arguments)
-            expected = await _answer(model, name, arguments)
-            assert answer == expected, f"step {step}: {name}{arguments} gave {answer}, not {expected}"
-
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-"""Of one call: those by place, and those by name."""
-
-
-def _random_call(dice: Random, workspace: str, *, rekeyable: bool) -> tuple[str, Arguments]:
-    where = Where(f"{workspace}-{dice.randrange(2)}", f"c{dice.randrange(3)}")
-    number = dice.randrange(6)
-    state, was = dice.choice((None, b"", b"s", b"t")), dice.choice((None, None, None, b"", b"s"))
-    kind = dice.choices(("append", "read", "list", "delete", "replace"), (10, 6, 2, 1, 2 * rekeyable))[0]
-    if kind == "append":
-        key = dice.choice((None, None, *"abc"))
-        once = None if key is None else Once(key=key, digest=bytes([dice.randrange(2)]))
-        group = [dice.randbytes(dice.randrange(5)) for _ in range(dice.randrange(4))]
-        expect = dice.choice((None, None, number))
-        return kind, ((where, group), {"expect": expect, "was": was, "once": once, "state": state})
-    if kind == "read":
-        options: dict[str, Any] = dice.choice(
-            ({}, {"after": number}, {"last": number}, {"at": [number, 0, number * 2]})
-        )
-        if "last" not in options:
-            options = {**options, "limit": dice.choice((None, 0, 2))}
-        return kind, ((where,), options)
-    if kind == "list":
-        return kind, (
-            (where.workspace,),
-            {"after": dice.choice(("", "c0", "c1")), "limit": dice.choice((1, 1000))},
-        )
-    if kind == "replace":
-        new = {dice.randrange(3): dice.randbytes(3)}
-        return kind, ((where, new), {"expect": number, "was": was, "state": state})
-    return kind, ((where,), {})
-
-
-async def _answer(store: Any, name: str, arguments: Arguments) -> Any:
-    """What a call returns, or the type of its error."""
-    by_place, by_name = arguments
-    try:
-        answer = await getattr(store, name)(*by_place, **by_name)
-    except LaminaError as error:
-        return type(error)
-    if name == "list":
-        return tuple(answer)
-    return answer
-
-
-RACES: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (
+RACES: tuple[StorePromise, ...] = (
     an_append_expects_what_was_read,
     an_append_expects_the_state_that_was_read,
     of_two_writers_one_wins,
@@ -411,5 +323,4 @@ RACES: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (
     a_read_sees_one_moment,
     a_read_sees_one_moment_of_what_changes,
     a_cancelled_append_happened_or_did_not,
-    it_does_what_the_store_in_memory_does,
 )

@@ -12,36 +12,40 @@ asks how a store keeps anything.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
 
 import anyio
 
-from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
+from lamina.errors import BadInput, Conflict, Reused, StoreError
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import (
-    HEADER,
     ListedConversation,
     Once,
-    Record,
     RecordPage,
     Rekeyable,
-    Store,
     StoredHead,
     Where,
-    Within,
 )
-from lamina.testing.cases import Conformance, make_cases
-from lamina.testing.store_races import (
-    RACES,
+from lamina.testing.cases import Conformance, expect_equal, make_cases
+from lamina.testing.store_races import RACES
+from lamina.testing.store_seals import SEALABLE
+from lamina.testing.store_trial import (
     OpenStore,
+    StorePromise,
     StoreTrial,
+    expect_bodies,
     expect_count,
     expect_error,
+    expect_head,
+    expect_names,
+    expect_numbers,
     expect_value,
     make_bodies,
+    number_bodies,
 )
+from lamina.testing.store_walk import it_does_what_the_store_in_memory_does
 
 SECONDS = 300
 """A case that takes longer has met a deadlock."""
@@ -84,7 +88,7 @@ def store(
     `sealable`: encryption can be put around it, and each folder is a store of its own, which a case may seal.
     `many`: how many records the long conversation has.
     """
-    promises = [*PROMISES, *RACES]
+    promises = [*PROMISES, *RACES, it_does_what_the_store_in_memory_does]
     if lasting:
         promises += LASTING
     if sealable:
@@ -92,7 +96,7 @@ def store(
     return make_cases(name, promises, partial(_try, open_store, many))
 
 
-def _try(open_store: OpenStore, many: int, promise: Callable[[StoreTrial], Awaitable[None]]) -> None:
+def _try(open_store: OpenStore, many: int, promise: StorePromise) -> None:
     async def try_promise() -> None:
         with anyio.fail_after(SECONDS):
             await promise(StoreTrial(open_store, folder, many=many))
@@ -114,25 +118,8 @@ async def order_is_kept(trial: StoreTrial) -> None:
     async with trial.open() as store:
         await expect_value(store.append(trial.where, [b"a", b"b"]), StoredHead(count=2))
         await expect_value(store.append(trial.where, [b"c"]), StoredHead(count=3))
-        page = await store.read(trial.where)
-    assert page == RecordPage(records=_numbered(b"a", b"b", b"c"), head=StoredHead(count=3))
-
-
-async def expect_names(call: Awaitable[Sequence[ListedConversation]], names: Sequence[str]) -> None:
-    """The call has to list conversations of these names."""
-    listed = [conversation.conversation for conversation in await call]
-    assert listed == list(names), f"{names} were due, not {listed}"
-
-
-async def _expect_numbers(call: Awaitable[RecordPage], numbers: Sequence[int]) -> None:
-    """The call has to read the records of these numbers."""
-    page = await call
-    read = [record.seq for record in page.records]
-    assert read == list(numbers), f"{numbers} were due, not {read}"
-
-
-def _numbered(*bodies: bytes) -> tuple[Record, ...]:
-    return tuple(Record(seq=seq, body=body) for seq, body in enumerate(bodies))
+        page = RecordPage(records=number_bodies(b"a", b"b", b"c"), head=StoredHead(count=3))
+        await expect_value(store.read(trial.where), page)
 
 
 async def a_read_finds_what_it_names(trial: StoreTrial) -> None:
@@ -156,15 +143,14 @@ async def a_read_finds_what_it_names(trial: StoreTrial) -> None:
         ({"after": 1, "limit": 2}, [1, 2]),
         ({"at": [0, 2, 4], "limit": 2}, [0, 2]),
     ]
+    everything = number_bodies(*make_bodies(5))
     async with trial.open() as store:
         await store.append(trial.where, make_bodies(5), state=b"s")
         for options, numbers in reads:
             page = await store.read(trial.where, **options)  # type: ignore[arg-type]
-            assert [record.seq for record in page.records] == numbers, options
-            assert [record.body for record in page.records] == [make_bodies(5)[seq] for seq in numbers], (
-                options
-            )
-            assert page.head == StoredHead(count=5, state=b"s"), options
+            records = tuple(everything[number] for number in numbers)
+            head = StoredHead(count=5, state=b"s")
+            expect_equal(page, RecordPage(records=records, head=head), f"{options}")
 
 
 async def negative_numbers_are_refused(trial: StoreTrial) -> None:
@@ -196,9 +182,9 @@ async def the_state_is_kept_with_the_group(trial: StoreTrial) -> None:
         await expect_value(store.append(trial.where, [b"a"], state=b"one"), StoredHead(count=1, state=b"one"))
         await expect_value(store.append(trial.where, [b"b"]), StoredHead(count=2, state=b"one"))
         await expect_value(store.append(trial.where, [], state=b"two"), StoredHead(count=2, state=b"two"))
-        assert (await store.read(trial.where, last=0)).head == StoredHead(count=2, state=b"two")
+        await expect_head(store.read(trial.where, last=0), StoredHead(count=2, state=b"two"))
         await expect_value(store.append(trial.where, [b"c"], state=b""), StoredHead(count=3, state=b""))
-        assert (await store.read(trial.where)).head == StoredHead(count=3)
+        await expect_head(store.read(trial.where), StoredHead(count=3))
 
 
 async def workspaces_are_apart(trial: StoreTrial) -> None:
@@ -212,7 +198,8 @@ async def workspaces_are_apart(trial: StoreTrial) -> None:
         await expect_value(store.append(there, [b"1", b"2"], expect=0, once=once), StoredHead(count=2))
         await expect_value(store.delete(there), value=True)
         await expect_value(
-            store.read(here), RecordPage(records=_numbered(b"here"), head=StoredHead(count=1, state=b"mine"))
+            store.read(here),
+            RecordPage(records=number_bodies(b"here"), head=StoredHead(count=1, state=b"mine")),
         )
 
 
@@ -224,8 +211,9 @@ async def a_list_goes_page_by_page(trial: StoreTrial) -> None:
             await store.append(Where(trial.workspace, name), make_bodies(count))
         whole = [ListedConversation(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
         await expect_value(store.list(trial.workspace), whole)
-        assert [each async for each in every_conversation(store, trial.workspace, page=3)] == whole
-        assert len(await store.list(trial.workspace, limit=3)) == 3
+        pages = [each async for each in every_conversation(store, trial.workspace, page=3)]
+        expect_equal(pages, whole)
+        await expect_value(store.list(trial.workspace, limit=3), whole[:3])
         await expect_value(store.list(trial.workspace, limit=0), [])
         await expect_value(
             store.list(trial.workspace, after="b\0"), [one for one in whole if one.conversation > "b"]
@@ -242,12 +230,10 @@ async def odd_names_stay_apart(trial: StoreTrial) -> None:
                 where, [repr(where).encode()], expect=0, once=Once(key=where.conversation, digest=b"d")
             )
         for where in places:
-            assert [record.body for record in (await store.read(where)).records] == [repr(where).encode()], (
-                where
-            )
+            await expect_bodies(store.read(where), [repr(where).encode()], repr(where))
         await expect_names(store.list(trial.workspace), sorted(ODD_NAMES))
         for where in places:
-            assert await store.delete(where), where
+            await expect_value(store.delete(where), value=True)
         await expect_value(store.list(trial.workspace), [])
 
 
@@ -264,8 +250,7 @@ async def names_that_cannot_be_kept_are_refused(trial: StoreTrial) -> None:
                 await store.append(Where(trial.workspace, "n" * 100_000 + end), [end.encode()], expect=0)
             except BadInput:
                 continue
-            page = await store.read(Where(trial.workspace, "n" * 100_000 + end))
-            assert [record.body for record in page.records] == [end.encode()]
+            await expect_bodies(store.read(Where(trial.workspace, "n" * 100_000 + end)), [end.encode()])
 
 
 async def a_group_is_kept_whole_or_not_at_all(trial: StoreTrial) -> None:
@@ -278,7 +263,7 @@ async def a_group_is_kept_whole_or_not_at_all(trial: StoreTrial) -> None:
             await expect_error(store.append(trial.where, group, once=once, state=b"t"), BadInput)
             await expect_value(
                 store.read(trial.where),
-                RecordPage(records=_numbered(b"a"), head=StoredHead(count=1, state=b"s")),
+                RecordPage(records=number_bodies(b"a"), head=StoredHead(count=1, state=b"s")),
             )
         await expect_error(store.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
         await expect_error(store.append(trial.where, [b"b"], was="s"), BadInput)  # type: ignore[arg-type]
@@ -296,13 +281,11 @@ async def a_repeated_append_is_kept_once(trial: StoreTrial) -> None:
         await expect_value(store.append(trial.where, [b"a"], expect=0, once=once, state=b"one"), first)
         await store.append(trial.where, [b"b"], expect=1, state=b"two")
         again = await store.append(trial.where, [b"a"], expect=0, was=b"", once=once, state=b"one")
-        assert again == StoredHead(count=1, state=b"two"), (
-            "the count of the first time, with the state of now"
-        )
+        expect_equal(again, StoredHead(count=1, state=b"two"), "count of the first time, state of now")
         await store.append(trial.where, [], state=b"three")
         await expect_value(store.append(trial.where, [b"a"], once=once), StoredHead(count=1, state=b"three"))
-        page = await store.read(trial.where)
-    assert page == RecordPage(records=_numbered(b"a", b"b"), head=StoredHead(count=2, state=b"three"))
+        page = RecordPage(records=number_bodies(b"a", b"b"), head=StoredHead(count=2, state=b"three"))
+        await expect_value(store.read(trial.where), page)
 
 
 async def a_key_is_for_one_body(trial: StoreTrial) -> None:
@@ -316,7 +299,7 @@ async def a_key_is_for_one_body(trial: StoreTrial) -> None:
             store.append(trial.where, [b"b"], expect=1, once=Once(key="k", digest=b"")), Reused
         )
         await expect_value(
-            store.read(trial.where), RecordPage(records=_numbered(b"a"), head=StoredHead(count=1))
+            store.read(trial.where), RecordPage(records=number_bodies(b"a"), head=StoredHead(count=1))
         )
         other = Where(trial.workspace, "other")
         await expect_count(store.append(other, [b"b"], once=Once(key="k", digest=b"2")), 1)
@@ -336,7 +319,7 @@ async def what_is_deleted_is_gone(trial: StoreTrial) -> None:
         anew = Once(key="k", digest=b"2")
         await expect_value(store.append(trial.where, [b"x"], expect=0, once=anew), StoredHead(count=1))
         await expect_value(
-            store.read(trial.where), RecordPage(records=_numbered(b"x"), head=StoredHead(count=1))
+            store.read(trial.where), RecordPage(records=number_bodies(b"x"), head=StoredHead(count=1))
         )
 
 
@@ -345,10 +328,9 @@ async def bodies_of_any_size(trial: StoreTrial) -> None:
     large = bytes(range(256)) * (LARGE // 256)
     async with trial.open() as store:
         group = [b"", bytes(range(256)), large, b""]
-        head = await store.append(trial.where, group, state=large)
-        assert head == StoredHead(count=4, state=large)
-        page = await store.read(trial.where)
-        assert page == RecordPage(records=_numbered(*group), head=head)
+        head = StoredHead(count=4, state=large)
+        await expect_value(store.append(trial.where, group, state=large), head)
+        await expect_value(store.read(trial.where), RecordPage(records=number_bodies(*group), head=head))
 
 
 async def many_records(trial: StoreTrial) -> None:
@@ -357,46 +339,51 @@ async def many_records(trial: StoreTrial) -> None:
         everything = make_bodies(trial.many)
         for start in range(0, trial.many, 1000):
             await store.append(trial.where, everything[start : start + 1000], expect=start)
-        assert [r.body for r in (await store.read(trial.where)).records] == everything
+        await expect_bodies(store.read(trial.where), everything)
         tail = list(range(trial.many))[-50:]
-        await _expect_numbers(store.read(trial.where, last=50), tail)
+        await expect_numbers(store.read(trial.where, last=50), tail)
         scattered = list(range(0, trial.many, 3))
-        await _expect_numbers(store.read(trial.where, at=scattered), scattered)
-        await _expect_numbers(store.read(trial.where, after=5, limit=2), [5, 6])
+        await expect_numbers(store.read(trial.where, at=scattered), scattered)
+        await expect_numbers(store.read(trial.where, after=5, limit=2), [5, 6])
 
 
 async def replacing_changes_bodies_only(trial: StoreTrial) -> None:
     """Where a store can: the named bodies and the state, if count and state are what is expected."""
     async with trial.open() as store:
-        if isinstance(store, Rekeyable):
-            await _check_replacing(trial, store)
-
-
-async def _check_replacing(trial: StoreTrial, store: Store) -> None:
-    assert isinstance(store, Rekeyable)
-    once = Once(key="k", digest=b"d")
-    await store.append(trial.where, [b"a", b"b"], once=once, state=b"old")
-    await store.append(trial.where, [b"c"], state=b"older")
-    await expect_value(store.replace(trial.where, {1: b"B"}, expect=3), StoredHead(count=3, state=b"older"))
-    await expect_value(
-        store.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new"),
-        StoredHead(count=3, state=b"new"),
-    )
-    whole = RecordPage(records=_numbered(b"A", b"B", b"C" * 9), head=StoredHead(count=3, state=b"new"))
-    await expect_error(store.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
-    for was in (b"", b"older"):
-        conflict = await expect_error(store.replace(trial.where, {0: b"x"}, expect=3, was=was), Conflict)
-        assert (conflict.expected, conflict.found) == (3, 3)
-    await expect_error(store.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
-    await expect_error(store.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
-    await expect_error(store.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
-    await expect_value(store.read(trial.where), whole)
-    await expect_value(store.append(trial.where, [b"a", b"b"], once=once), StoredHead(count=2, state=b"new"))
-    head = await store.replace(trial.where, {}, expect=3, was=b"new", state=b"newest")
-    assert head == StoredHead(count=3, state=b"newest")
+        if not isinstance(store, Rekeyable):
+            return
+        once = Once(key="k", digest=b"d")
+        await store.append(trial.where, [b"a", b"b"], once=once, state=b"old")
+        await store.append(trial.where, [b"c"], state=b"older")
+        await expect_value(
+            store.replace(trial.where, {1: b"B"}, expect=3), StoredHead(count=3, state=b"older")
+        )
+        await expect_value(
+            store.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new"),
+            StoredHead(count=3, state=b"new"),
+        )
+        whole = RecordPage(
+            records=number_bodies(b"A", b"B", b"C" * 9), head=StoredHead(count=3, state=b"new")
+        )
+        await expect_error(store.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
+        for was in (b"", b"older"):
+            conflict = await expect_error(store.replace(trial.where, {0: b"x"}, expect=3, was=was), Conflict)
+            expect_equal((conflict.expected, conflict.found), (3, 3))
+        await expect_error(store.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
+        await expect_error(store.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
+        await expect_error(
+            store.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError
+        )
+        await expect_value(store.read(trial.where), whole)
+        await expect_value(
+            store.append(trial.where, [b"a", b"b"], once=once), StoredHead(count=2, state=b"new")
+        )
+        replaced = store.replace(trial.where, {}, expect=3, was=b"new", state=b"newest")
+        await expect_value(replaced, StoredHead(count=3, state=b"newest"))
 
 
 async def closing_twice_does_no_harm(trial: StoreTrial) -> None:
+    """A store that can be closed may be closed again, and by the end of its block a third time."""
     async with trial.open() as store:
         await store.append(trial.where, [b"a"])
         close = getattr(store, "close", None)
@@ -414,8 +401,8 @@ async def opened_again_everything_is_there(trial: StoreTrial) -> None:
         before = await store.read(trial.where)
     async with trial.open() as store:
         await expect_value(store.read(trial.where), before)
-        again = await store.append(trial.where, make_bodies(20), once=once, state=b"s")
-        assert again == StoredHead(count=20, state=b"t")
+        again = store.append(trial.where, make_bodies(20), once=once, state=b"s")
+        await expect_value(again, StoredHead(count=20, state=b"t"))
         await expect_error(store.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
         async with trial.open() as second:
             await expect_count(second.append(trial.where, [b"y"], expect=21), 22)
@@ -428,71 +415,7 @@ async def opened_again_everything_is_there(trial: StoreTrial) -> None:
         await expect_value(store.read(trial.where), RecordPage())
 
 
-async def a_sealed_store_gives_nothing_without_its_key(trial: StoreTrial) -> None:
-    """With the header of a seal in it, only names that encryption makes are read, written and listed."""
-    inner = Where(Within(trial.workspace), "sealed")
-    async with trial.open() as store:
-        await store.append(HEADER, [b""], expect=0, state=b"header")
-        await store.append(inner, [b"\x01sealed"], state=b"\x01")
-        for where in (trial.where, Where(trial.workspace, "sealed")):
-            await expect_error(store.read(where), KeyNeeded)
-            await expect_error(store.append(where, [b"plain"]), KeyNeeded)
-            await expect_error(store.append(where, [], state=b"plain"), KeyNeeded)
-            await expect_error(store.delete(where), KeyNeeded)
-            if isinstance(store, Rekeyable):
-                await expect_error(store.replace(where, {0: b"plain"}, expect=1), KeyNeeded)
-        await expect_error(store.list(trial.workspace), KeyNeeded)
-        await expect_error(store.list(f"{trial.workspace}-other"), KeyNeeded)
-        assert (await store.read(inner)).records == _numbered(b"\x01sealed")
-        await expect_value(store.list(inner.workspace), [ListedConversation(conversation="sealed", count=1)])
-        await expect_count(store.append(inner, [b"\x01more"], expect=1), 2)
-        assert (await store.read(HEADER)).head == StoredHead(count=1, state=b"header")
-        await expect_value(store.delete(inner), value=True)
-
-
-async def a_plain_store_takes_no_seal(trial: StoreTrial) -> None:
-    """Not while there is a plain conversation; and the header can be changed where there is one."""
-    async with trial.open() as store:
-        await store.append(trial.where, [b"plain"])
-        await expect_error(store.append(HEADER, [b""], expect=0, state=b"header"), WrongKey)
-        await expect_value(store.read(HEADER), RecordPage())
-        await expect_count(store.read(trial.where), 1)
-        await expect_value(store.delete(trial.where), value=True)
-        await expect_count(store.append(HEADER, [b""], expect=0, state=b"header"), 1)
-        await expect_count(store.append(HEADER, [b""], expect=1, was=b"header", state=b"changed"), 2)
-
-
-async def plain_and_sealed_do_not_meet(trial: StoreTrial) -> None:
-    """Many begin plain conversations while one seals the store: the store is one of both in the end."""
-    async with trial.open() as store:
-        begun: list[str] = []
-        sealed: list[bool] = []
-
-        async def begin(number: int) -> None:
-            try:
-                await store.append(Where(trial.workspace, f"{number}"), [b"plain"])
-            except KeyNeeded:
-                return
-            begun.append(f"{number}")
-
-        async def seal() -> None:
-            try:
-                await store.append(HEADER, [b""], expect=0, state=b"header")
-            except WrongKey:
-                return
-            sealed.append(True)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(begin, 0)
-            tasks.start_soon(seal)
-            for number in range(1, 8):
-                tasks.start_soon(begin, number)
-        assert bool(begun) != bool(sealed), f"{len(begun)} plain conversations, and a seal"
-        if begun:
-            assert [each.conversation for each in await store.list(trial.workspace)] == sorted(begun)
-
-
-PROMISES: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (
+PROMISES: tuple[StorePromise, ...] = (
     nothing_is_there_at_first,
     order_is_kept,
     a_read_finds_what_it_names,
@@ -513,10 +436,4 @@ PROMISES: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (
     closing_twice_does_no_harm,
 )
 
-LASTING: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (opened_again_everything_is_there,)
-
-SEALABLE: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (
-    a_sealed_store_gives_nothing_without_its_key,
-    a_plain_store_takes_no_seal,
-    plain_and_sealed_do_not_meet,
-)
+LASTING: tuple[StorePromise, ...] = (opened_again_everything_is_there,)
