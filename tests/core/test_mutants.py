@@ -24,7 +24,7 @@ def read(path: str, text: str, number: int) -> list[Segment]:
     ]
 
 
-# core/orders.py: only a result that stands in full supersedes an earlier one
+# core/ladder.py: only a result that stands in full supersedes an earlier one
 
 
 @pytest.mark.parametrize(("again", "supersedes"), [(300, True), (8_000, False)], ids=["whole", "shortened"])

@@ -8,8 +8,8 @@ import pytest
 from lamina.core.build import build
 from lamina.core.cut_target import BACK, HIGHEST, LOWEST, Rates, choose_target, derive_limits, measure_growth
 from lamina.core.entries import pair_calls
+from lamina.core.ladder import TOKEN_VALUES, ripeness
 from lamina.core.lowering import lower_entry
-from lamina.core.orders import TOKEN_VALUES, ripeness
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Head, Ledger, LedgerLine, Segment
 from lamina.core.wording import PLAIN

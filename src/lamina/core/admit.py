@@ -14,8 +14,9 @@ import msgspec
 from lamina.core.bound_thinking import omit_changed_thinking
 from lamina.core.cut_target import ALWAYS_SENT, CutLimits
 from lamina.core.draft import Draft
+from lamina.core.entries import is_attachment
 from lamina.core.envelope import prefix_at
-from lamina.core.kinds import Kinds, kind_of, priority, recoverable
+from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
 from lamina.core.options import BuildContext
@@ -205,14 +206,14 @@ def _may_shorten(entry: Entry, kinds: Kinds) -> bool:
 
     What lamina added itself is short already.
     """
-    if entry.form is not Form.FULL or entry.segment.pinned:
+    segment = entry.segment
+    if entry.form is not Form.FULL or segment.pinned:
         return False
-    if entry.segment.origin == "lamina":
+    if segment.is_own:
         return False
-    is_result = isinstance(entry.parts[0], ToolResult)
-    if not is_result and not kind_of(kinds, entry.segment).attachment:
+    if not isinstance(entry.parts[0], ToolResult) and not is_attachment(entry, kinds):
         return False
-    return recoverable(kinds, entry.segment)
+    return recoverable(kinds, segment)
 
 
 def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -> Draft:
@@ -224,9 +225,9 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
     scale = context.scale
     entries = list(draft.entries)
     lines = dict(draft.lines)
-    attached = []
+    attached: list[int] = []
     for at, entry in enumerate(entries):
-        if entry.form is not Form.OMITTED and kind_of(kinds, entry.segment).attachment:
+        if entry.form is not Form.OMITTED and is_attachment(entry, kinds):
             attached.append(at)
     total = sum(scale.body(entries[at]) for at in attached)
     attached.sort(key=lambda at: -priority(kinds, entries[at].segment))

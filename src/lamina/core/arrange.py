@@ -4,14 +4,15 @@ Both stages work on two pieces of the log (see `draft`). A few logs are drafted 
 something in them changes what stands before it: a hoisted library, a summary that covers older segments, a
 promoted section of the system text, and repairs that merge messages or strip tags.
 
-Arranging decides places, never sizes: attachments stand beside their question, and the system text first. In
-the default layout an attachment stays where it first appeared and becomes HISTORY with its turn. A later
-appearance of equal content refers to the one above it. `library="hoisted"` lifts earlier ones into LIBRARY.
+Arranging decides places, never sizes: attachments stand beside their question (`turn_order`), and the system
+text first. In the default layout an attachment stays where it first appeared and becomes HISTORY with its
+turn. A later appearance of equal content refers to the one above it. `library="hoisted"` lifts earlier ones
+into LIBRARY.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -21,31 +22,29 @@ from lamina.core.entries import (
     TurnPosition,
     age_entries,
     begins_with,
-    continues_message,
     count_sent,
-    ends_turn,
+    find_attachments,
     find_last_sent,
     find_leaving,
     find_position,
     find_prefix,
     find_sent,
     is_empty,
-    is_from_user,
-    is_question,
     omit,
     place_entries,
 )
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import Kinds, has_tag, is_section, kind_of
-from lamina.core.layout import NO_FILTER, Layout
+from lamina.core.layout import NO_FILTER
 from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
 from lamina.core.library import hoist_attachments
-from lamina.core.lowering import lower_to_reference
+from lamina.core.lowering import refer_to_earlier
 from lamina.core.options import BuildContext, Options
 from lamina.core.recall import identify_segments
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.selection import omit_covered, omit_filtered
-from lamina.core.tokens import Scale, weigh_entries
+from lamina.core.tokens import weigh_entries
+from lamina.core.turn_order import order_turns
 from lamina.core.values import (
     Digest,
     Entry,
@@ -233,7 +232,8 @@ def _place_piece(
 ) -> tuple[list[Entry], TurnPosition]:
     """One piece in its order, with turns, steps and layers. `leads`: it has the system text of the log."""
     layout = context.options.layout
-    entries = order_turns(entries, layout, context.kinds)
+    if find_attachments(entries, context.kinds):
+        entries = order_turns(entries, layout, context.kinds)
     if leads:
         entries = put_system_first(entries, ledger.promoted, context.kinds)
     entries, position = place_entries(entries, context.kinds, position=position)
@@ -301,11 +301,11 @@ def _lacks_repeated_text(pieces: _Pieces) -> bool:
     omitted_text = {entry.content for entry in pieces.front.entries if entry.why == SAME_TEXT_LATER}
     if not omitted_text:
         return False
-    sent_text = {entry.content for entry in find_sent(pieces.front.entries)}
+    omitted_text -= {entry.content for entry in find_sent(pieces.front.entries)}
     for entry in pieces.first + pieces.second:
         if entry.role is Role.SYSTEM:
-            sent_text.add(entry.content)
-    return not omitted_text <= sent_text
+            omitted_text.discard(entry.content)
+    return bool(omitted_text)
 
 
 def _omit_leaving(pieces: _Pieces, context: BuildContext) -> _Pieces:
@@ -445,9 +445,11 @@ def _extend_front(
 ) -> tuple[LogFront, dict[Ref, LedgerLine]]:
     """The front with these entries after it, and the new lines of attachments that are references now."""
     attachments = dict(front.attachments)
-    entries, lines = refer_to_earlier(
-        entries, ledger, attachments, kinds=context.kinds, wording=context.wording, scale=context.scale
-    )
+    lines: dict[Ref, LedgerLine] = {}
+    if find_attachments(entries, context.kinds):
+        entries, lines = refer_to_earlier(
+            entries, ledger, attachments, kinds=context.kinds, wording=context.wording, scale=context.scale
+        )
     last_sent = find_last_sent(front.entries)
     weighed = weigh_entries(entries, context.scale, prefix=front.prefix, last_sent=last_sent)
     extended = msgspec.structs.replace(
@@ -461,152 +463,7 @@ def _extend_front(
     return extended, lines
 
 
-# The order of a request: attachments beside their question, and the system text first.
-
-
-def order_turns(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
-    """Each turn's attachments before its question (or after it), in whatever order they were logged.
-
-    Of attachments with one key that came with one question, the last is sent. What stands in its own turn
-    only comes last of all: it leaves when its turn is over, and nothing that a cache holds may stand behind
-    it. With `context="logged"`, nothing is moved.
-    """
-    if not any(kind_of(kinds, entry.segment).attachment for entry in entries):
-        return entries
-    result: list[Entry] = []
-    for run in _find_opening_runs(entries, kinds):
-        result += _order_run(run, layout, kinds)
-    return result
-
-
-def _order_run(run: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
-    """One run in its order: lasting attachments and the question, then what leaves with the turn."""
-    if layout.context == "logged":
-        return _keep_newest(run, _name_by_key(run, kinds))
-    lasting, leaving = _split_leaving(run, kinds)
-    lasting = _keep_newest(lasting, _name_by_key(lasting, kinds))
-    if layout.context == "before":
-        lasting = _put_question_last(lasting, kinds)
-    else:
-        lasting = _put_question_first(lasting, kinds)
-    return lasting + _keep_newest(leaving, _name_by_kind_and_key(leaving), replace_equal=True)
-
-
-def _find_opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterator[list[Entry]]:
-    """Runs of what the user's side put in before the model spoke; everything else by itself.
-
-    `question, file, reply, question` are three runs: the question with its file, the reply, the question.
-    """
-    run: list[Entry] = []
-    for entry in entries:
-        if is_from_user(entry, kinds) and (run or not continues_message(entry)):
-            run.append(entry)
-            continue
-        if run:
-            yield run
-            run = []
-        yield [entry]
-    if run:
-        yield run
-
-
-def _keep_newest(run: list[Entry], names: list[str], *, replace_equal: bool = False) -> list[Entry]:
-    """A run in which older content of a name is replaced by the newest. An entry named "" has no name.
-
-    Content that did not change stays, and the newer entry refers to it later. With `replace_equal`, the older
-    entry is replaced even then. What was replaced once does not come back when the newest says it again.
-    """
-    newest = dict(zip(names, run, strict=True))
-    changed: set[str] = set()
-    result: list[Entry] = []
-    for entry, name in zip(reversed(run), reversed(names), strict=True):
-        newer = newest[name]
-        is_newest = newer.ref == entry.ref
-        may_stay = newer.content == entry.content and not replace_equal
-        if name and not is_newest and not may_stay:
-            changed.add(name)
-        if name in changed:
-            result.append(omit(entry, f"replaced in the same turn by {newer.ref}"))
-        else:
-            result.append(entry)
-    return result[::-1]
-
-
-def _name_by_key(run: Sequence[Entry], kinds: Kinds) -> list[str]:
-    """The key of each attachment, "" for everything else.
-
-    Only attachments replace each other: two messages with one key are two messages.
-    """
-    names: list[str] = []
-    for entry in run:
-        is_attachment = kind_of(kinds, entry.segment).attachment
-        names.append(entry.segment.key if is_attachment else "")
-    return names
-
-
-def _name_by_kind_and_key(run: Sequence[Entry]) -> list[str]:
-    """Of two entries of one kind without a key, such as two times, the newer replaces the older."""
-    return [f"{entry.segment.kind} {entry.segment.key}" for entry in run]
-
-
-def _split_leaving(run: list[Entry], kinds: Kinds) -> tuple[list[Entry], list[Entry]]:
-    """A run without what leaves with its turn, and what leaves.
-
-    If an entry that leaves opened a message, the entry that continued it opens it now. If the whole run was
-    one message, it stays one.
-    """
-    lasting: list[Entry] = []
-    leaving: list[Entry] = []
-    must_open = False
-    is_one_message = False
-    for entry in run:
-        if ends_turn(entry, kinds):
-            leaving.append(entry)
-            must_open = must_open or entry.opens
-            continue
-        if must_open and not entry.opens:
-            lasting.append(msgspec.structs.replace(entry, opens=True))
-            is_one_message = not entry.segment.joins
-        else:
-            lasting.append(entry)
-        must_open = False
-    if is_one_message:
-        leaving = [msgspec.structs.replace(entry, opens=False) for entry in leaving]
-    return lasting, leaving
-
-
-def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Moves the attachments that came after the question before it; sections stay behind it.
-
-    A question of several blocks, of which the later ones join the first, moves as a whole.
-    """
-    questions = [at for at, entry in enumerate(run) if is_question(entry, kinds)]
-    if not questions:
-        return run
-    end = questions[-1] + 1
-    start = questions[-1]
-    while start > 0 and run[start].segment.joins:
-        start -= 1
-    attached: list[Entry] = []
-    sections: list[Entry] = []
-    for entry in run[end:]:
-        if kind_of(kinds, entry.segment).attachment:
-            attached.append(entry)
-        else:
-            sections.append(entry)
-    return run[:start] + attached + run[start:end] + sections
-
-
-def _put_question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Moves all attachments behind everything else."""
-    attached: list[Entry] = []
-    rest: list[Entry] = []
-    for entry in run:
-        if kind_of(kinds, entry.segment).attachment:
-            attached.append(entry)
-        else:
-            rest.append(entry)
-    return rest + attached
+# The system text first.
 
 
 def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kinds) -> list[Entry]:
@@ -691,7 +548,7 @@ def may_split(segment: Segment, before: Segment) -> bool:
     return not (follows_aside and begins_with(segment.parts, ToolCall))
 
 
-# Words of their kind for attachments, and references for those that stand above already.
+# The words of their kind.
 
 
 def word_entries(entries: Iterable[Entry], *, wording: Wording) -> list[Entry]:
@@ -724,56 +581,3 @@ def is_worded(segment: Segment, wording: Wording) -> bool:
     if wording.tagged or segment.kind in wording.words:
         return True
     return has_tag(wording.kinds, segment)
-
-
-def refer_to_earlier(
-    entries: list[Entry],
-    ledger: Ledger,
-    attachments: dict[Digest, Ref],
-    *,
-    kinds: Kinds,
-    wording: Wording,
-    scale: Scale,
-) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """Later appearances of content that stands in full, as references, and the new ledger lines for them.
-
-    What is pinned is sent in full, since what it would refer to may be lowered. `attachments` maps content to
-    the entry that has it in full; it is brought up to date.
-    """
-    lines: dict[Ref, LedgerLine] = {}
-    result: list[Entry] = []
-    for entry in entries:
-        if entry.form is not Form.FULL or not kind_of(kinds, entry.segment).attachment:
-            result.append(entry)
-            continue
-        earlier = attachments.get(entry.content)
-        must_be_full = entry.segment.pinned or entry.segment.meta.get("override")
-        if earlier is None or must_be_full:
-            attachments[entry.content] = entry.ref
-            result.append(entry)
-            continue
-        reference = _make_reference(entry, earlier, wording, scale)
-        result.append(reference)
-        if entry.ref not in ledger.lines:
-            lines[entry.ref] = _make_reference_line(reference, wording)
-    return result, lines
-
-
-def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> Entry:
-    """What is sent for content that stands in full above. If the content is smaller, nothing is sent."""
-    why = f"same content as {earlier} above"
-    reference = lower_to_reference(entry, Form.STUB, why, wording=wording)
-    if scale.body(reference) < scale.body(entry):
-        return reference
-    return omit(entry, why)
-
-
-def _make_reference_line(reference: Entry, wording: Wording) -> LedgerLine:
-    """What the ledger keeps of a reference."""
-    return LedgerLine(
-        form=reference.form,
-        why=reference.why,
-        wording=wording.version,
-        sent=reference.sent,
-        reference=reference.form is Form.STUB,
-    )

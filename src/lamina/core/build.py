@@ -24,7 +24,7 @@ from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root
 from lamina.core.kinds import Kinds, kind_of
-from lamina.core.ledger import upgrade_ledger
+from lamina.core.ledger_versions import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
 from lamina.core.values import (

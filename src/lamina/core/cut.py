@@ -27,8 +27,9 @@ from lamina.core.entries import find_sent
 from lamina.core.folds import lay_folds
 from lamina.core.history_window import LastN, fold_outside, refs_up_to
 from lamina.core.kinds import is_section
+from lamina.core.ladder import last_resort, last_results
 from lamina.core.options import BuildContext
-from lamina.core.orders import Batch, OrderView, last_resort, last_results
+from lamina.core.orders import Batch, OrderView
 from lamina.core.text.tags import make_inert
 from lamina.core.tokens import weigh_entries
 from lamina.core.values import Cut, Entry, Form, Layer, Ref

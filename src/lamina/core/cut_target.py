@@ -228,16 +228,18 @@ def count_fixed(entries: Sequence[Entry]) -> int:
     These are system text, pinned segments, the prompt, and messages of the user that are too long for a
     digest to quote.
     """
-    system_role = Role.SYSTEM
-    tokens = 0
-    for entry in entries:
-        segment = entry.segment
-        is_fixed = entry.layer in ALWAYS_SENT or entry.role is system_role
-        may_be_long = segment.kind == "user" and entry.tokens > _SHORT_MESSAGE
-        is_long_message = may_be_long and not is_short_text(entry, VERBATIM_LIMIT)
-        if is_fixed or is_long_message or segment.pinned:
-            tokens += entry.tokens
-    return tokens
+    return sum(entry.tokens for entry in entries if _is_fixed(entry))
+
+
+def _is_fixed(entry: Entry) -> bool:
+    """Whether no cut can free what an entry takes. The text of a short message is not looked at."""
+    if entry.layer in ALWAYS_SENT or entry.role is Role.SYSTEM:
+        return True
+    if entry.segment.pinned:
+        return True
+    if entry.segment.kind != "user" or entry.tokens <= _SHORT_MESSAGE:
+        return False
+    return not is_short_text(entry, VERBATIM_LIMIT)
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:

@@ -10,6 +10,7 @@ for the digest's own structure, and none of the structure addresses a reader.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from lamina.core.entries import pair_parts
@@ -78,13 +79,22 @@ def write_title(segments: Sequence[Segment]) -> str:
 
 
 def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
-    """Everything worth keeping, in chronological order; a path only where it first appears.
-
-    A turn begins where the user speaks after somebody else.
-    """
-    segments = [segment for segment in segments if segment.role is not Role.SYSTEM]
-    results = _find_results([part for segment in segments for part in segment.parts])
+    """Everything worth keeping, in chronological order; a path only where it first appears."""
+    spoken = [segment for segment in segments if segment.role is not Role.SYSTEM]
+    results = _find_results(list(chain.from_iterable(segment.parts for segment in spoken)))
     seen: set[tuple[str, str]] = set()
+    for turn, segment in _number_turns(spoken):
+        for piece in _read_segment(segment, turn, results, kinds):
+            name = (piece.claim, piece.text)
+            if name in seen:
+                continue
+            if piece.claim in UNIQUE_CLAIMS:
+                seen.add(name)
+            yield piece
+
+
+def _number_turns(segments: Iterable[Segment]) -> Iterator[tuple[int, Segment]]:
+    """Each segment with the number of its turn, from 1. A turn begins where the user speaks after another."""
     turn = 1
     user_spoke = True
     for segment in segments:
@@ -92,12 +102,7 @@ def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiec
         if user_speaks and not user_spoke:
             turn += 1
         user_spoke = user_speaks
-        for piece in _read_segment(segment, turn, results, kinds):
-            name = (piece.claim, piece.text)
-            is_repeated = piece.claim in UNIQUE_CLAIMS and name in seen
-            if not is_repeated:
-                seen.add(name)
-                yield piece
+        yield turn, segment
 
 
 def _find_results(parts: Sequence[Part]) -> Iterator[ToolResult | None]:

@@ -19,6 +19,7 @@ from lamina.core.kinds import Kinds, is_section, is_turn_scoped, kind_of
 from lamina.core.layout import Layout
 from lamina.core.text.characters import is_blank
 from lamina.core.values import (
+    OWN_ORIGIN,
     Digest,
     Entry,
     Form,
@@ -42,6 +43,34 @@ def omit(entry: Entry, why: str) -> Entry:
 def find_sent(entries: Iterable[Entry]) -> list[Entry]:
     """The entries that are sent: those that have a form above OMITTED."""
     return [entry for entry in entries if entry.form is not Form.OMITTED]
+
+
+def find_logged(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries that came from the log, in the order of the stream, without lamina's own."""
+    return [entry for entry in entries if not entry.segment.is_own]
+
+
+def find_attachments(entries: Iterable[Entry], kinds: Kinds) -> list[Entry]:
+    """The attachments among these entries, in their order."""
+    return [entry for entry in entries if is_attachment(entry, kinds)]
+
+
+def is_attachment(entry: Entry, kinds: Kinds) -> bool:
+    """Whether lamina placed this entry next to a message, so that equal content may become a reference."""
+    return kind_of(kinds, entry.segment).attachment
+
+
+def may_repeat(entry: Entry) -> bool:
+    """Whether an attachment is sent in full even if equal content stands above it.
+
+    What stands above a pinned one may be lowered. With `meta["override"]` the caller asks for it.
+    """
+    return entry.segment.pinned or bool(entry.segment.meta.get("override"))
+
+
+def index_by_ref(entries: Iterable[Entry]) -> dict[Ref, int]:
+    """The position of each entry, by its ref."""
+    return {entry.ref: at for at, entry in enumerate(entries)}
 
 
 def is_message(entry: Entry) -> bool:
@@ -107,7 +136,7 @@ def make_own_entry(segment: Segment, why: str, **place: Any) -> Entry:
 
 def make_closing_line(key: str, text: str, *, kind: str = "user", **place: Any) -> Entry:
     """A line of lamina's own on the user's side, after what was quoted in the model's voice."""
-    segment = Segment(role=Role.USER, kind=kind, parts=(Text(text),), key=key, origin="lamina")
+    segment = Segment(role=Role.USER, kind=kind, parts=(Text(text),), key=key, origin=OWN_ORIGIN)
     return make_own_entry(segment, "ends what was quoted before it", **place)
 
 
@@ -250,10 +279,12 @@ def is_from_user(entry: Entry, kinds: Kinds) -> bool:
 
     A result that came late is quoted in the model's voice, and lamina's own lines are nobody's.
     """
-    if is_section(kinds, entry.segment):
+    segment = entry.segment
+    if is_section(kinds, segment):
         return True
-    has_users_voice = entry.role is Role.USER and entry.segment.role is Role.USER
-    return has_users_voice and entry.segment.origin != "lamina"
+    if entry.role is not Role.USER or segment.is_own:
+        return False
+    return segment.role is Role.USER
 
 
 def is_question(entry: Entry, kinds: Kinds) -> bool:
@@ -330,9 +361,9 @@ def _has_own_place(entry: Entry, kinds: Kinds) -> bool:
 
     Such an entry says nothing about where a turn begins and ends.
     """
-    is_own = entry.segment.origin == "lamina"
-    is_summary = bool(entry.segment.covers)
-    return is_own or is_summary or is_section(kinds, entry.segment)
+    if entry.segment.is_own or entry.segment.covers:
+        return True
+    return is_section(kinds, entry.segment)
 
 
 def _find_leaving_in_turn(

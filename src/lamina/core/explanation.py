@@ -14,6 +14,7 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.hashing import handle
+from lamina.core.text.clipping import count_units
 from lamina.core.tokens import Basis
 from lamina.core.values import Cut, Form, Layer
 from lamina.core.wording import describe_segment
@@ -118,25 +119,36 @@ def explain(envelope: Envelope) -> Manifest:
 
 
 def join_folds(rows: Sequence[ManifestRow]) -> list[ManifestRow]:
-    """The rows, with one for each digest: it has the tokens of all its parts, and says what it stands for."""
+    """The rows, with one for each digest: it has the tokens of all its parts, and says what it stands for.
+
+    It stands where the first row of its fold stood.
+    """
+    joined: list[ManifestRow] = []
     members: dict[str, list[ManifestRow]] = {}
-    for row in rows:
-        if row.fold:
-            members.setdefault(row.fold, []).append(row)
-    joined = []
+    places: dict[str, int] = {}
     for row in rows:
         if not row.fold:
             joined.append(row)
-        elif row.fold in members:
-            joined.append(_join_fold(row.fold, members.pop(row.fold)))
+            continue
+        if row.fold not in places:
+            places[row.fold] = len(joined)
+            joined.append(row)
+        members.setdefault(row.fold, []).append(row)
+    for fold, at in places.items():
+        joined[at] = _join_fold(fold, members[fold])
     return joined
 
 
 def _join_fold(key: str, rows: Sequence[ManifestRow]) -> ManifestRow:
+    """One row for a digest. Of its rows, those that are sent are the digest, and it covers the others.
+
+    It stands in the layer in which it is sent, and names the turns that it covers.
+    """
     covered = [row for row in rows if row.form is Form.OMITTED]
     sent = [row for row in rows if row.form is not Form.OMITTED]
-    turns = [row.turn for row in covered or rows]
-    first, last = min(turns), max(turns)
+    turns = sorted(row.turn for row in covered or rows)
+    first = turns[0]
+    last = turns[-1]
     of_turns = f"turns {first}–{last}"
     if first == last:
         of_turns = f"turn {first}"
@@ -195,6 +207,10 @@ def describe_row(row: ManifestRow) -> str:
 
 
 def _describe_reason(row: ManifestRow) -> str:
+    """The end of the sentence of `describe_row`: why the segment has its form, as a user would say it.
+
+    What a cut lowers for its age has one reason for each sort of segment; to a user they are all its age.
+    """
     if row.why == "in full":
         return ""
     if row.form is Form.FULL:
@@ -202,8 +218,7 @@ def _describe_reason(row: ManifestRow) -> str:
     if row.why.startswith("superseded by"):
         return ", since a later result replaces it"
     if row.why.startswith(_REASONS_OF_AGE):
-        steps = "1 step" if row.age == 1 else f"{row.age:,} steps"
-        return f", since it is {steps} old"
+        return f", since it is {count_units(row.age, 'steps')} old"
     return f", since: {row.why}"
 
 
@@ -241,6 +256,7 @@ def table(manifest: Manifest, *, width: int = 100) -> str:
 
 
 def _print_cells(row: ManifestRow) -> _TableLine:
+    """The cells of one row, each as text that is safe to print."""
     return _TableLine(
         layer=row.layer.value,
         form=row.form.value,

@@ -23,7 +23,7 @@ from lamina.core.repair import find_side
 from lamina.core.text.names import list_names
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.tokens import Scale
-from lamina.core.values import Entry, Fold, Layer, Ref, Role, Segment, Text
+from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, text_of
 
 FOLD_VERSION = 2
@@ -95,7 +95,7 @@ def make_fold(run: Sequence[Entry], *, size: DigestSize, cut: int, kinds: Kinds)
     are shortened or counted. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
-    segments = [entry.source for entry in run if entry.segment.origin != "lamina"]
+    segments = [entry.source for entry in run if not entry.segment.is_own]
     title = write_title(segments)
     words = title
     notes = ""
@@ -170,7 +170,7 @@ def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[lis
         if owner is not None:
             if owner not in group:
                 group.append(owner)
-        elif is_message(entry) and entry.segment.origin != "lamina":
+        elif is_message(entry) and not entry.segment.is_own:
             groups.append(group)
             group = []
     groups.append(group)
@@ -229,7 +229,7 @@ def is_digest(entry: Entry) -> bool:
 
     A client may log digests of its own, which are segments like any other.
     """
-    return entry.segment.kind == "digest" and entry.segment.origin == "lamina"
+    return entry.segment.kind == "digest" and entry.segment.is_own
 
 
 def _needs_words(fold: Fold, before: Role | None) -> bool:
@@ -301,7 +301,7 @@ def _digest_attributes(fold: Fold, wording: Wording) -> dict[str, str]:
 
 def _make_segment(fold: Fold, *, key: str, role: Role, text: str) -> Segment:
     return Segment(
-        role=role, kind="digest", parts=(Text(text),), key=key, origin="lamina", covers=fold.covers
+        role=role, kind="digest", parts=(Text(text),), key=key, origin=OWN_ORIGIN, covers=fold.covers
     )
 
 

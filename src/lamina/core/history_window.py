@@ -98,7 +98,7 @@ def _counts_as_history(entry: Entry) -> bool:
 
     What is pinned stays, and lamina's own lines are no messages of the conversation.
     """
-    is_foreign = entry.segment.origin != "lamina"
+    is_foreign = not entry.segment.is_own
     return _is_in_history(entry) and is_foreign and not entry.segment.pinned
 
 

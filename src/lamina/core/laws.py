@@ -14,7 +14,15 @@ import msgspec
 from lamina.core.arrange import is_worded
 from lamina.core.build import build
 from lamina.core.cut_moves import find_untouchable
-from lamina.core.entries import OWN_TURN_ONLY, begins_with
+from lamina.core.entries import (
+    OWN_TURN_ONLY,
+    begins_with,
+    find_attachments,
+    find_logged,
+    index_by_ref,
+    is_attachment,
+    may_repeat,
+)
 from lamina.core.envelope import (
     Envelope,
     find_gained_authority,
@@ -25,7 +33,7 @@ from lamina.core.envelope import (
 )
 from lamina.core.folds import FOLD_VERSION, map_covered
 from lamina.core.hashing import canonical_json, handle
-from lamina.core.kinds import Kinds, has_tag, kind_of
+from lamina.core.kinds import Kinds, has_tag
 from lamina.core.ledger import current_turn, said_beside_results
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import goes_last
@@ -34,6 +42,7 @@ from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
 from lamina.core.values import (
     Budget,
+    Cut,
     Digest,
     Entry,
     Fold,
@@ -181,10 +190,9 @@ def forms_never_rise(case: Case) -> Iterator[str]:
     if case.before is None or not case.history_continues:
         return
     entries_before = {entry.ref: entry for entry in case.before.entries}
-    for entry in _find_logged(case.envelope):
-        before = entries_before.get(entry.ref)
-        if before is not None:
-            yield from _compare_forms(before, entry, case)
+    for entry in find_logged(case.envelope.entries):
+        before = entries_before.get(entry.ref, entry)  # what is new has nothing to be compared with
+        yield from _compare_forms(before, entry, case)
 
 
 def _compare_forms(before: Entry, entry: Entry, case: Case) -> Iterator[str]:
@@ -192,10 +200,13 @@ def _compare_forms(before: Entry, entry: Entry, case: Case) -> Iterator[str]:
 
     Other words in the same form are allowed only at a recorded cut.
     """
-    if entry.form > before.form and not _may_move(entry, case):
-        yield f"{entry.ref} rose from {before.form} to {entry.form}"
-    is_reworded = entry.form is before.form and entry.sent != before.sent
-    if is_reworded and not case.has_new_cut:
+    if entry.form < before.form:
+        return
+    if entry.form > before.form:
+        if not _may_move(entry, case):
+            yield f"{entry.ref} rose from {before.form} to {entry.form}"
+        return
+    if entry.sent != before.sent and not case.has_new_cut:
         yield f"{entry.ref} was reworded"
 
 
@@ -207,7 +218,7 @@ def _may_move(entry: Entry, case: Case) -> bool:
     """
     if case.options.layout.library != "hoisted" or not case.has_new_cut:
         return False
-    return _is_attachment(entry, case)
+    return is_attachment(entry, case.kinds)
 
 
 def _check_prompt(case: Case) -> Iterator[str]:
@@ -216,10 +227,11 @@ def _check_prompt(case: Case) -> Iterator[str]:
     Thinking may be left out even there: a provider refuses it if its past has changed.
     """
     for entry in _find_touched_now(case):
-        is_omitted = entry.form is Form.OMITTED
-        if entry.layer is Layer.PROMPT or said_beside_results(entry):
+        is_prompt = entry.layer is Layer.PROMPT or said_beside_results(entry)
+        is_thinking = entry.segment.kind == "thinking"
+        if is_prompt:
             yield f"the prompt {entry.ref} is sent {entry.form}"
-        elif is_omitted and entry.segment.kind != "thinking":
+        elif entry.form is Form.OMITTED and not is_thinking:
             yield f"{entry.ref} of the last step is not sent"
         elif begins_with(entry.segment.parts, ToolCall):
             yield f"the call {entry.ref} of the last step is sent {entry.form}"
@@ -232,16 +244,17 @@ def _find_touched_now(case: Case) -> Iterator[Entry]:
     replaced by a reference to equal content.
     """
     options = case.options
-    is_filtered = bool(options.layout.include or options.layout.exclude)
-    if is_filtered or options.carries is not None:
+    if options.layout.include or options.layout.exclude:
+        return
+    if options.carries is not None:
         return
     entries = case.envelope.entries
     repairs = case.envelope.ledger.repairs
     for at in current_turn(entries):
         entry = entries[at]
-        is_whole = entry.form is Form.FULL
-        may_differ = entry.ref in repairs or _is_attachment(entry, case)
-        if not is_whole and not may_differ:
+        if entry.form is Form.FULL or entry.ref in repairs:
+            continue
+        if not is_attachment(entry, case.kinds):
             yield entry
 
 
@@ -251,13 +264,14 @@ def _check_folds(case: Case) -> Iterator[str]:
     Otherwise its digest would speak of something that the user took back, or instead of the prompt.
     """
     entries = case.envelope.entries
-    positions = {entry.ref: at for at, entry in enumerate(entries)}
+    position_of = index_by_ref(entries)
     must_stand = _find_protected(entries)
     for fold in case.envelope.ledger.folds:
-        covered = [positions[ref] for ref in fold.covers if ref in positions]
-        if len(covered) < len(fold.covers):
+        covered = [position_of.get(ref) for ref in fold.covers]
+        positions = [at for at in covered if at is not None]
+        if len(positions) < len(covered):
             yield f"{fold.key} covers what is not in the log"
-        if covered != sorted(covered):
+        if positions != sorted(positions):
             yield f"{fold.key} covers what stands in another order"
         for ref in must_stand.intersection(fold.covers):
             yield f"{fold.key} covers {ref}, which must stand"
@@ -305,15 +319,15 @@ def nothing_is_lost(case: Case) -> Iterator[str]:
     The log is the only store for that: it has every segment, so a handle never expires.
     """
     by_name = index_by_name(identify_segments(case.log))
-    for entry in _find_logged(case.envelope):
+    for entry in find_logged(case.envelope.entries):
         if entry.form is Form.FULL:
             continue
         segment = by_name.get(handle(entry.content))
         if segment is None or segment.parts != entry.segment.parts:
             yield f"{entry.ref} does not come back"
-    refs = {entry.ref for entry in case.envelope.entries}
+    logged_refs = index_by_ref(case.envelope.entries).keys()
     for fold in case.envelope.ledger.folds:
-        if not refs.issuperset(fold.covers):
+        if not logged_refs >= set(fold.covers):
             yield f"{fold.key} does not bring back all that it covers"
 
 
@@ -344,9 +358,9 @@ def _find_lost(case: Case) -> list[Entry]:
     for entry in case.envelope.entries:
         if entry.form is Form.FULL or not _is_unrecoverable(entry, case):
             continue
-        fold = fold_of.get(entry.ref)
-        is_message = entry.segment.role is Role.USER and not _is_attachment(entry, case)
-        if fold is None or not is_message:
+        is_users = entry.segment.role is Role.USER
+        is_quoted = is_users and not is_attachment(entry, case.kinds)
+        if not is_quoted or entry.ref not in fold_of:
             lost.append(entry)
     return lost
 
@@ -386,9 +400,10 @@ def _find_large_in_full(case: Case) -> Iterator[Entry]:
     """
     protected = find_untouchable(case.envelope.entries)
     for at, entry in enumerate(case.envelope.entries):
-        may_be_lowered = at not in protected and entry.segment.origin != "lamina"
-        is_large = entry.form is Form.FULL and entry.tokens > SMALL
-        if may_be_lowered and is_large:
+        if at in protected or entry.segment.is_own:
+            continue
+        is_large = entry.tokens > SMALL
+        if is_large and entry.form is Form.FULL:
             yield entry
 
 
@@ -397,8 +412,9 @@ def _is_unrecoverable(entry: Entry, case: Case) -> bool:
 
     System text cannot be had again either, but no cut touches it.
     """
-    is_foreign = entry.segment.origin != "lamina" and entry.role is not Role.SYSTEM
-    if not is_foreign or entry.why in BY_CHOICE:
+    if entry.segment.is_own or entry.role is Role.SYSTEM:
+        return False
+    if entry.why in BY_CHOICE:
         return False
     return goes_last(entry, case.kinds)
 
@@ -408,22 +424,17 @@ def once_in_full(case: Case) -> Iterator[str]:
 
     Later appearances refer to the first. Changed content is sent anew, and the old bytes stay where they are.
     """
+    attachments = find_attachments(case.envelope.sent, case.kinds)
     contents: set[str] = set()
-    for entry in _find_attachments(case):
+    for entry in attachments:
         if entry.form is not Form.FULL:
             continue
-        may_repeat = entry.segment.pinned or bool(entry.segment.meta.get("override"))
-        if entry.content in contents and not may_repeat:
+        if entry.content in contents and not may_repeat(entry):
             yield f"{entry.ref} stands in full twice"
         contents.add(entry.content)
-    yield from _check_library_names(case)
+    # A name shows one content in the library.
+    yield from _find_names_twice(entry for entry in attachments if entry.layer is Layer.LIBRARY)
     yield from _check_turn_names(case)
-
-
-def _check_library_names(case: Case) -> Iterator[str]:
-    """A name shows one content in the library."""
-    library = [entry for entry in _find_attachments(case) if entry.layer is Layer.LIBRARY]
-    yield from _find_names_twice(library)
 
 
 def _check_turn_names(case: Case) -> Iterator[str]:
@@ -437,7 +448,7 @@ def _check_turn_names(case: Case) -> Iterator[str]:
         if entry.layer is Layer.PROMPT:
             yield from _find_names_twice(with_question)
             with_question.clear()
-        elif entry.layer is Layer.TURN and _is_attachment(entry, case):
+        elif entry.layer is Layer.TURN and is_attachment(entry, case.kinds):
             with_question.append(entry)
     yield from _find_names_twice(with_question)
 
@@ -450,8 +461,9 @@ def _find_names_twice(attachments: Iterable[Entry]) -> Iterator[str]:
     contents: dict[str, Digest] = {}
     for entry in attachments:
         key = entry.segment.key
-        may_repeat = not key or bool(entry.segment.meta.get("override"))
-        if may_repeat or entry.form < Form.COMPACT:
+        if not key or entry.segment.meta.get("override"):
+            continue
+        if entry.form < Form.COMPACT:
             continue
         if contents.get(key, entry.content) != entry.content:
             yield f"{key} stands twice in the {entry.layer} layer"
@@ -464,7 +476,7 @@ def lowering_shrinks(case: Case) -> Iterator[str]:
     What the format cannot express has no full form there, so its stub is compared with nothing.
     """
     carries = case.options.carries
-    for entry in _find_logged(case.envelope):
+    for entry in find_logged(case.envelope.entries):
         if entry.form in (Form.FULL, Form.OMITTED):
             continue
         if carries is not None and carries(entry.segment):
@@ -473,7 +485,14 @@ def lowering_shrinks(case: Case) -> Iterator[str]:
         tokens = _count_tokens(entry.parts, case)
         if tokens > tokens_in_full:
             yield f"{entry.ref} has {tokens} tokens lowered and {tokens_in_full} in full"
-    cut = case.envelope.cut
+    yield from _check_cut_shrinks(case.envelope.cut)
+
+
+def _check_cut_shrinks(cut: Cut | None) -> Iterator[str]:
+    """A cut that lowered something left fewer tokens than there were.
+
+    An edit by the client is recorded as a cut as well, and lowers nothing.
+    """
     if cut is None or not cut.lowered:
         return
     if cut.after >= cut.before:
@@ -506,10 +525,9 @@ def untouched_means_untouched(case: Case) -> Iterator[str]:
         return
     repairs = case.envelope.ledger.repairs
     for entry in case.envelope.entries:
-        has_new_id = f"{entry.ref}:id" in repairs
-        if has_new_id or not _is_sent_as_logged(entry, case):
+        if f"{entry.ref}:id" in repairs:
             continue
-        if _logged_parts(entry) != entry.parts:
+        if _is_sent_as_logged(entry, case) and _logged_parts(entry) != entry.parts:
             yield f"{entry.ref} was changed"
 
 
@@ -539,7 +557,7 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
     sent = case.envelope.sent
     yield from find_gained_authority(sent)
     for entry in sent:
-        if entry.role is Role.USER and _is_quoted_result(entry):
+        if _is_result_in_users_voice(entry):
             yield f"{entry.ref} is a result in the user's voice"
         if has_tag(case.kinds, entry.segment) and not has_balanced_tags(entry.parts, case.kinds):
             yield f"{entry.ref} breaks out of its tag"
@@ -549,8 +567,13 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
             yield from _check_digest_voices(fold, by_ref)
 
 
-def _is_quoted_result(entry: Entry) -> bool:
-    """Whether an entry came as a result and is sent as text, as late results are."""
+def _is_result_in_users_voice(entry: Entry) -> bool:
+    """Whether an entry came as a result and the user says it, as text. Late results are sent as text too.
+
+    Those are quoted in the model's voice.
+    """
+    if entry.role is not Role.USER:
+        return False
     return begins_with(entry.segment.parts, ToolResult) and begins_with(entry.parts, Text)
 
 
@@ -579,24 +602,9 @@ def _check_digest_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str
             yield f"{fold.key} says {words[:40]!r} in the user's voice"
 
 
-def _find_logged(envelope: Envelope) -> list[Entry]:
-    """The entries that came from the log, in the order of the stream, without lamina's own."""
-    return [entry for entry in envelope.entries if entry.segment.origin != "lamina"]
-
-
 def _logged_refs(envelope: Envelope) -> list[Ref]:
     """The refs of what came from the log, in the order of the stream."""
-    return [entry.ref for entry in _find_logged(envelope)]
-
-
-def _find_attachments(case: Case) -> list[Entry]:
-    """The attachments that are sent, in the order of the stream."""
-    return [entry for entry in case.envelope.sent if _is_attachment(entry, case)]
-
-
-def _is_attachment(entry: Entry, case: Case) -> bool:
-    """Whether lamina placed this entry next to a message, so that equal content may become a reference."""
-    return kind_of(case.kinds, entry.segment).attachment
+    return [entry.ref for entry in find_logged(envelope.entries)]
 
 
 LAWS: dict[str, Callable[[Case], Iterator[str]]] = {

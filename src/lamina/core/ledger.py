@@ -8,20 +8,17 @@ segment which comes back does not rise. The prompt and the last step are never s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
 
-from lamina.core.entries import begins_with, is_empty, omit, pair_calls
+from lamina.core.entries import begins_with, index_by_ref, is_empty, omit, pair_calls
 from lamina.core.folds import lay_folds, map_covered
-from lamina.core.hashing import NamedSegment, short_handle, stem_of
+from lamina.core.hashing import stem_of
 from lamina.core.lowering import lower_entry, lower_to_reference, make_omitted_line
-from lamina.core.recall import identify_segments
 from lamina.core.values import (
-    LEDGER_VERSION,
     Entry,
     Fold,
     Form,
@@ -31,7 +28,6 @@ from lamina.core.values import (
     Raw,
     Ref,
     Role,
-    Segment,
     Thinking,
 )
 from lamina.core.wording import Wording
@@ -120,19 +116,19 @@ def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine])
 
     The line of a segment that is gone stays. If the segment comes back, it is sent as it was before.
     """
-    if not lines:
-        return {}
+    valid = dict(lines)
+    if not valid:
+        return valid
     newest_system_text = {entry.content: at for at, entry in enumerate(entries) if entry.role is Role.SYSTEM}
     current = current_turn(entries)
-    undone: set[Ref] = set()
     for at, entry in enumerate(entries):
         previous = lines.get(entry.ref)
         if previous is None:
             continue
         is_newest_text = newest_system_text.get(entry.content, at) <= at
         if _is_undone(previous, entry, is_current=at in current, is_newest_text=is_newest_text):
-            undone.add(entry.ref)
-    return {ref: previous for ref, previous in lines.items() if ref not in undone}
+            valid.pop(entry.ref, None)
+    return valid
 
 
 def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newest_text: bool) -> bool:
@@ -211,10 +207,11 @@ def _find_fold_of_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Re
             entry = entries[other]
             if entry.step != entries[at].step:
                 break
-            is_outcome = entry.role is Role.ASSISTANT and not _is_thinking(entry)
-            is_gone = entry.form is Form.OMITTED and entry.ref not in fold_of
-            if is_outcome and not is_gone:
-                return fold_of.get(entry.ref)
+            if entry.role is not Role.ASSISTANT or _is_thinking(entry):
+                continue
+            if entry.form is Form.OMITTED and entry.ref not in fold_of:
+                continue
+            return fold_of.get(entry.ref)
     return None
 
 
@@ -281,12 +278,11 @@ def said_beside_results(entry: Entry) -> bool:
     What stands for older segments is no speech, and neither are lamina's own lines.
     """
     segment = entry.segment
-    is_in_steps = entry.layer is Layer.STEPS
-    is_of_user = entry.role is Role.USER and segment.role is Role.USER
-    if not is_in_steps or not is_of_user:
+    if entry.layer is not Layer.STEPS or entry.role is not Role.USER:
         return False
-    is_own = segment.origin == "lamina"
-    if is_own or segment.covers:
+    if segment.role is not Role.USER or segment.is_own:
+        return False
+    if segment.covers:
         return False
     return not is_empty(segment.parts)
 
@@ -330,7 +326,7 @@ def _find_structure(entries: Sequence[Entry]) -> _LogStructure:
         answered_at[call_at] = result_at
     return _LogStructure(
         entries=entries,
-        position={entry.ref: at for at, entry in enumerate(entries)},
+        position=index_by_ref(entries),
         partner=partner,
         open_until=list(accumulate(answered_at, max)),
         current=current_turn(entries),
@@ -367,60 +363,8 @@ def _may_stand_in_fold(at: int, covers: frozenset[Ref], log: _LogStructure) -> b
     is_system_text = entry.role is Role.SYSTEM
     if entry.ref not in covers:
         return is_system_text or entry.form is Form.OMITTED
-    must_be_sent = is_system_text or entry.segment.pinned or at in log.current
-    partner = log.partner.get(entry.ref, entry.ref)
-    return partner in covers and not must_be_sent
-
-
-# Ledgers of older releases: their names of segments become the names of today.
-#
-# Version 1 named a segment `key@content#nth`, where `nth` counted equal contents from the front. The first
-# build with such a ledger translates every name that the log still has. Other names stay as they were, and
-# name nothing.
-
-SUFFIXES = ("!", ":id")
-"""What may follow the name of a call: `!` names the answer that lamina gave, `:id` a renamed id."""
-
-
-def upgrade_ledger(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
-    """The ledger with the names of today; the same object if it has them already."""
-    if ledger.version == LEDGER_VERSION:
-        return ledger
-    new_names = {old_name: each.ref for old_name, each in name_by_count(identify_segments(log))}
-
-    def rename(ref: Ref) -> Ref:
-        for suffix in SUFFIXES:
-            if ref.endswith(suffix):
-                bare = Ref(ref.removesuffix(suffix))
-                return Ref(f"{new_names.get(bare, bare)}{suffix}")
-        return new_names.get(ref, ref)
-
-    folds = []
-    for fold in ledger.folds:
-        covers = tuple(rename(ref) for ref in fold.covers)
-        folds.append(msgspec.structs.replace(fold, covers=covers))
-    return msgspec.structs.replace(
-        ledger,
-        version=LEDGER_VERSION,
-        lines={rename(ref): line for ref, line in ledger.lines.items()},
-        folds=tuple(folds),
-        repairs={rename(ref): repair for ref, repair in ledger.repairs.items()},
-        promoted=tuple(rename(ref) for ref in ledger.promoted),
-        bound={rename(ref): prefix for ref, prefix in ledger.bound.items()},
-    )
-
-
-def name_by_count(segments: Iterable[NamedSegment]) -> Iterable[tuple[Ref, NamedSegment]]:
-    """Each segment with the name that version 1 gave it.
-
-    The third segment of one content was `key@content#2`. That number shifted when the front of the log was
-    cut off, which is why names have said since then what comes before a segment.
-    """
-    occurrences = Counter[str]()
-    for each in segments:
-        name = f"{each.segment.key or short_handle(each.content)}@{each.content[:16]}"
-        nth = occurrences[name]
-        occurrences[name] += 1
-        if nth:
-            name = f"{name}#{nth}"
-        yield Ref(name), each
+    if is_system_text or entry.segment.pinned:
+        return False
+    if at in log.current:
+        return False
+    return log.partner.get(entry.ref, entry.ref) in covers

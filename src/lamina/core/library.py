@@ -17,7 +17,7 @@ from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
 from lamina.core.text.tags import escape_attribute
 from lamina.core.tokens import Scale
-from lamina.core.values import Entry, Form, Layer, Ledger, Role, Segment, Text
+from lamina.core.values import OWN_ORIGIN, Entry, Form, Layer, Ledger, Role, Segment, Text
 from lamina.core.wording import Wording, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
@@ -174,7 +174,7 @@ def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
         kind="user",
         parts=(Text(IN_LIBRARY.format(names=names)),),
         key=f"{first.ref}!list",
-        origin="lamina",
+        origin=OWN_ORIGIN,
     )
     why = "names what stands in the library"
     return make_own_entry(
@@ -185,5 +185,5 @@ def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
 def _make_title() -> Entry:
     """The line that introduces the library."""
     parts = (Text(LIBRARY_TITLE),)
-    segment = Segment(role=Role.USER, kind="user", parts=parts, key="library", origin="lamina")
+    segment = Segment(role=Role.USER, kind="user", parts=parts, key="library", origin=OWN_ORIGIN)
     return make_own_entry(segment, "introduces the library", layer=Layer.LIBRARY)

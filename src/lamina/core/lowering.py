@@ -1,4 +1,4 @@
-"""One entry in a lower form, and the ledger line that sends it in that form again.
+"""One entry in a lower form or as a reference, and the ledger line that sends it in that form again.
 
 A lower form can be limited in tokens, by the counter in use. A character is a quarter of a token in English
 and three tokens in some scripts, so a limit in characters says little. The limit that is found goes into the
@@ -9,11 +9,24 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.core.entries import begins_with, omit
+from lamina.core.entries import begins_with, is_attachment, may_repeat, omit
 from lamina.core.hashing import parts_digest
+from lamina.core.kinds import Kinds
 from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.tokens import Scale
-from lamina.core.values import Digest, Entry, Form, LedgerLine, Part, Role, Segment, ToolCall, ToolResult
+from lamina.core.values import (
+    Digest,
+    Entry,
+    Form,
+    Ledger,
+    LedgerLine,
+    Part,
+    Ref,
+    Role,
+    Segment,
+    ToolCall,
+    ToolResult,
+)
 from lamina.core.wording import COMPACT_LIMIT, Wording, name_of
 
 
@@ -35,10 +48,18 @@ def lower_to_reference(entry: Entry, form: Form, why: str, *, wording: Wording) 
     return replace_parts(entry, form, wording.reference(entry.segment, entry.content), why)
 
 
-def make_line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> LedgerLine:
+def make_line(
+    lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0, reference: bool = False
+) -> LedgerLine:
     """What the ledger keeps of a lowered entry."""
     return LedgerLine(
-        form=lowered.form, why=lowered.why, wording=wording.version, sent=lowered.sent, limit=limit, cut=cut
+        form=lowered.form,
+        why=lowered.why,
+        wording=wording.version,
+        sent=lowered.sent,
+        limit=limit,
+        cut=cut,
+        reference=reference,
     )
 
 
@@ -120,3 +141,47 @@ def compact_entry(
         if limit < 1:
             break
     return lower_entry(entry, Form.STUB, why, wording=wording), 0
+
+
+# References to equal content.
+
+
+def refer_to_earlier(
+    entries: list[Entry],
+    ledger: Ledger,
+    attachments: dict[Digest, Ref],
+    *,
+    kinds: Kinds,
+    wording: Wording,
+    scale: Scale,
+) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
+    """Later appearances of content that stands in full, as references, and the new ledger lines for them.
+
+    What is pinned is sent in full, since what it would refer to may be lowered. `attachments` maps content to
+    the entry that has it in full; it is brought up to date.
+    """
+    lines: dict[Ref, LedgerLine] = {}
+    result: list[Entry] = []
+    for entry in entries:
+        if entry.form is not Form.FULL or not is_attachment(entry, kinds):
+            result.append(entry)
+            continue
+        if entry.content not in attachments or may_repeat(entry):
+            attachments[entry.content] = entry.ref
+            result.append(entry)
+            continue
+        reference = _make_reference(entry, attachments[entry.content], wording, scale)
+        result.append(reference)
+        if entry.ref not in ledger.lines:
+            is_worded = reference.form is Form.STUB
+            lines[entry.ref] = make_line(reference, wording=wording, reference=is_worded)
+    return result, lines
+
+
+def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> Entry:
+    """What is sent for content that stands in full above. If the content is smaller, nothing is sent."""
+    why = f"same content as {earlier} above"
+    reference = lower_to_reference(entry, Form.STUB, why, wording=wording)
+    if scale.body(reference) < scale.body(entry):
+        return reference
+    return omit(entry, why)

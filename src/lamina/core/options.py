@@ -10,8 +10,9 @@ from lamina.core.bound_thinking import Binding
 from lamina.core.cut_target import DEFAULT_RATES, Rates
 from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
+from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
-from lamina.core.orders import Order, ladder
+from lamina.core.orders import Order
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.tokens import Scale
 from lamina.core.values import Digest, Head, Ledger, Segment

@@ -20,6 +20,7 @@ from lamina.core.entries import begins_with, find_last_sent, is_empty, make_clos
 from lamina.core.hashing import SegmentNames, parts_digest
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import (
+    OWN_ORIGIN,
     Entry,
     Ledger,
     Part,
@@ -438,7 +439,7 @@ def _make_answer(call_entry: Entry) -> Entry:
         raise TypeError(call)
     result = ToolResult(id=call.id, content=(Text(UNANSWERED),), name=call.name, error=True)
     segment = Segment(
-        role=Role.TOOL, kind="tool_result", parts=(result,), key=f"{call_entry.ref}!", origin="lamina"
+        role=Role.TOOL, kind="tool_result", parts=(result,), key=f"{call_entry.ref}!", origin=OWN_ORIGIN
     )
     return make_own_entry(segment, "answers a call that has no result")
 

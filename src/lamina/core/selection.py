@@ -75,7 +75,7 @@ def _is_cover(entry: Entry) -> bool:
 
     A digest has covers as well, but a fold of the ledger laid it.
     """
-    if not entry.segment.covers or entry.segment.origin == "lamina":
+    if not entry.segment.covers or entry.segment.is_own:
         return False
     return entry.form is Form.FULL
 

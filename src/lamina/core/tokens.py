@@ -56,12 +56,6 @@ from lamina.errors import BadInput
 COUNTING = 2
 """The version of what is counted in a request. Raise it if the same request would be counted differently."""
 
-MILLIS_LEAST, MILLIS_MOST = 500, 4000
-"""A report outside these bounds is believed only when the next one says the same: see `calibrate`."""
-
-SAMPLES = 8
-"""How many reports a calibration remembers: enough to smooth, few enough to follow a changed model."""
-
 SEALED_BYTES, SEALED_FRAME = 4, 200
 """Characters of sealed reasoning for one token, and those around it that hold none: see docs/counting.md."""
 
@@ -166,7 +160,7 @@ def part_cost(part: Part, counter: Counter) -> int:
 def sealed_cost(sealed: str) -> int:
     """What only the provider can read, in base64: a signature, redacted thinking, encrypted content."""
     content_characters = max(len(sealed) - SEALED_FRAME, 0)
-    return _divide_up(content_characters, SEALED_BYTES)
+    return divide_up(content_characters, SEALED_BYTES)
 
 
 def raw_cost(data: Any, counter: Counter) -> int:
@@ -258,10 +252,10 @@ def scale_tokens(raw: int, counter: Counter, calibration: Calibration | None) ->
     millis = 1000
     if calibration is not None:
         millis = calibration.millis
-    return _divide_up(raw * counter.framing.scale * millis, 1_000_000)
+    return divide_up(raw * counter.framing.scale * millis, 1_000_000)
 
 
-def _divide_up(dividend: int, divisor: int) -> int:
+def divide_up(dividend: int, divisor: int) -> int:
     """The quotient, rounded up."""
     return -(-dividend // divisor)
 
@@ -276,39 +270,6 @@ def calibration_for(counter: Counter, learnt: Calibration | None) -> Calibration
     if not learnt.samples and learnt.millis == 1000:
         return None
     return learnt
-
-
-def calibrate(previous: Calibration | None, *, counted: int, reported: int, counter: str = "") -> Calibration:
-    """Learn from one answer: `counted` is our total for it before calibration, `reported` the provider's.
-
-    A running mean over the last samples, rounded up; the first sample counts alone. What was learnt with
-    another counter is forgotten.
-
-    A single report of less than half or more than four times our count says that something else was
-    counted: it is noted as doubted, and changes nothing. If the next one is as far off to the same side,
-    the counter is off, and the bound is learnt.
-    """
-    _check_positive("counted", counted)
-    _check_positive("reported", reported)
-    calibration = Calibration(counter=counter)
-    if previous is not None and previous.counter == counter:
-        calibration = previous
-    ratio = _divide_up(1000 * reported, counted)
-    sample = min(max(ratio, MILLIS_LEAST), MILLIS_MOST)
-    is_extreme = sample != ratio
-    if is_extreme and sample != calibration.doubted:
-        return msgspec.structs.replace(calibration, doubted=sample)
-    weight = min(max(calibration.samples, 0), SAMPLES - 1)
-    mean = _divide_up(calibration.millis * weight + sample, weight + 1)
-    doubted = sample if is_extreme else 0
-    return Calibration(millis=mean, samples=weight + 1, counter=counter, doubted=doubted)
-
-
-def _check_positive(name: str, value: int) -> None:
-    """Raises BadInput for a count that nothing can be learnt from: an answer that reports no input."""
-    if value <= 0:
-        hint = "skip answers that report no input tokens"
-        raise BadInput(f"{name} is {value!r}", place="calibrate", hint=hint)
 
 
 @cache
@@ -553,7 +514,7 @@ def _set_openings(entries: list[Entry], last_sent: Entry | None) -> list[Entry]:
                 entries[at] = msgspec.structs.replace(entry, opens=True)
             must_open = False
             sent_side = entry_side
-        if entry.segment.origin != "lamina":
+        if not entry.segment.is_own:
             logged_side = entry_side
     return entries
 

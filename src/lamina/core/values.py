@@ -19,6 +19,9 @@ Digest = NewType("Digest", str)
 Ref = NewType("Ref", str)
 """Names one segment of a log for good: by key, content and what comes before it, never by position."""
 
+OWN_ORIGIN = "lamina"
+"""The `origin` of segments that lamina adds to a request."""
+
 
 class Role(StrEnum):
     SYSTEM = "system"
@@ -161,6 +164,11 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: str = ""
     meta: dict[str, Any] = {}
     beside: tuple[Part, ...] = ()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether lamina added this segment itself: an answer, a digest, a closing line. No log has it."""
+        return self.origin == OWN_ORIGIN
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.calibration import calibrate
 from lamina.core.cut_target import derive_limits
-from lamina.core.tokens import Counter, calibrate
+from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Cut, Head, Ledger
 from lamina.dialects.json_values import read_field
 from lamina.dialects.port import Dialect

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import msgspec
 from anyio import to_thread
 
-from lamina.core.tokens import Counter, calibrate
+from lamina.core.calibration import calibrate
+from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Calibration, Ledger
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.sending import find_violations

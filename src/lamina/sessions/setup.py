@@ -14,9 +14,9 @@ import msgspec
 from lamina.caches import rates, rules_for
 from lamina.core.cut_target import Rates
 from lamina.core.history_window import LastN
+from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
 from lamina.core.options import DEFAULT_OPTIONS, Options
-from lamina.core.orders import ladder
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import drop_nulls

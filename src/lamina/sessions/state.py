@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from lamina.core.envelope import Envelope
-from lamina.core.ledger import rewind, upgrade_ledger
+from lamina.core.ledger import rewind
+from lamina.core.ledger_versions import upgrade_ledger
 from lamina.core.recall import list_refs
 from lamina.core.values import Cut, Ledger, Segment, SentMark
 from lamina.errors import BadInput

@@ -244,7 +244,7 @@ def others_can_be_said(trial: DialectTrial) -> None:
             trial.expect_valid(trial.subject.render(envelope))
             segments = 0
             for entry in envelope.entries:
-                if entry.segment.origin == "lamina":
+                if entry.segment.is_own:
                     continue
                 segments += 1
                 expect(

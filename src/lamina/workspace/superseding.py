@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from lamina.core.entries import pair_calls
-from lamina.core.orders import Batch, Move, Order, OrderView, goes_last, ladder
+from lamina.core.ladder import ladder
+from lamina.core.orders import Batch, Move, Order, OrderView, goes_last
 from lamina.core.superseded_results import Exchange, find_superseded
 from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, SubjectReader
 from lamina.core.values import Form, ToolCall, ToolResult

@@ -1,0 +1,293 @@
+"""What is lowered first, unless a caller has an order of their own.
+
+The ladder, top rung first: what is disposable; superseded results; then everything else that can be had
+again, the ripest first; at the very end what cannot be recovered. A move is the riper, the older and larger
+the entry is that it lowers, and the less that entry says for its size (`ripeness`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lamina.core.entries import OWN_TURN_ONLY, begins_with, pair_calls
+from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
+from lamina.core.orders import (
+    CHARACTERS_PER_TOKEN,
+    VERBATIM_LIMIT,
+    Batch,
+    Move,
+    OrderView,
+    fold_steps,
+    goes_last,
+)
+from lamina.core.superseded_results import Exchange, find_superseded
+from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
+
+REPLY_LIMIT = 400
+"""Characters of an old reply that stay when replies are shortened."""
+
+DOES_NOT_FIT = "does not fit beside what must stand"
+
+TOKEN_VALUES = {
+    "full": 900,
+    "compact": 2_500,
+    "small": 1_200,
+    "reply": 2_000,
+    "call": 2_000,
+    "asked": 2_000,
+    "step": 1_200,
+}
+"""How much a token says that a move takes away, in thousandths of one of a small result: docs/planner.md."""
+
+COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
+"""About what is left of a COMPACT result, of a shortened reply or call, and of anything by handle."""
+
+
+def ladder(view: OrderView) -> Iterator[Batch]:
+    """The order that is lamina's own."""
+    free = _free_foreign(view)
+    plain = [position for position in free if not goes_last(view.entries[position], view.kinds)]
+    yield from _drop_disposable(view, plain)
+    yield from _drop_thinking(view, plain)
+    yield from _stub_superseded(view, plain)
+    rated_batches = [
+        *_shorten_spared_results(view),
+        *_lower_messages(view, plain),
+        *_lower_attachments(view, plain),
+        *_stub_media(view, free),
+        *_fold_old_steps(view),
+    ]
+    rated_batches.sort(key=lambda rated: -rated.ripeness)
+    for rated in rated_batches:
+        yield rated.batch
+
+
+def _drop_disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
+    """What is sent in its own turn only, and other disposable kinds. Thinking has a rung of its own.
+
+    What was for one turn is left out as a whole, since a handle to it would be of no use.
+    """
+    for position in free:
+        entry = view.entries[position]
+        is_disposable = kind_of(view.kinds, entry.segment).retention is Retention.DISPOSABLE
+        if is_turn_scoped(view.kinds, entry.segment) and entry.layer is Layer.HISTORY:
+            yield (Move(position, Form.OMITTED, OWN_TURN_ONLY),)
+        elif is_disposable and not begins_with(entry.parts, Thinking):
+            yield (Move(position, Form.STUB, "disposable"),)
+
+
+def _drop_thinking(view: OrderView, free: list[int]) -> Iterator[Batch]:
+    """Old thinking; of one step all of it or none."""
+    moves_by_step: dict[int, list[Move]] = {}
+    for position in free:
+        entry = view.entries[position]
+        if begins_with(entry.parts, Thinking):
+            move = Move(position, Form.OMITTED, "disposable")
+            moves_by_step.setdefault(entry.step, []).append(move)
+    for moves in moves_by_step.values():
+        yield tuple(moves)
+
+
+def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
+    """Results that a later one, sent in full, makes redundant.
+
+    Of three reads of one file the first two go. If the third is lowered already, none does: nothing would
+    show the file any more.
+    """
+    positions: list[int] = []
+    exchanges: list[Exchange] = []
+    for call_position, result_position in pair_calls(view.entries):
+        call = view.entries[call_position].parts[0]
+        result = view.entries[result_position].parts[0]
+        is_in_full = view.entries[result_position].form is Form.FULL
+        if is_in_full and isinstance(call, ToolCall) and isinstance(result, ToolResult):
+            positions.append(result_position)
+            exchanges.append(Exchange(call=call, result=result))
+    allowed = frozenset(free)
+    for index, later_index in sorted(find_superseded(exchanges).items()):
+        later = view.entries[positions[later_index]]
+        if positions[index] in allowed:
+            yield (Move(positions[index], Form.STUB, f"superseded by {later.ref}"),)
+
+
+# Everything else that can be had again, by ripeness.
+
+
+class RatedBatch(NamedTuple):
+    """A batch and how ripe it is."""
+
+    ripeness: int
+    batch: Batch
+
+
+def ripeness(age: int, tokens: int, token_value: int) -> int:
+    """How early a move comes: the older and larger the entry, and the less a token of it says, the earlier.
+
+    Later answers take from a text of n tokens, a steps old, about a^-1.5 n^-0.5 for each token; the value is
+    one over the square of that, in whole numbers, so that every machine agrees.
+    """
+    return (age + 1) ** 3 * max(tokens, 1) * 1_000_000 // token_value**2
+
+
+def _rate(view: OrderView, move: Move, token_value: str, *, tokens: int | None = None) -> RatedBatch:
+    """A batch of one move, with its ripeness. `tokens` are those that the entry will have by then.
+
+    None is for the tokens that it has now.
+    """
+    entry = view.entries[move.at]
+    if tokens is None:
+        tokens = entry.tokens
+    return RatedBatch(ripeness(_age_of(view, entry), tokens, TOKEN_VALUES[token_value]), (move,))
+
+
+def _age_of(view: OrderView, entry: Entry) -> int:
+    """How many steps ago an entry was."""
+    return view.entries[-1].step - entry.step
+
+
+def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
+    """Old results, shortened and then by handle; old replies; large arguments of old calls.
+
+    Moves of higher rungs were taken meanwhile, so an entry may have no parts any more.
+    """
+    for position in plain:
+        entry = view.entries[position]
+        match entry.parts[:1]:
+            case (ToolResult(),):
+                yield from _shorten_in_steps(view, position, "old result")
+            case (Text(),) if entry.role is Role.ASSISTANT:
+                yield _rate(view, Move(position, Form.COMPACT, "old reply", REPLY_LIMIT), "reply")
+            case (ToolCall(),):
+                yield _rate(view, Move(position, Form.COMPACT, "large arguments"), "call")
+            case _:
+                pass
+
+
+def _shorten_spared_results(view: OrderView) -> Iterator[RatedBatch]:
+    """Large results of the spared steps, shortened to what each of them may keep."""
+    if not view.largest_spared:
+        return
+    worth_shortening = view.largest_spared * 5 // 4
+    limit = view.largest_spared * CHARACTERS_PER_TOKEN
+    for position in sorted(view.spared - view.untouchable - view.current):
+        entry = view.entries[position]
+        if entry.form is not Form.FULL or entry.tokens <= worth_shortening:
+            continue
+        if begins_with(entry.parts, ToolResult) and not goes_last(entry, view.kinds):
+            yield _rate(view, Move(position, Form.COMPACT, "large result", limit), "full")
+
+
+def _shorten_in_steps(view: OrderView, position: int, why: str) -> Iterator[RatedBatch]:
+    """COMPACT and then STUB; a small text has no COMPACT form that would be worth it."""
+    entry = view.entries[position]
+    stub = Move(position, Form.STUB, why)
+    if entry.form is not Form.FULL:
+        yield _rate(view, stub, "compact")
+    elif entry.tokens <= COMPACT_TOKENS:
+        yield _rate(view, stub, "small")
+    else:
+        compact = _rate(view, Move(position, Form.COMPACT, why), "full")
+        yield compact
+        # The stub follows its COMPACT form, however ripe that form would be by then.
+        later = _rate(view, stub, "compact", tokens=COMPACT_TOKENS)
+        yield RatedBatch(min(compact.ripeness, later.ripeness), later.batch)
+
+
+def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
+    """Lowest importance first; among equals the one that was added first.
+
+    Attachments are visited in the opposite order, the most important first. None may be less ripe than one
+    that is more important, so each has at least the ripeness of those before it.
+    """
+
+    def importance(position: int) -> tuple[int, int]:
+        return priority(view.kinds, view.entries[position].segment), -position
+
+    attachments = [at for at in free if kind_of(view.kinds, view.entries[at].segment).attachment]
+    highest = {Form.COMPACT: 0, Form.STUB: 0}
+    rated_batches: list[RatedBatch] = []
+    for position in sorted(attachments, key=importance):
+        for rated in _shorten_in_steps(view, position, "attachment"):
+            form = rated.batch[0].form
+            highest[form] = max(highest[form], rated.ripeness)
+            rated_batches.append(RatedBatch(highest[form], rated.batch))
+    rated_batches.reverse()
+    return rated_batches
+
+
+def _stub_media(view: OrderView, free: list[int]) -> Iterator[RatedBatch]:
+    """Images and documents, by handle. A token of theirs says about as much as one of a reply."""
+    for position in free:
+        if begins_with(view.entries[position].parts, Image | Document):
+            yield _rate(view, Move(position, Form.STUB, "image or document"), "reply")
+
+
+def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
+    """Whole old steps, as they would be once everything in them is lowered.
+
+    So a step is folded only when lowering its parts one by one has little left to give.
+    """
+    for batch in fold_steps(view, verbatim=VERBATIM_LIMIT):
+        entries = [view.entries[move.at] for move in batch]
+        tokens_left = sum(_tokens_when_lowered(view, entry) for entry in entries)
+        token_value = TOKEN_VALUES["step"]
+        if entries[0].role is Role.USER:
+            token_value = TOKEN_VALUES["asked"]
+        yield RatedBatch(ripeness(_age_of(view, entries[0]), tokens_left, token_value), batch)
+
+
+def _tokens_when_lowered(view: OrderView, entry: Entry) -> int:
+    """About what is left of an entry in its lowest form: a handle, or a shortened text.
+
+    An order cannot know it exactly, since nothing is worded before a move is taken.
+    """
+    has_stub = begins_with(entry.parts, ToolResult | Image | Document)
+    if has_stub or kind_of(view.kinds, entry.segment).attachment:
+        return min(entry.tokens, STUB_TOKENS)
+    return min(entry.tokens, SHORT_TOKENS)
+
+
+# What is left when the ladder has come to its end.
+
+
+def last_resort(view: OrderView) -> Iterator[Batch]:
+    """When nothing else is left: what cannot be recovered, oldest first, then everything under digests.
+
+    By then the user's own words are lowered too. They can still be recalled by their handles.
+    """
+    for position in _free_foreign(view):
+        yield (Move(position, Form.STUB, "nothing else is left to lower"),)
+    yield from fold_steps(view, verbatim=None)
+
+
+def _free_foreign(view: OrderView) -> list[int]:
+    """Positions that may be lowered, without those of segments that lamina added itself.
+
+    Its answers and closing lines are as short as they can be.
+    """
+    return [position for position in view.free() if not view.entries[position].segment.is_own]
+
+
+def last_results(view: OrderView) -> Iterator[Batch]:
+    """Results of the last step, when all else is lowered and the request is still too large; largest first.
+
+    The model has not answered to them yet, so they are shortened as little as the room allows.
+    """
+    results = [position for position in view.current if _is_recoverable_result(view, position)]
+    results.sort(key=lambda position: (-view.entries[position].tokens, position))
+    for form in (Form.COMPACT, Form.STUB):
+        for position in results:
+            yield (Move(position, form, DOES_NOT_FIT),)
+
+
+def _is_recoverable_result(view: OrderView, position: int) -> bool:
+    """Whether an entry is the result of a call, and may be shortened.
+
+    A result that came too late is sent as plain content, so the segment is asked, not the parts as sent.
+    """
+    entry = view.entries[position]
+    segment = entry.segment
+    if entry.form is Form.OMITTED or segment.pinned or segment.is_own:
+        return False
+    return begins_with(segment.parts, ToolResult) and recoverable(view.kinds, segment)
