@@ -215,3 +215,31 @@ def test_cuts_are_as_deep_in_dense_scripts(sentence: str) -> None:
     envelope = build(log, budget=Budget(window=16_000, reserve=0), counter=ESTIMATE)
     assert envelope.cut is not None
     assert envelope.cut.after <= 8_000
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_digests_stay_bounded_beside_messages_that_keep_them_apart(*, pinned: bool) -> None:
+    """A long or pinned message every few turns stays between two digests, or is folded too."""
+    window = 16_000
+    log: list[Segment] = []
+    for number, segment in enumerate(talk(300, size=24)):
+        log.append(segment)
+        if number % 40 == 20:
+            text = f"Skill {number}. " + WORDS.format(n=number) * 50
+            log.append(user(text[: 600 if pinned else None], pinned=pinned))
+    envelopes = grow(log, Budget(window=window, reserve=0))
+    assert sum(envelope.cut is not None for envelope in envelopes) >= 4
+    assert max(map(count_digest_tokens, envelopes)) <= window // SHARE
+
+
+def test_a_long_message_after_the_first_answer_is_shortened_and_the_task_is_not() -> None:
+    task = user("Port the parser. " * 200, key="task")
+    skill = user("How to test: run them all. " * 200, key="skill")
+    log = [system("Be brief."), task, assistant("Reading."), skill, assistant("Noted."), user("Go on.")]
+    log += read_files(16, characters=4_000)[2:]
+    envelope = build(log, budget=Budget(window=12_000, reserve=0), counter=CHARS4)
+    assert envelope.cut is not None
+    forms = {entry.segment.key: entry.form for entry in envelope.entries}
+    assert forms["task"] is Form.FULL
+    assert forms["skill"] < Form.FULL
+    assert envelope.cut.after <= 12_000 * 4 // 10

@@ -98,7 +98,9 @@ def _pays(fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgre
 def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
     """Merges digests side by side where they take too much of the room, or if nothing else helps.
 
-    Digests of an older version are written anew: they did not keep the voices apart.
+    A message that stays between two digests keeps them apart. Then each is written anew with its part of the
+    size, so that all of them together stay bounded, however many there are. Digests of an older version are
+    written anew too: they did not keep the voices apart.
     """
     groups = _find_groups_to_merge(progress, digest_limit)
     if not groups:
@@ -116,20 +118,14 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
 
 
 def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> list[list[Fold]]:
-    """Groups of neighbouring folds that should have one digest.
-
-    A bounded digest is shorter, so one is written even where it takes the place of only one.
-    """
+    """Groups of neighbouring folds that should have one digest; a fold without neighbours is a group too."""
     digest_tokens = sum(_digest_sizes(progress.request).values())
     is_bounded = digest_limit is not None
     is_crowded = is_bounded or digest_tokens > progress.limits.free // DIGEST_SHARE
-    fewest = 1 if is_bounded else 2
-    groups: list[list[Fold]] = []
-    for group in find_neighbours(progress.request, _mergeable_folds(progress)):
-        may_merge = is_crowded and len(group) >= fewest
-        if may_merge or _has_old_version(group):
-            groups.append(group)
-    return groups
+    groups = find_neighbours(progress.request, _mergeable_folds(progress))
+    if is_crowded:
+        return groups
+    return [group for group in groups if _has_old_version(group)]
 
 
 def _has_old_version(folds: Iterable[Fold]) -> bool:

@@ -17,7 +17,7 @@ from math import sqrt
 
 import msgspec
 
-from lamina.core.orders import VERBATIM_LIMIT, is_short_text
+from lamina.core.orders import find_first_answer, is_long_message
 from lamina.core.values import Budget, Entry, Head, Layer, Role
 
 USUAL_PART = 3
@@ -41,9 +41,6 @@ A request with many tools would otherwise have a target below what its tools alo
 
 ALWAYS_SENT = (Layer.SYSTEM, Layer.PROMPT)
 """The layers that no cut touches."""
-
-_SHORT_MESSAGE = 300
-"""Tokens up to which a message is taken for short without a look at its text."""
 
 NEED = 0.0035
 """How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
@@ -225,21 +222,21 @@ def _find_output_limit(head: Head, names: Sequence[str]) -> int:
 def count_fixed(entries: Sequence[Entry]) -> int:
     """Tokens of what stands in a request however deep a cut goes, besides the last step.
 
-    These are system text, pinned segments, the prompt, and messages of the user that are too long for a
-    digest to quote.
+    These are system text, pinned segments, the prompt, and what the user said before the first answer, if it
+    is too long for a digest to quote.
     """
-    return sum(entry.tokens for entry in entries if _is_fixed(entry))
+    first_answer = find_first_answer(entries)
+    tokens = 0
+    for position, entry in enumerate(entries):
+        is_long_task = position < first_answer and is_long_message(entry)
+        if is_long_task or _is_fixed(entry):
+            tokens += entry.tokens
+    return tokens
 
 
 def _is_fixed(entry: Entry) -> bool:
-    """Whether no cut can free what an entry takes. The text of a short message is not looked at."""
-    if entry.layer in ALWAYS_SENT or entry.role is Role.SYSTEM:
-        return True
-    if entry.segment.pinned:
-        return True
-    if entry.segment.kind != "user" or entry.tokens <= _SHORT_MESSAGE:
-        return False
-    return not is_short_text(entry, VERBATIM_LIMIT)
+    """Whether no cut touches an entry."""
+    return entry.layer in ALWAYS_SENT or entry.role is Role.SYSTEM or entry.segment.pinned
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:

@@ -18,8 +18,10 @@ from lamina.core.orders import (
     Batch,
     Move,
     OrderView,
+    find_first_answer,
     fold_steps,
     goes_last,
+    is_long_message,
 )
 from lamina.core.superseded_results import Exchange, find_superseded
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
@@ -55,6 +57,7 @@ def ladder(view: OrderView) -> Iterator[Batch]:
         *_shorten_spared_results(view),
         *_lower_messages(view, plain),
         *_lower_attachments(view, plain),
+        *_shorten_long_messages(view, free),
         *_stub_media(view, free),
         *_fold_old_steps(view),
     ]
@@ -192,6 +195,19 @@ def _shorten_in_steps(view: OrderView, position: int, why: str) -> Iterator[Rate
         # The stub follows its COMPACT form, however ripe that form would be by then.
         later = _rate(view, stub, "compact", tokens=COMPACT_TOKENS)
         yield RatedBatch(min(compact.ripeness, later.ripeness), later.batch)
+
+
+def _shorten_long_messages(view: OrderView, free: list[int]) -> Iterator[RatedBatch]:
+    """Long messages of the user that came after the first answer, shortened to what a digest would quote.
+
+    Agents send skills, edited files and lists of commands as messages of the user, and some send them again
+    and again. What came before the first answer is the task: it stays whole.
+    """
+    first_answer = find_first_answer(view.entries)
+    for position in free:
+        entry = view.entries[position]
+        if position > first_answer and entry.form is Form.FULL and is_long_message(entry):
+            yield _rate(view, Move(position, Form.COMPACT, "long message", VERBATIM_LIMIT), "full")
 
 
 def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:

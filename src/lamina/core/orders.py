@@ -130,9 +130,11 @@ def fold_steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
     A step with calls is folded as a whole or not at all: a digest may not come between a call and its
     result, and no call may lose its result.
     """
+    first_answer = find_first_answer(view.entries)
     foldable: set[int] = set()
     for position in set(view.free()) - view.current:
-        if _is_foldable(view.entries[position], view.kinds, verbatim):
+        is_task = position < first_answer
+        if _is_foldable(view.entries[position], view.kinds, verbatim, is_task=is_task):
             foldable.add(position)
     broken_steps = _find_broken_steps(view.entries, foldable)
     whole = [position for position in sorted(foldable) if view.entries[position].step not in broken_steps]
@@ -140,11 +142,12 @@ def fold_steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
         yield tuple(Move(position, Form.OMITTED, "folded", fold=True) for position in step)
 
 
-def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
+def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None, *, is_task: bool) -> bool:
     """Whether a digest may replace an entry.
 
-    A digest quotes what the user said. So a message that cannot be had again is folded only if it is text
-    alone, of at most `verbatim` characters; None sets no limit. What the user attached is not quoted.
+    A digest quotes what the user said, and shortens what is long. So a message that cannot be had again is
+    folded only if it is text alone, and the task only if it has at most `verbatim` characters. None sets no
+    limit at all. What the user attached is not quoted.
     """
     if not _is_sent_in_step(entry):
         return False
@@ -154,18 +157,37 @@ def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
         return True
     if entry.role is not Role.USER or is_attachment(entry, kinds):
         return False
-    return is_short_text(entry, verbatim)
+    if not is_text_alone(entry):
+        return False
+    return not is_task or count_characters(entry) <= verbatim
 
 
-def is_short_text(entry: Entry, most_characters: int) -> bool:
-    """Whether an entry is text alone, of at most so many characters.
+def is_long_message(entry: Entry) -> bool:
+    """Whether an entry is a message of the user that a digest would have to shorten."""
+    if entry.segment.kind != "user" or not is_text_alone(entry):
+        return False
+    return count_characters(entry) > VERBATIM_LIMIT
+
+
+def is_text_alone(entry: Entry) -> bool:
+    """Whether an entry is text and nothing else.
 
     Parts that are sent as something else cannot stand in a digest word for word.
     """
-    texts = [part.text for part in entry.segment.parts if isinstance(part, Text)]
-    if len(texts) != len(entry.parts):
-        return False
-    return sum(len(text) for text in texts) <= most_characters
+    return all(isinstance(part, Text) for part in (*entry.segment.parts, *entry.parts))
+
+
+def count_characters(entry: Entry) -> int:
+    """Characters of the text of an entry."""
+    return sum(len(part.text) for part in entry.segment.parts if isinstance(part, Text))
+
+
+def find_first_answer(entries: Sequence[Entry]) -> int:
+    """The position of the model's first message; that of the last entry if it has not answered yet."""
+    for position, entry in enumerate(entries):
+        if entry.role is Role.ASSISTANT:
+            return position
+    return len(entries)
 
 
 def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]:
