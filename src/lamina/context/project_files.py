@@ -139,15 +139,19 @@ def _kind_of(file: ProjectFile) -> str:
 
 
 def _shorten_to_fit(file: ProjectFile, left: int, limits: ProjectFileLimits) -> tuple[str, str]:
-    """The content that there is room for, and a note about the rest."""
+    """The content that there is room for, and a note about the rest.
+
+    A file is left out rather than shortened to a few lines, unless it is critical.
+    """
     if not file.name or is_blank(file.content):
         return "", f"{file.name or 'a file without a name'}: left out, nothing in it"
     size = len(file.content)
     room = min(limits.each, left)
     if size <= room:
         return file.content, ""
-    too_little = left < min(size, limits.each, limits.least)
-    if room <= 0 or (too_little and file.rank is not Rank.CRITICAL):
+    is_enough = left >= min(size, limits.each, limits.least)
+    may_be_short = is_enough or file.rank is Rank.CRITICAL
+    if room <= 0 or not may_be_short:
         return "", f"{file.name}: left out, {left:,} of {limits.total:,} characters remain"
     short = truncate(file.content, room, name=file.name)
     return short, f"{file.name}: shortened from {size:,} to {room:,} characters"

@@ -106,6 +106,10 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     then: Order = ORDER
 
     def __call__(self, view: OrderView) -> Iterator[Batch]:
+        """The order `then`, which sees each attachment with the priority that it has for this prompt.
+
+        The reason of each move says why its attachment was judged so.
+        """
         judged = self.judge_entries(view.entries, view.kinds)
         adjusted_view = msgspec.structs.replace(view, entries=_AdjustedEntries(view.entries, judged))
         for batch in self.then(adjusted_view):

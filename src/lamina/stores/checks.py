@@ -57,6 +57,10 @@ def check_workspace(workspace: str) -> None:
 
 
 def _check_name(name: str, place: str) -> None:
+    """Raise BadInput for a name that not every store could keep as it is.
+
+    PostgreSQL refuses NUL characters, UTF-8 has no lone surrogates, and indexes bound the size of a key.
+    """
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -121,6 +125,10 @@ def check_replace_arguments(
 
 
 def _check_bytes(records: Sequence[bytes], **arguments: bytes | None) -> None:
+    """Raise BadInput for anything but bytes, before something of a group is written.
+
+    Without this a store could fail in the middle of a group, each with an error of its own.
+    """
     for index, body in enumerate(records):
         if not isinstance(body, bytes):
             raise BadInput(f"a {type(body).__name__}", place=f"record {index}", hint="a record is bytes")

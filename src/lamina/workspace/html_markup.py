@@ -64,6 +64,10 @@ class _Scanner:
         self._absent: set[str] = set()  # what was looked for and does not come any more
 
     def tokens(self) -> Iterator[Token]:
+        """The text and the tags of a page, in order. Whatever is no tag is text, as in a browser.
+
+        Inside of a script or a style nothing is a tag until its own end tag.
+        """
         html = self._html
         at = 0
         while at < len(html):

@@ -88,13 +88,20 @@ def falls_on(at: str, mentioned: str) -> bool:
 
 
 def find_speakers(text: str, speakers: Collection[str]) -> frozenset[str]:
-    """The speakers whose name a text mentions, by any word of it. "I" and "my" mention the user."""
+    """The speakers whose name a text mentions, by any word of it. "I" and "my" mention the user.
+
+    Roles such as "assistant" are ordinary words, and mention nobody.
+    """
     words = set(_WORD.findall(fold_case(text)))
     people: set[str] = set()
     for speaker in speakers:
+        if speaker in ROLES:
+            continue
         names = split_words(fold_case(speaker))
-        if speaker not in ROLES and not words.isdisjoint(names):
+        if not words.isdisjoint(names):
             people.add(speaker)
-    if not people and USER in speakers and _SELF.search(text):
-        people.add(USER)
-    return frozenset(people)
+    if people or USER not in speakers:
+        return frozenset(people)
+    if _SELF.search(text):
+        return frozenset((USER,))
+    return frozenset()

@@ -122,6 +122,7 @@ class PostgresChunkTables:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
+        """Errors of the server as errors of lamina, each with what to do."""
         try:
             yield
         except (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable) as error:
@@ -207,6 +208,7 @@ class PostgresChunkTables:
     def matches(
         self, words: Mapping[str, int], most: int, sources: Collection[str] | None
     ) -> list[tuple[int, float]]:
+        """The best chunks with any of the words, weighed as BM25 does. The server counts and sorts."""
         total, mean = self._fetch(_TOTALS, self._space)[0]
         weights = [max(math.log((total - count + 0.5) / (count + 0.5)), 1e-6) for count in words.values()]
         values = {
@@ -222,6 +224,10 @@ class PostgresChunkTables:
     def near(
         self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
     ) -> dict[int, float]:
+        """The nearest chunks, with scores from 0 to 1: the best has 1, the worst of all 0.
+
+        Without pgvector the vectors are compared in this process.
+        """
         width = self._fetch("SELECT width FROM space WHERE number = %s", self._space)[0][0]
         common_length([vector], width)
         if not self._pgvector:

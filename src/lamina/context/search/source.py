@@ -54,6 +54,7 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     least: float = LEAST
 
     def __post_init__(self) -> None:
+        """Raises BadInput for a share that is none, or for limits that let nothing through."""
         parts_are_right = 0 < self.share <= 1 and 0 <= self.least <= 1
         if not parts_are_right or min(self.tokens, self.most) <= 0:
             hint = "share and least are parts of 1, tokens and most above 0"

@@ -107,6 +107,7 @@ class SqliteChunkTables:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
+        """Errors of SQLite, and what a damaged file leads to, as BadInput: the index can be made again."""
         try:
             yield
         except sqlite3.Error as error:
@@ -116,6 +117,7 @@ class SqliteChunkTables:
             raise BadInput(problem, place="index", hint=_MAKE_AGAIN) from error
 
     def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges:
+        """What has to be written so that a source has these chunks, besides what is there."""
         if after:
             query = "SELECT max(nth) FROM chunks WHERE source = ?"
             last = self._link.execute(query, (source,)).fetchone()[0]

@@ -224,6 +224,7 @@ def _move_files(conversation: ConversationFolder, head_file: HeadFile) -> None:
 
 
 def _commit(conversation: ConversationFolder, head_file: HeadFile) -> None:
+    """Make a group count: the head names it from now on. Before this, nobody reads its files."""
     _write_hidden_file(conversation, HEAD, head_file)
     sync_folder(conversation.folder)
     conversation.use_head(head_file)

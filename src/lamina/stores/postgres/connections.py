@@ -119,6 +119,7 @@ class ConnectionPool:
             await self.drop_idle()
 
     async def _take(self) -> PostgresConnection:
+        """A connection that is idle, or a new one."""
         if self._idle:
             return self._idle.pop()
         return await self._connect_patiently()
@@ -183,6 +184,7 @@ def check_url(url: str) -> None:
 
 
 def _settings(schema: str, limits: ConnectionLimits) -> Mapping[str, str]:
+    """What a connection asks of the server: to commit to disk, and to give up rather than to wait."""
     quoted = schema.replace('"', '""')
     return {
         "synchronous_commit": "on",
@@ -211,6 +213,7 @@ def _begin_with(settings: Mapping[str, str]) -> sql.Composed:
 
 
 async def _is_behind_pooler(connection: PostgresConnection) -> bool:
+    """Whether another process answers than the one we connected to, so that settings may be lost."""
     cursor = await connection.execute("SELECT pg_backend_pid()")
     row = await cursor.fetchone()
     return row is not None and row[0] != connection.info.backend_pid

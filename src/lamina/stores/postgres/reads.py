@@ -91,6 +91,10 @@ async def _check_records(
     *,
     with_sums: bool,
 ) -> tuple[Record, ...]:
+    """The records of these rows, if they are what was written. Older tables have no checksums.
+
+    The error for a damaged record has the places of those that are intact.
+    """
     if not with_sums:
         return check_records(where, places, rows, None)
     try:
@@ -128,6 +132,10 @@ _READ_AT = _READ + "seq = ANY(%(asked)s::bigint[])" + _END
 async def list_conversations(
     call: ConnectionCall, workspace: str, *, after: str, limit: int, with_sums: bool
 ) -> Sequence[ListedConversation]:
+    """One page of a list, in one query.
+
+    The first row says whether the store is sealed, and whether records have lost their conversation.
+    """
     query = _LIST
     if not with_sums:
         query = _LIST.replace("state_sum, sum", _NO_SUMS)
@@ -151,6 +159,7 @@ async def list_conversations(
 
 
 def _check_listed(workspace: str, rows: Sequence[Row]) -> None:
+    """Raise Damaged for the first conversation whose row is not what was written."""
     for has_uncounted, name, count, state_sum, checksum in rows:
         checksums = Checksums(Where(workspace, name))
         if not is_head_intact(checksums, count, state_sum, checksum):

@@ -43,6 +43,10 @@ async def append_group(
     once: Once | None,
     state: bytes | None,
 ) -> StoredHead:
+    """Append a group in one transaction, with the row of the conversation locked.
+
+    A key that was used before is looked up first: a repetition succeeds whatever is expected.
+    """
     names = names_of(where, once)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)
@@ -123,6 +127,7 @@ async def replace_records(
     was: bytes | None,
     state: bytes | None,
 ) -> StoredHead:
+    """Replace bodies, and the state if there is a new one, in one transaction."""
     names = names_of(where)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)

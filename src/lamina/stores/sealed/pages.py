@@ -94,6 +94,10 @@ def _empty_page(open_card: OpenCard) -> VerifiedPage:
 
 
 def _read_nothing(open_card: OpenCard | None, seen: SeenEnd | None) -> VerifiedPage:
+    """The page of a conversation without records: new, or emptied by somebody who had no key.
+
+    The card says whether it was begun. Without that a store could hide all records and nobody would see it.
+    """
     if open_card is None:
         return VerifiedPage(open_card=None, state=SealedState(count=0, link=b""), exists=False)
     was_seen = seen is not None and same(seen.card, open_card.card.id)
@@ -103,6 +107,7 @@ def _read_nothing(open_card: OpenCard | None, seen: SeenEnd | None) -> VerifiedP
 
 
 def _read_state(open_card: OpenCard, sealed_state: bytes) -> SealedState:
+    """Open the state of a conversation. Raise WrongKey if its data keys were destroyed on purpose."""
     if open_card.card.gone == SHREDDED:
         hint = "what was written there is lost; delete it to use its name again"
         raise WrongKey("it was shredded: its key is destroyed", hint=hint)
@@ -114,6 +119,7 @@ def _read_state(open_card: OpenCard, sealed_state: bytes) -> SealedState:
 
 
 def _read_record(open_card: OpenCard, seq: int, sealed_record: bytes) -> OpenRecord:
+    """Open one record. A record that was moved from another place does not open."""
     try:
         generation = _find_generation(open_card, generation_of(sealed_record), f"record {seq}")
         return open_record(generation, seq, sealed_record)
@@ -122,6 +128,7 @@ def _read_record(open_card: OpenCard, seq: int, sealed_record: bytes) -> OpenRec
 
 
 def _find_generation(open_card: OpenCard, number: int, what: str) -> Generation:
+    """The data key of this number. The number comes from the store, so it may be any."""
     if number not in open_card.generations:
         raise Tampered(f"{what} names generation {number} of its key, which is not in use")
     return open_card.generations[number]
