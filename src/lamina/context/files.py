@@ -103,7 +103,10 @@ def _suffix_of(path: str) -> str:
 
 
 def _read_all(space: Workspace, choice: FileChoice, limit: int | None) -> GatheredSegments:
-    """Reads the chosen files, each once, until the time is over."""
+    """Reads the chosen files, each once, until the time is over.
+
+    A file that is named in several ways is read once. Whatever is left out is noted, with the reason.
+    """
     segments: dict[str, Segment] = {}
     notes: dict[str, None] = {}  # in order, each once
     deadline = time.monotonic() + SECONDS
@@ -183,7 +186,10 @@ def _has_tag(space: Workspace, item: FolderItem, tags: frozenset[str]) -> bool:
 
 
 def tags_in(text: str) -> frozenset[str]:
-    """The tags of a note, in lower case: those of its front matter, and each `#word` outside of code."""
+    """The tags of a note, in lower case: those of its front matter, and each `#word` outside of code.
+
+    A number is no tag, so `#12` is not one. `release/1.0` is one tag, below `release`.
+    """
     names: list[str] = []
     body = text
     front_matter = _FRONT_MATTER.match(text)

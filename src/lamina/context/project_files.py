@@ -80,7 +80,10 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 def project_files(
     files: Iterable[ProjectFile], *, caller: Sequence[CallerItem] = (), limits: ProjectFileLimits = DEFAULT
 ) -> Gathered:
-    """Files and the caller's items within the limits. Files of equal rank stay in their order."""
+    """Files and the caller's items within the limits. Files of equal rank stay in their order.
+
+    The most important files take their room first, so that the limits cut off the others.
+    """
     check_caller(caller)
     files_and_kinds = [(file, _kind_of(file)) for file in files]
     files_and_kinds += [(_file_of_item(item), "context_file") for item in caller]

@@ -100,7 +100,10 @@ class _Lowering:
         return False
 
     def take_one(self, move: Move) -> int:
-        """Takes one move if it shrinks the request; returns the tokens that it frees."""
+        """Takes one move if it shrinks the request; returns the tokens that it frees.
+
+        Leaving something out may free nothing, as with an empty text. Any other move must free a token.
+        """
         entry = self.entries[move.at]
         if entry.form <= move.form or move.at in self.folded:
             return 0

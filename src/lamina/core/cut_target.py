@@ -232,7 +232,10 @@ def count_fixed(entries: Sequence[Entry]) -> int:
 
 
 def _is_fixed(entry: Entry) -> bool:
-    """Whether no cut can free what an entry takes. The text of a short message is not looked at."""
+    """Whether no cut can free what an entry takes. The text of a short message is not looked at.
+
+    Few messages have so many tokens that their characters need to be counted.
+    """
     if entry.layer in ALWAYS_SENT or entry.role is Role.SYSTEM:
         return True
     if entry.segment.pinned:

@@ -8,7 +8,7 @@ step and layer an entry belongs, and what leaves when a turn is over.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any
 
@@ -38,6 +38,17 @@ from lamina.core.values import (
 def omit(entry: Entry, why: str) -> Entry:
     """The entry, left out of the request for this reason."""
     return msgspec.structs.replace(entry, form=Form.OMITTED, parts=(), sent="", tokens=0, why=why)
+
+
+def omit_by_ref(entries: Iterable[Entry], reasons: Mapping[Ref, str]) -> list[Entry]:
+    """The entries, of which those with a reason are left out."""
+    result: list[Entry] = []
+    for entry in entries:
+        why = reasons.get(entry.ref)
+        if why is not None:
+            entry = omit(entry, why)  # noqa: PLW2901
+        result.append(entry)
+    return result
 
 
 def find_sent(entries: Iterable[Entry]) -> list[Entry]:

@@ -103,7 +103,10 @@ class _Scanner:
         return MarkupText(_resolve(self._html[at:end])), end
 
     def _read_markup(self, at: int) -> tuple[Token | None, int]:
-        """What begins with the `<` at this place, and where the text goes on."""
+        """What begins with the `<` at this place, and where the text goes on.
+
+        Comments and declarations are no tokens. A `<` that begins no tag is text.
+        """
         html = self._html
         if html.startswith("<!--", at):
             return None, self._find_comment_end(at + 4)

@@ -62,7 +62,10 @@ def find_dates(text: str) -> tuple[str, ...]:
 
 
 def _write_iso(groups: dict[str, str | None]) -> str:
-    """The date of a match, with those of year, month and day that it has."""
+    """The date of a match, with those of year, month and day that it has.
+
+    `2024-05` is a month, and `2024-05-03` a day of it: the longer a date, the fewer days it means.
+    """
     parts = [groups.get("year") or ""]
     month = groups.get("number") or groups.get("month")
     if month:

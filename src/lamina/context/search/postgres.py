@@ -141,7 +141,11 @@ class PostgresChunkTables:
         return plan_replacement(self._fetch(query, self._space, _clean(source)), chunks)
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carries out a plan. Its row is locked first, so a workspace has one writer at a time."""
+        """Carries out a plan. Its row is locked first, so a workspace has one writer at a time.
+
+        If the chunks of the source are not those that the plan was made for, nothing is written and the
+        answer is False: the caller plans again.
+        """
         link = self._connection()
         source = _clean(source)
         with link.transaction():
@@ -279,7 +283,10 @@ class PostgresChunkTables:
     def _insert(
         self, source: str, new: Sequence[tuple[int, Chunk]], vectors: Sequence[bytes | None], first: int
     ) -> list[int]:
-        """Adds chunks with the numbers from `first` on, and says how many words each has."""
+        """Adds chunks with the numbers from `first` on, and says how many words each has.
+
+        Rows are copied in bulk, one table after the other. All stems are made in one call before that.
+        """
         words_of_chunks = []
         all_words: set[str] = set()
         for _, chunk in new:
@@ -358,7 +365,10 @@ class PostgresChunkTables:
         return self._load_vectors().near(vector, most, among, also)
 
     def _load_vectors(self) -> Vectors:
-        """All vectors in this process, brought up to date if somebody has written since."""
+        """All vectors in this process, brought up to date if somebody has written since.
+
+        Only what is new is fetched: the stamp tells whether anything has changed.
+        """
         stamp = self._fetch("SELECT stamp FROM space WHERE number = %s", self._space)[0][0]
         vectors = Vectors() if self._vectors is None else self._vectors
         if stamp != self._stamp:

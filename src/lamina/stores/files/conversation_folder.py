@@ -79,7 +79,11 @@ class ConversationFolder:
         return tuple(Record(seq=seq, body=self._read_body(seq)) for seq in places)
 
     def find_repeated(self, once: Once) -> StoredHead | None:
-        """The answer to an idempotency key that was used before; None for a new key."""
+        """The answer to an idempotency key that was used before; None for a new key.
+
+        An entry for a group that the head does not count was left by an interrupted append, and means
+        nothing.
+        """
         entry = self.load(once_name(once.key), IdempotencyEntry)
         if self.head_file is None or entry is None or entry.group >= self.group_count:
             return None
@@ -179,7 +183,11 @@ class ConversationFolder:
             raise self._damaged(f"{HEAD!r} is of an earlier time: it does not count {uncounted!r}")
 
     def _check_checksum(self, data: bytes, name: str) -> None:
-        """Raise if the checksum of a hidden file is wrong. Only files of an older release have none."""
+        """Raise if the checksum of a hidden file is wrong. Only files of an older release have none.
+
+        The sum covers the place and the name of the file, so a file that was copied from elsewhere has a
+        wrong one.
+        """
         match = _CHECKSUMMED.fullmatch(data)
         if match is not None:
             if file_sum(self.where, name, match[1]) != match[2].decode():
@@ -188,7 +196,11 @@ class ConversationFolder:
             raise self._damaged(f"{name!r} has lost its checksum")
 
     def _check_nothing_lost(self) -> None:
-        """Raise if there are records and no head, unless a first append was interrupted."""
+        """Raise if there are records and no head, unless a first append was interrupted.
+
+        Without this check a lost head would make a long conversation look new, and the next append would
+        overwrite it.
+        """
         if not self.folder.is_dir():
             return
         uncounted = {path.name for path in self.folder.iterdir() if is_record_file(path.name)}

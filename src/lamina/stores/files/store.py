@@ -252,7 +252,10 @@ class FilesStore:
                 _remove_folder(deleted)
 
     def _make_store(self) -> None:
-        """Make the folder a store. Other processes may do the same; conversations come after the mark."""
+        """Make the folder a store. Other processes may do the same; conversations come after the mark.
+
+        A folder with files of somebody else is refused: a store would mix with them.
+        """
         new_folders = [self._root]
         new_folders += [folder for folder in self._root.parents if not folder.exists()]
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -82,7 +82,10 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def call(self, *, patient: bool = False) -> AsyncIterator[ConnectionCall]:
-        """A connection for one call. `patient`: the call has no time limit."""
+        """A connection for one call. `patient`: the call has no time limit.
+
+        A connection goes back to the pool only after an orderly end. After anything else it is closed.
+        """
         limit = None if patient else self._limits.statement + MARGIN
         async with self._slots:
             connection = await self._take()
@@ -239,7 +242,10 @@ async def _check_settings(connection: PostgresConnection) -> None:
 
 @contextmanager
 def _translate_errors(call: ConnectionCall) -> Iterator[None]:
-    """Turn the errors of the driver into those of lamina."""
+    """Turn the errors of the driver into those of lamina.
+
+    Only a lost connection leaves it open whether something was written. After any other error nothing was.
+    """
     try:
         yield
     except TimeoutError:

@@ -45,7 +45,10 @@ async def read_page(
     limit: int | None,
     with_sums: bool,
 ) -> RecordPage:
-    """Read what kind of store this is, the head, and the records."""
+    """Read what kind of store this is, the head, and the records.
+
+    It is one query, so that count, state and records are of one moment, whatever others write meanwhile.
+    """
     query, selection = _select(after=after, last=last, at=at)
     if not with_sums:
         query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
@@ -75,7 +78,10 @@ async def read_page(
 
 
 def _select(*, after: int, last: int | None, at: Sequence[int] | None) -> tuple[LiteralString, Any]:
-    """The query for a selection of records, and its argument."""
+    """The query for a selection of records, and its argument.
+
+    The server counts in 64 bits. A place beyond that does not exist, and a number is cut down to it.
+    """
     if at is not None:
         return _READ_AT, [seq for seq in at if seq < _MOST]
     if last is not None:

@@ -193,7 +193,11 @@ class PostgresStore:
         hint: str = "",
         patient: bool = False,
     ) -> T:
-        """Run an operation. If its connection is lost, run it once more, unless that could do it twice."""
+        """Run an operation. If its connection is lost, run it once more, unless that could do it twice.
+
+        A commit that was interrupted may have been made. With a key the server tells, so the operation is
+        repeatable.
+        """
         self._check_open()
         maybe_committed = False
         for is_last in (False, True):

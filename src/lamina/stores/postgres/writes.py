@@ -160,7 +160,10 @@ _SET_STATE: LiteralString = """
 
 
 async def delete_conversation(call: ConnectionCall, where: Where) -> bool:
-    """Delete a conversation and its search index, also if they are damaged. False if there was none."""
+    """Delete a conversation and its search index, also if they are damaged. False if there was none.
+
+    Records without a head are deleted as well, so that a damaged conversation can be removed.
+    """
     names = names_of(where)
     row = await lock_head(call.connection, where, names)
     if row is None and not await select_flag(call.connection, HAS_RECORDS, names):

@@ -148,7 +148,10 @@ def _data_cipher(key: Key, place: SealedPlace) -> Cipher:
 
 
 def rewrap_card(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[str], Key]) -> Card | None:
-    """The card with its data keys wrapped by the primary key; None if they are already."""
+    """The card with its data keys wrapped by the primary key; None if they are already.
+
+    The data keys themselves stay, so no record has to be written again.
+    """
     if card.key == primary.id and all(data.key == primary.id for data in card.data):
         return None
     data_keys: list[DataKey] = []
@@ -180,7 +183,11 @@ Document = TypeVar("Document", Header, Card)
 
 
 def parse_document(state: bytes, kind: type[Document], count: int) -> Document:
-    """A document from its stored bytes. Whether it is authentic, only its MAC says."""
+    """A document from its stored bytes. Whether it is authentic, only its MAC says.
+
+    It must be written byte for byte as we would write it: two spellings of one document could have two
+    meanings.
+    """
     name = kind.__name__.lower()
     try:
         document = msgspec.json.decode(state, type=kind)

@@ -67,7 +67,11 @@ class SealedGroup(msgspec.Struct, frozen=True, kw_only=True):
 def read_page(
     open_card: OpenCard | None, page: RecordPage, places: Sequence[int], seen: SeenEnd | None
 ) -> VerifiedPage:
-    """Verify a page that should hold the records at these places."""
+    """Verify a page that should hold the records at these places.
+
+    The inner store is not trusted. It may hide, repeat, reorder or replace what it was given, and each of
+    that is found here.
+    """
     if open_card is not None and open_card.card.gone == DELETING:
         return _empty_page(open_card)
     if not page.head.count and not page.head.state:
@@ -135,7 +139,10 @@ def _find_generation(open_card: OpenCard, number: int, what: str) -> Generation:
 
 
 def _check_not_older(open_card: OpenCard, state: SealedState, seen: SeenEnd | None) -> None:
-    """Raise Tampered if the conversation ends before the end that this process has seen."""
+    """Raise Tampered if the conversation ends before the end that this process has seen.
+
+    A store that was set back as a whole is consistent in itself. Only somebody who has seen its end can tell.
+    """
     if seen is None or not same(seen.card, open_card.card.id):
         return
     if state.count > seen.count:
