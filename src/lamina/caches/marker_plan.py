@@ -70,25 +70,39 @@ def plan_markers(
     this one continues it; `kept` is the last block that the last cut left unchanged. `cut`: that cut was made
     for this very request. `key` is used if the cache routes by a key and the request has none.
     """
-    for word in (stable, tail):
-        if word and word not in rules.lifetimes:
-            choices = ", ".join(rules.lifetimes) or "none"
-            hint = f"the cache of {rules.name} has: {choices}"
-            raise BadInput(f"lifetime {word!r}", place="plan", hint=hint)
-    if not stream.blocks or not rules.markers or rules.match not in ("breakpoints", "tail"):
+    _check_lifetime(stable, rules)
+    _check_lifetime(tail, rules)
+    if not stream.blocks or not rules.markers:
+        return MarkerPlan()
+    if rules.match not in ("breakpoints", "tail"):
         return MarkerPlan()
     past = EarlierRequests(last_block=last, uncut_block=kept, cut=cut)
     chosen = _choose_blocks(stream, rules, past, least=rules.least(model or stream.model))
     reasons = {stream.blocks[index].place: chosen[index] for index in sorted(chosen)}
     lifetimes = [stable if reason in LASTING else tail for reason in reasons.values()]
-    routing_key = ""
-    if rules.match == "tail" and rules.key and not stream.key:
-        routing_key = key or _hash_head(stream)
     return MarkerPlan(
         places=dict(zip(reasons, _make_falling(lifetimes, rules), strict=True)),
         reasons=reasons,
-        key=routing_key,
+        key=_choose_routing_key(stream, rules, key),
     )
+
+
+def _check_lifetime(word: str, rules: CacheRules) -> None:
+    """Raises BadInput for a lifetime that the cache does not have. "" is the provider's own."""
+    if not word or word in rules.lifetimes:
+        return
+    choices = ", ".join(rules.lifetimes) or "none"
+    hint = f"the cache of {rules.name} has: {choices}"
+    raise BadInput(f"lifetime {word!r}", place="plan", hint=hint)
+
+
+def _choose_routing_key(stream: Stream, rules: CacheRules, key: str) -> str:
+    """The routing key to set: the caller's, or one made of the head; "" if none is needed."""
+    if rules.match != "tail" or not rules.key:
+        return ""
+    if stream.key:
+        return ""
+    return key or _hash_head(stream)
 
 
 class EarlierRequests(NamedTuple):
@@ -192,24 +206,40 @@ def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> It
 
 
 def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequests) -> MarkerPlace:
-    """Where the last request ended, or most likely ended.
+    """Where the last request ended, or most likely ended."""
+    blocks = stream.blocks
+    if rules.drops_thinking(stream.model):
+        spoken = _end_of_words_before_thinking(blocks)
+        if spoken is not None:
+            return MarkerPlace(spoken, SPOKEN)
+    if past.last_block is not None:
+        return MarkerPlace(past.last_block, LAST_REQUEST_END)
+    for index in range(len(blocks) - 1, -1, -1):
+        if _opens_answer(blocks[index]):
+            return MarkerPlace(index - 1, ANSWERED)
+    return MarkerPlace(-1, ANSWERED)
+
+
+def _end_of_words_before_thinking(blocks: Sequence[StreamBlock]) -> int | None:
+    """The end of what the user said before the last time, if the model has thought since; else None.
 
     Some models drop their earlier thinking when the user speaks. Then the cache does not find the last
     request again, but it does find the end of what the user said before it.
     """
-    blocks = stream.blocks
-    if rules.drops_thinking(stream.model):
-        spoken = [message[-1] for message in islice(user_messages_backwards(blocks), 2)]
-        if len(spoken) == 2 and spoken[0] == len(blocks) - 1:
-            before = spoken[1]
-            if any(block.sort == "thinking" for block in blocks[before:]):
-                return MarkerPlace(before, SPOKEN)
-    if past.last_block is not None:
-        return MarkerPlace(past.last_block, LAST_REQUEST_END)
-    for index in range(len(blocks) - 1, -1, -1):
-        if blocks[index].opens and blocks[index].role == "assistant":
-            return MarkerPlace(index - 1, ANSWERED)
-    return MarkerPlace(-1, ANSWERED)
+    ends = [message[-1] for message in islice(user_messages_backwards(blocks), 2)]
+    if len(ends) < 2:
+        return None
+    last, before = ends
+    if last != len(blocks) - 1:
+        return None
+    if any(block.sort == "thinking" for block in blocks[before:]):
+        return before
+    return None
+
+
+def _opens_answer(block: StreamBlock) -> bool:
+    """Whether a message of the model begins with this block."""
+    return block.opens and block.role == "assistant"
 
 
 def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, marked: list[int]) -> bool:
@@ -236,7 +266,7 @@ def _take_turns(
     if 0 < tools < head:
         places.append(MarkerPlace(tools - 1, TOOLS))
     places += uncut
-    answers = sum(block.opens and block.role == "assistant" for block in blocks)
+    answers = sum(map(_opens_answer, blocks))
     if answers % 2 == 0:
         places.reverse()
     yield from places

@@ -89,6 +89,7 @@ class PageCache:
 
 
 def _explain(read: int, rules: CacheRules) -> str:
+    """Why so much was read, in one sentence."""
     if read:
         return f"{read // rules.granularity} pages of {rules.granularity} tokens were kept"
     return "no whole page of it was kept"

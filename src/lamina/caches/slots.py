@@ -34,6 +34,7 @@ class TokenSequence(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
+        """How many tokens it has."""
         if self.path is not None:
             return self.path.tokens
         return len(self.ids)
@@ -66,6 +67,7 @@ class SlotCache:
         self._unload()
 
     def _unload(self) -> None:
+        """Empties all slots and the memory, as when the server starts again."""
         self.slots = [TokenSequence()] * self.rules.slots
         self.last_used = [-1] * self.rules.slots
         self.saved: list[TokenSequence] = []

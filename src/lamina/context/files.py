@@ -103,7 +103,10 @@ def _suffix_of(path: str) -> str:
 
 
 def _read_all(space: Workspace, choice: FileChoice, limit: int | None) -> GatheredSegments:
-    """Reads the chosen files, each once, until the time is over."""
+    """Reads the chosen files, each once, until the time is over.
+
+    A file that is named in several ways is read once. Whatever is left out is noted, with the reason.
+    """
     segments: dict[str, Segment] = {}
     notes: dict[str, None] = {}  # in order, each once
     deadline = time.monotonic() + SECONDS
@@ -139,7 +142,10 @@ def _find_items(space: Workspace, choice: FileChoice, notes: dict[str, None]) ->
 
 
 def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
-    """The files of folders, patterns and tags. Items of a folder that cannot be read are included."""
+    """The files of folders, patterns and tags. Items of a folder that cannot be read are included.
+
+    The whole workspace is walked only if a pattern or a tag asks for it.
+    """
     for folder in choice.folders:
         yield from space.walk(folder)
     if not choice.globs and not choice.tags:
@@ -147,6 +153,8 @@ def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
     items = list(space.walk())
     for glob in choice.globs:
         yield from _match_items(items, glob)
+    if not choice.tags:
+        return
     for item in items:
         if not item.why and _has_tag(space, item, choice.tags):
             yield item
@@ -161,8 +169,11 @@ def _match_items(items: Iterable[FolderItem], glob: tuple[str, ...]) -> Iterator
 
 
 def _has_tag(space: Workspace, item: FolderItem, tags: frozenset[str]) -> bool:
-    """Whether a file has one of these tags, or a tag below one: `release/1.0` is below `release`."""
-    if not tags or _suffix_of(item.path) not in TAGGED:
+    """Whether a file has one of these tags, or a tag below one: `release/1.0` is below `release`.
+
+    A file that cannot be read has none.
+    """
+    if _suffix_of(item.path) not in TAGGED:
         return False
     try:
         tags_of_file = tags_in(text_in(item.path, space.read(item.path)))
@@ -175,7 +186,10 @@ def _has_tag(space: Workspace, item: FolderItem, tags: frozenset[str]) -> bool:
 
 
 def tags_in(text: str) -> frozenset[str]:
-    """The tags of a note, in lower case: those of its front matter, and each `#word` outside of code."""
+    """The tags of a note, in lower case: those of its front matter, and each `#word` outside of code.
+
+    A number is no tag, so `#12` is not one. `release/1.0` is one tag, below `release`.
+    """
     names: list[str] = []
     body = text
     front_matter = _FRONT_MATTER.match(text)

@@ -66,7 +66,10 @@ async def run_in_thread(function: Callable[..., T], *arguments: object, **named_
 
 
 def fit_into_room(gathered: GatheredSegments, room: int | None) -> GatheredSegments:
-    """The segments that fit into the room by the estimate, in order. The others are noted."""
+    """The segments that fit into the room by the estimate, in order. The others are noted.
+
+    A large segment is passed over, and smaller ones after it may still fit.
+    """
     if room is None:
         return gathered
     fitting: list[Segment] = []
@@ -82,7 +85,10 @@ def fit_into_room(gathered: GatheredSegments, room: int | None) -> GatheredSegme
 
 
 def drop_unchanged(segments: Iterable[Segment], log: Log | None) -> tuple[Segment, ...]:
-    """The segments that differ from the newest of their kind and key in the log."""
+    """The segments that differ from the newest of their kind and key in the log.
+
+    What was sent before and has not changed need not be sent again.
+    """
     if log is None:
         return tuple(segments)
     newest = {(old.kind, old.key): (old.parts, old.attrs) for old in log()}

@@ -80,7 +80,10 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 def project_files(
     files: Iterable[ProjectFile], *, caller: Sequence[CallerItem] = (), limits: ProjectFileLimits = DEFAULT
 ) -> Gathered:
-    """Files and the caller's items within the limits. Files of equal rank stay in their order."""
+    """Files and the caller's items within the limits. Files of equal rank stay in their order.
+
+    The most important files take their room first, so that the limits cut off the others.
+    """
     check_caller(caller)
     files_and_kinds = [(file, _kind_of(file)) for file in files]
     files_and_kinds += [(_file_of_item(item), "context_file") for item in caller]
@@ -139,15 +142,19 @@ def _kind_of(file: ProjectFile) -> str:
 
 
 def _shorten_to_fit(file: ProjectFile, left: int, limits: ProjectFileLimits) -> tuple[str, str]:
-    """The content that there is room for, and a note about the rest."""
+    """The content that there is room for, and a note about the rest.
+
+    A file is left out rather than shortened to a few lines, unless it is critical.
+    """
     if not file.name or is_blank(file.content):
         return "", f"{file.name or 'a file without a name'}: left out, nothing in it"
     size = len(file.content)
     room = min(limits.each, left)
     if size <= room:
         return file.content, ""
-    too_little = left < min(size, limits.each, limits.least)
-    if room <= 0 or (too_little and file.rank is not Rank.CRITICAL):
+    is_enough = left >= min(size, limits.each, limits.least)
+    may_be_short = is_enough or file.rank is Rank.CRITICAL
+    if room <= 0 or not may_be_short:
         return "", f"{file.name}: left out, {left:,} of {limits.total:,} characters remain"
     short = truncate(file.content, room, name=file.name)
     return short, f"{file.name}: shortened from {size:,} to {room:,} characters"

@@ -106,13 +106,20 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     then: Order = ORDER
 
     def __call__(self, view: OrderView) -> Iterator[Batch]:
+        """The order `then`, which sees each attachment with the priority that it has for this prompt.
+
+        The reason of each move says why its attachment was judged so.
+        """
         judged = self.judge_entries(view.entries, view.kinds)
         adjusted_view = msgspec.structs.replace(view, entries=_AdjustedEntries(view.entries, judged))
         for batch in self.then(adjusted_view):
             yield tuple(_explain_move(move, judged) for move in batch)
 
     def outdated(self, view: OrderView) -> Iterator[Batch]:
-        """An order that lowers only full attachments of earlier prompts that share nothing with this one."""
+        """An order that lowers only full attachments of earlier prompts that share nothing with this one.
+
+        Only what a later prompt has made unrelated goes. Everything else waits for the order that follows.
+        """
         free = frozenset(view.free())
         for index, judged in self.judge_entries(view.entries, view.kinds).items():
             entry = view.entries[index]
@@ -197,7 +204,10 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     async def _ask_judge(
         self, prompt: Segment, attached: Sequence[Segment]
     ) -> tuple[dict[str, float], tuple[str, ...]]:
-        """The scores of the judge, and notes. If it fails, the words of the prompt decide."""
+        """The scores of the judge, and notes. If it fails, the words of the prompt decide.
+
+        A judge is somebody's function. It may fail or take too long, and neither may stop a request.
+        """
         if self.judge is None or not attached:
             return {}, ()
         with anyio.move_on_after(SECONDS):
@@ -227,7 +237,11 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         return judged
 
     def _match(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[WordMatch]:
-        """How well attachments match: by the scores that are stored with the prompt, else by its words."""
+        """How well attachments match: by the scores that are stored with the prompt, else by its words.
+
+        The scores are those of a judge, which was asked once, when the prompt came. So a build never asks it
+        again.
+        """
         scores = prompt.meta.get(SCORES_KEY)
         if not isinstance(scores, dict) or not scores:
             return self.score(_prompt_text(prompt), attached)
@@ -317,7 +331,10 @@ def _find_adjustable(segments: Sequence[Segment], kinds: Kinds) -> dict[int, Seg
 
 
 def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:
-    """Whether nobody decided about an attachment: no pin, and no priority but one that relevance set."""
+    """Whether nobody decided about an attachment: no pin, and no priority but one that relevance set.
+
+    A priority that relevance set for an earlier prompt may change with the next one.
+    """
     if segment.pinned or not kind_of(kinds, segment).attachment:
         return False
     if segment.priority is None:
@@ -332,7 +349,10 @@ def _identities(segments: Sequence[Segment]) -> list[tuple[object, ...]]:
 
 
 def _find_last_prompt(entries: Sequence[Entry]) -> Segment | None:
-    """The last prompt of the user that has words."""
+    """The last prompt of the user that has words.
+
+    A prompt may consist of a picture alone. Then an earlier one says what the user is after.
+    """
     for entry in reversed(entries):
         if entry.layer is not Layer.PROMPT or entry.role is not Role.USER:
             continue

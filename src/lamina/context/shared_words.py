@@ -53,7 +53,10 @@ class WordMatch(NamedTuple):
     reason: str = ""
 
     def describe(self) -> str:
-        """Why the text matches. This goes into the ledger."""
+        """Why the text matches. This goes into the ledger.
+
+        It names the words, so that a reader can tell a good reason from an accident.
+        """
         if self.reason:
             return self.reason
         if self.words:
@@ -101,7 +104,10 @@ def score_by_words(prompt: str, segments: Sequence[Segment]) -> list[WordMatch]:
 
 
 def stem(word: str) -> str:
-    """A word without its English ending, at least three characters: retries, retrying and retry are one."""
+    """A word without its English ending, at least three characters: retries, retrying and retry are one.
+
+    Two letters that were doubled before an ending become one again: `running` is `run`.
+    """
     if not word.isascii() or len(word) < 4:
         return word
     word = _drop_plural(word)

@@ -222,7 +222,10 @@ def _describe_item(item: FolderItem) -> str:
 
 
 def _read(space: Workspace, path: str, start: int = 1, end: int | None = None) -> str:
-    """Lines of a file. Too much at once is refused: a model would take a part for the whole."""
+    """Lines of a file. Too much at once is refused: a model would take a part for the whole.
+
+    Lines count from 1, and `end` is the last of them.
+    """
     text = text_in(path, space.read(path))
     lines = text.removesuffix("\n").split("\n")
     chosen_lines = lines[start - 1 : end]
@@ -350,7 +353,10 @@ _TYPES: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
 
 
 def _read_arguments(tool: Offer, call: ToolCall) -> dict[str, Any]:
-    """The arguments of a call, if they are what the schema says. A null counts as missing."""
+    """The arguments of a call, if they are what the schema says. A null counts as missing.
+
+    A model gets the hint as the result of its call, and can make the call again.
+    """
     try:
         decoded = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

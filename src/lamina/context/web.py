@@ -80,7 +80,10 @@ def _fetch_segment(address: str, limits: FetchLimits) -> Segment:
 
 
 def make_page_segment(address: str, answer: Answer) -> Segment:
-    """A page as a segment, under the address that was requested."""
+    """A page as a segment, under the address that was requested.
+
+    A PDF is known by its first bytes, whatever type the server names.
+    """
     title = ""
     if answer.kind in _HTML:
         title, text = read_page(_decode(answer, _find_charset(answer.body)))

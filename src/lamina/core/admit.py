@@ -15,7 +15,7 @@ from lamina.core.bound_thinking import omit_changed_thinking
 from lamina.core.cut_target import ALWAYS_SENT, CutLimits
 from lamina.core.draft import Draft
 from lamina.core.entries import is_attachment
-from lamina.core.envelope import prefix_at
+from lamina.core.envelope import find_end_of, prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
@@ -62,19 +62,11 @@ def _find_first_new(draft: Draft, context: BuildContext) -> int:
     if mark is None:
         return 0
     start = draft.unchanged
-    sent = draft.unchanged_sent
-    if prefix_at(draft.entries, mark.sent, context.root, start=start, before=sent) != mark.prefix:
+    before = draft.unchanged_sent
+    if prefix_at(draft.entries, mark.sent, context.root, start=start, before=before) != mark.prefix:
         return 0
-    left = mark.sent - sent
-    if left <= 0:
-        return start
-    for at in range(start, len(draft.entries)):
-        if draft.entries[at].form is Form.OMITTED:
-            continue
-        left -= 1
-        if left == 0:
-            return at + 1
-    return len(draft.entries)
+    end = find_end_of(draft.entries, mark.sent, start=start, before=before)
+    return max(end or 0, start)
 
 
 def _weigh_again(draft: Draft, context: BuildContext) -> Draft:
@@ -127,7 +119,10 @@ def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
 
 
 def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context: BuildContext) -> Draft:
-    """Brings each new result into its share, and those of the last step together into theirs."""
+    """Brings each new result into its share, and those of the last step together into theirs.
+
+    A share of the whole room limits nothing. What would not become smaller stays as it is.
+    """
     entries = list(draft.entries)
     lines = dict(draft.lines)
     has_changed = False

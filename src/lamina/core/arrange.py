@@ -31,6 +31,7 @@ from lamina.core.entries import (
     find_sent,
     is_empty,
     omit,
+    omit_by_ref,
     place_entries,
 )
 from lamina.core.hashing import handle, parts_digest
@@ -230,7 +231,10 @@ def _place_pieces(repaired: RepairedLog, context: BuildContext) -> _Pieces:
 def _place_piece(
     entries: list[Entry], position: TurnPosition, ledger: Ledger, context: BuildContext, *, leads: bool
 ) -> tuple[list[Entry], TurnPosition]:
-    """One piece in its order, with turns, steps and layers. `leads`: it has the system text of the log."""
+    """One piece in its order, with turns, steps and layers. `leads`: it has the system text of the log.
+
+    The order comes first: a turn is counted by the entries as they are sent, not as they were logged.
+    """
     layout = context.options.layout
     if find_attachments(entries, context.kinds):
         entries = order_turns(entries, layout, context.kinds)
@@ -309,7 +313,10 @@ def _lacks_repeated_text(pieces: _Pieces) -> bool:
 
 
 def _omit_leaving(pieces: _Pieces, context: BuildContext) -> _Pieces:
-    """The pieces without what stood in its own turn only, if that turn is over now."""
+    """The pieces without what stood in its own turn only, if that turn is over now.
+
+    The front is left as it is up to the first entry that leaves, so that its hashes need not be made again.
+    """
     if not pieces.leaving:
         return pieces
     open_entries = pieces.open_entries
@@ -404,7 +411,11 @@ def _name_of(entry: Entry) -> str:
 
 
 def _join_pieces(pieces: _Pieces, applied: Applied, repaired: RepairedLog, context: BuildContext) -> Draft:
-    """The front and both pieces as one draft."""
+    """The front and both pieces as one draft.
+
+    The front grows by the first piece and then by the second. What it is after the first piece is where the
+    next build may begin: the second piece is still open, and may go on.
+    """
     first_ref = pieces.second[0].ref if pieces.second else None
     second_at = 0
     if not repaired.reaches_back:
@@ -497,14 +508,12 @@ def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
     for entry in system:
         if entry.segment.key and is_section(kinds, entry.segment):
             newest[entry.segment.key] = entry.ref
-    result: list[Entry] = []
+    reasons: dict[Ref, str] = {}
     for entry in system:
         newest_ref = newest.get(entry.segment.key, entry.ref)
-        if newest_ref == entry.ref:
-            result.append(entry)
-        else:
-            result.append(omit(entry, f"replaced by {newest_ref}"))
-    return result
+        if newest_ref != entry.ref:
+            reasons[entry.ref] = f"replaced by {newest_ref}"
+    return omit_by_ref(system, reasons)
 
 
 # Where a log may be split into pieces.

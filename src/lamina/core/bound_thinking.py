@@ -82,11 +82,10 @@ def omit_changed_thinking(
     unbound: list[int] = []
     for at, entry in enumerate(entries):
         if is_thinking(entry):
-            bound_to = ledger.bound.get(entry.ref)
-            if bound_to is None:
-                has_changed = has_changed or not continues
+            if entry.ref in ledger.bound:
+                has_changed |= ledger.bound[entry.ref] != previous
             else:
-                has_changed = has_changed or bound_to != previous
+                has_changed |= not continues
             if has_changed:
                 unbound.append(at)
         previous = entry.prefix

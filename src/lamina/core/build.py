@@ -24,7 +24,7 @@ from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root
 from lamina.core.kinds import Kinds, kind_of
-from lamina.core.ledger_versions import upgrade_ledger
+from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
 from lamina.core.values import (
@@ -194,7 +194,10 @@ class Memo:
         return checkpoint
 
     def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
-        """Remembers a build, so that the next one can begin from its front."""
+        """Remembers a build, so that the next one can begin from its front.
+
+        A log that reaches back leaves no front. Then the next build starts from its beginning.
+        """
         next_front = draft.next_front
         front = None
         if next_front is not None:
@@ -216,7 +219,11 @@ class Memo:
 def _front_as_sealed(
     next_front: NextFront, draft: Draft, envelope: Envelope, context: BuildContext
 ) -> LogFront | None:
-    """The front as the build sealed it; None if no build can begin from it."""
+    """The front as the build sealed it; None if no build can begin from it.
+
+    If no form has changed, the sealed entries take the place of the drafted ones. After a cut they are other
+    entries, and what the front knows of them is found again.
+    """
     front = next_front.front
     ledger = envelope.ledger
     has_same_forms = draft.ledger.lines is ledger.lines and draft.ledger.folds == ledger.folds

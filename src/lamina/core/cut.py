@@ -194,7 +194,11 @@ def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
 
 
 def _lower_to_floor(progress: CutProgress) -> CutProgress:
-    """Lowers what is left when all history is one line each: results of the last step, and digests."""
+    """Lowers what is left when all history is one line each: results of the last step, and digests.
+
+    Each step is taken only if the ones before it were not enough. What is over the room after the last of
+    them cannot be sent.
+    """
     room = progress.limits.room
     progress = take_moves(progress, last_results, goal=room, digest_limit=0)
     progress = msgspec.structs.replace(progress, exhausted=True)
@@ -224,7 +228,10 @@ def _results_behind_thinking(view: OrderView) -> Iterator[Batch]:
 
 
 def _finish_cut(progress: CutProgress, reason: str) -> Draft:
-    """The draft as the cut leaves it."""
+    """The draft as the cut leaves it.
+
+    Thinking is left out here, and sections are promoted, since both need to know what the cut has changed.
+    """
     draft = progress.draft
     context = progress.context
     entries = progress.request

@@ -155,7 +155,11 @@ def _mergeable_folds(progress: CutProgress) -> Sequence[Fold]:
 
 
 def join_digests(progress: CutProgress) -> CutProgress:
-    """Joins digests with what stands between them, where that is lowered as far as it can be."""
+    """Joins digests with what stands between them, where that is lowered as far as it can be.
+
+    Two digests with a few stubs between them become one, which is smaller than all of them. A run of which
+    everything is folded already is left alone.
+    """
     owner = map_covered(progress.folds)
     sizes = _digest_sizes(progress.request)
     folds = progress.folds

@@ -9,7 +9,7 @@ import msgspec
 from lamina.core.cut_digests import choose_digest_size, write_digests
 from lamina.core.cut_progress import CutProgress
 from lamina.core.cut_target import NOTHING_SPARED, Sparing
-from lamina.core.entries import begins_with
+from lamina.core.entries import begins_with, find_sent
 from lamina.core.folds import is_digest
 from lamina.core.ledger import SAME_TEXT_LATER, current_turn
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
@@ -100,7 +100,10 @@ class _Lowering:
         return False
 
     def take_one(self, move: Move) -> int:
-        """Takes one move if it shrinks the request; returns the tokens that it frees."""
+        """Takes one move if it shrinks the request; returns the tokens that it frees.
+
+        Leaving something out may free nothing, as with an empty text. Any other move must free a token.
+        """
         entry = self.entries[move.at]
         if entry.form <= move.form or move.at in self.folded:
             return 0
@@ -178,9 +181,8 @@ def find_spared(entries: Sequence[Entry], sparing: Sparing) -> frozenset[int]:
     attached_now = {entry.content for entry in entries if entry.why in named_now}
     positions: set[int] = set()
     for at, entry in enumerate(entries):
-        is_recent = entry.step >= first_step
         came_with_prompt = entry.layer is Layer.TURN or entry.content in attached_now
-        if is_recent or came_with_prompt:
+        if came_with_prompt or entry.step >= first_step:
             positions.add(at)
     return frozenset(positions)
 
@@ -214,10 +216,9 @@ def _find_first_of_last_steps(entries: Sequence[Entry], keep: int) -> int:
     If there are fewer than `keep`, it is the first step of all.
     """
     spoken: set[int] = set()
-    for entry in entries:
-        if entry.segment.role is not Role.ASSISTANT or entry.segment.kind == "digest":
-            continue
-        if entry.form is not Form.OMITTED:
+    for entry in find_sent(entries):
+        is_models = entry.segment.role is Role.ASSISTANT
+        if is_models and entry.segment.kind != "digest":
             spoken.add(entry.step)
     if len(spoken) < keep:
         return 0

@@ -226,17 +226,14 @@ def count_fixed(entries: Sequence[Entry]) -> int:
     is too long for a digest to quote.
     """
     first_answer = find_first_answer(entries)
+    system_role = Role.SYSTEM
     tokens = 0
     for position, entry in enumerate(entries):
+        is_fixed = entry.layer in ALWAYS_SENT or entry.role is system_role
         is_long_task = position < first_answer and is_long_message(entry)
-        if is_long_task or _is_fixed(entry):
+        if is_fixed or is_long_task or entry.segment.pinned:
             tokens += entry.tokens
     return tokens
-
-
-def _is_fixed(entry: Entry) -> bool:
-    """Whether no cut touches an entry."""
-    return entry.layer in ALWAYS_SENT or entry.role is Role.SYSTEM or entry.segment.pinned
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:

@@ -79,7 +79,10 @@ def write_title(segments: Sequence[Segment]) -> str:
 
 
 def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
-    """Everything worth keeping, in chronological order; a path only where it first appears."""
+    """Everything worth keeping, in chronological order; a path only where it first appears.
+
+    System text is not quoted: it is never folded. Calls and their results meet by position and id.
+    """
     spoken = [segment for segment in segments if segment.role is not Role.SYSTEM]
     results = _find_results(list(chain.from_iterable(segment.parts for segment in spoken)))
     seen: set[tuple[str, str]] = set()

@@ -8,7 +8,7 @@ step and layer an entry belongs, and what leaves when a turn is over.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any
 
@@ -38,6 +38,17 @@ from lamina.core.values import (
 def omit(entry: Entry, why: str) -> Entry:
     """The entry, left out of the request for this reason."""
     return msgspec.structs.replace(entry, form=Form.OMITTED, parts=(), sent="", tokens=0, why=why)
+
+
+def omit_by_ref(entries: Iterable[Entry], reasons: Mapping[Ref, str]) -> list[Entry]:
+    """The entries, of which those with a reason are left out."""
+    result: list[Entry] = []
+    for entry in entries:
+        why = reasons.get(entry.ref)
+        if why is not None:
+            entry = omit(entry, why)  # noqa: PLW2901
+        result.append(entry)
+    return result
 
 
 def find_sent(entries: Iterable[Entry]) -> list[Entry]:
@@ -292,7 +303,9 @@ def is_question(entry: Entry, kinds: Kinds) -> bool:
 
     The user's own message is what remains of a turn's opening then.
     """
-    return not kind_of(kinds, entry.segment).attachment and not is_section(kinds, entry.segment)
+    if is_attachment(entry, kinds):
+        return False
+    return not is_section(kinds, entry.segment)
 
 
 def continues_message(entry: Entry) -> bool:
@@ -308,7 +321,7 @@ def ends_turn(entry: Entry, kinds: Kinds) -> bool:
 
     The time of day is such an attachment: it is true for one question only.
     """
-    if entry.role is not Role.USER or not kind_of(kinds, entry.segment).attachment:
+    if entry.role is not Role.USER or not is_attachment(entry, kinds):
         return False
     return is_turn_scoped(kinds, entry.segment)
 
@@ -380,17 +393,19 @@ def _find_leaving_in_turn(
     answer_step: int | None = None
     while rest and _is_answer(entries[rest[-1]], answer_step, bound=bound):
         answer_step = entries[rest.pop()].step
-    if answer_step is None:
-        return ()
     leaving: list[int] = []
     while rest and ends_turn(entries[rest[-1]], kinds):
         leaving.append(rest.pop())
-    if not rest:
+    if answer_step is None or not rest:
         return ()
-    question = entries[rest[-1]]
-    if is_from_user(question, kinds) and is_question(question, kinds):
+    if _is_users_question(entries[rest[-1]], kinds):
         return leaving
     return ()
+
+
+def _is_users_question(entry: Entry, kinds: Kinds) -> bool:
+    """Whether the user's side said this itself: neither an attachment nor a section of the system text."""
+    return is_from_user(entry, kinds) and is_question(entry, kinds)
 
 
 def _opens_no_turn(entry: Entry, kinds: Kinds) -> bool:

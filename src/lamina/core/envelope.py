@@ -107,7 +107,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         return {layer: ends[layer] for layer in Layer if layer in ends}
 
     def entry(self, key: str) -> Entry:
-        """The newest entry with this key, ref or handle. Raises KeyError if there is none."""
+        """The newest entry with this key, ref or handle. Raises KeyError if there is none.
+
+        An attachment that came again has several entries with one key. Then the last one answers.
+        """
         for entry in reversed(self.entries):
             if key and key in (entry.segment.key, entry.ref, handle(entry.content)):
                 return entry
@@ -227,18 +230,31 @@ def prefix_at(
 
     A caller who knows that `before` of the entries up to `start` are sent saves the search among these.
     """
-    if sent == 0:
+    end = find_end_of(entries, sent, start=start, before=before)
+    if end is None:
+        return None
+    if end == 0:
         return root
+    return entries[end - 1].prefix
+
+
+def find_end_of(entries: Sequence[Entry], sent: int, *, start: int = 0, before: int = 0) -> int | None:
+    """The position behind the first `sent` entries that are sent; None if there are fewer.
+
+    `start` and `before` are as for `prefix_at`.
+    """
+    if sent == 0:
+        return 0
     if sent <= before:
         start = 0
         before = 0
     left = sent - before
-    for entry in entries[start:]:
-        if entry.form is Form.OMITTED:
+    for at in range(start, len(entries)):
+        if entries[at].form is Form.OMITTED:
             continue
         left -= 1
         if left == 0:
-            return entry.prefix
+            return at + 1
     return None
 
 

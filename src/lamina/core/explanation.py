@@ -69,7 +69,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(envelope: Envelope) -> Manifest:
-    """Everything that was decided about one request."""
+    """Everything that was decided about one request.
+
+    What is folded, and each part of a digest, has the key of the fold: by it `join_folds` makes one row of
+    them.
+    """
     account = envelope.account
     fold_keys: dict[str, str] = {}
     cuts = {ref: line.cut for ref, line in envelope.ledger.lines.items()}
@@ -147,25 +151,34 @@ def _join_fold(key: str, rows: Sequence[ManifestRow]) -> ManifestRow:
     covered = [row for row in rows if row.form is Form.OMITTED]
     sent = [row for row in rows if row.form is not Form.OMITTED]
     turns = sorted(row.turn for row in covered or rows)
-    first = turns[0]
-    last = turns[-1]
-    of_turns = f"turns {first}–{last}"
-    if first == last:
-        of_turns = f"turn {first}"
+    tokens = 0
+    age = 0
+    cut = 0
+    for row in rows:
+        tokens += row.tokens
+        age = max(age, row.age)
+        cut = max(cut, row.cut)
     return ManifestRow(
         key=key,
         ref=rows[0].ref,
         what=f"digest {key}",
         layer=(sent or rows)[0].layer,
         form=Form.FULL,
-        tokens=sum(row.tokens for row in rows),
-        why=f"folded {len(covered):,} segments of {of_turns}",
+        tokens=tokens,
+        why=f"folded {len(covered):,} segments of {_name_turns(turns[0], turns[-1])}",
         kind="digest",
-        turn=first,
-        age=max(row.age for row in rows),
-        cut=max(row.cut for row in rows),
+        turn=turns[0],
+        age=age,
+        cut=cut,
         fold=key,
     )
+
+
+def _name_turns(first: int, last: int) -> str:
+    """`turn 3`, or `turns 3–7`."""
+    if first == last:
+        return f"turn {first}"
+    return f"turns {first}–{last}"
 
 
 _ARRIVALS = {"user": "said", "assistant": "written", "tool_call": "called", "tool_result": "returned"}
@@ -238,7 +251,11 @@ _NARROWEST = 20  # characters that the last two columns have at least
 
 
 def table(manifest: Manifest, *, width: int = 100) -> str:
-    """The manifest for a terminal: one line for each segment and each digest, and the sums below."""
+    """The manifest for a terminal: one line for each segment and each digest, and the sums below.
+
+    The first three columns are as wide as they need to be. The other two share what is left of `width`, two
+    parts for what it is and three for why.
+    """
     lines = [_TABLE_HEAD]
     lines += [_print_cells(row) for row in join_folds(manifest.rows)]
     layer_width = max(len(line.layer) for line in lines)
@@ -279,7 +296,10 @@ def _make_printable(text: str) -> str:
 
 
 def _print_sums(manifest: Manifest, width: int) -> str:
-    """The total with its addends, the cut, and the notes, one a line."""
+    """The total with its addends, the cut, and the notes, one a line.
+
+    Amounts of nothing are left out.
+    """
     addends = {layer.value: tokens for layer, tokens in manifest.layers.items()}
     addends |= {
         "tools": manifest.tools,
@@ -288,18 +308,25 @@ def _print_sums(manifest: Manifest, width: int) -> str:
         "framing": manifest.request,
         "margin": manifest.margin,
     }
-    sums = [f"{name} {tokens:,}" for name, tokens in addends.items() if tokens]
     total = f"{manifest.tokens:,}"
     if manifest.room is not None:
         total += f" of {manifest.room:,}"
-    total_lines = [f"{total} tokens ({manifest.basis}): {sums[0] if sums else 'nothing'}"]
-    for addend in sums[1:]:
-        if len(total_lines[-1]) + len(addend) + 3 <= width:
-            total_lines[-1] += f" + {addend}"
+    sums = [f"{name} {tokens:,}" for name, tokens in addends.items() if tokens]
+    lines = _wrap_sums(f"{total} tokens ({manifest.basis}): ", sums or ["nothing"], width)
+    if manifest.cut is not None:
+        lines.append(describe_cut(manifest.cut))
+    return "\n".join([*lines, *filter(None, manifest.notes)])
+
+
+def _wrap_sums(opening: str, addends: Sequence[str], width: int) -> list[str]:
+    """The addends with plus signs between them. A line ends before it would be longer than `width`."""
+    lines = [opening + addends[0]]
+    for addend in addends[1:]:
+        if len(lines[-1]) + len(addend) + 3 <= width:
+            lines[-1] += f" + {addend}"
         else:
-            total_lines.append(f"  + {addend}")
-    lines = [*total_lines, describe_cut(manifest.cut), *manifest.notes]
-    return "\n".join(line for line in lines if line)
+            lines.append(f"  + {addend}")
+    return lines
 
 
 def describe_cut(cut: Cut | None) -> str:

@@ -52,6 +52,7 @@ class DigestSize(NamedTuple):
 
     @property
     def total(self) -> int:
+        """Characters of the whole digest."""
         return self.words + self.notes + self.names
 
     def scale(self, numerator: int, denominator: int) -> DigestSize:
@@ -61,8 +62,17 @@ class DigestSize(NamedTuple):
 
 def find_digest_size(room: int) -> DigestSize:
     """The size of a digest in a room of so many tokens."""
-    parts = (room * share // 1000 * CHARACTERS_PER_TOKEN for share in (WORDS_SHARE, NOTES_SHARE, NAMES_SHARE))
-    return DigestSize(*(max(LEAST // 2, min(MOST, part)) for part in parts))
+    return DigestSize(
+        words=_characters_for(room, WORDS_SHARE),
+        notes=_characters_for(room, NOTES_SHARE),
+        names=_characters_for(room, NAMES_SHARE),
+    )
+
+
+def _characters_for(room: int, share: int) -> int:
+    """Characters for so many thousandths of a room in tokens, within the bounds for a part of a digest."""
+    characters = room * share // 1000 * CHARACTERS_PER_TOKEN
+    return max(LEAST // 2, min(MOST, characters))
 
 
 def bound_digest(characters: int) -> DigestSize:
@@ -161,19 +171,15 @@ def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[lis
     System text and lamina's own lines do not part two digests.
     """
     owners = map_covered(folds)
-    for fold in folds:
-        owners[Ref(fold.key)] = fold
-    groups: list[list[Fold]] = []
-    group: list[Fold] = []
+    owners |= {Ref(fold.key): fold for fold in folds}
+    groups: list[list[Fold]] = [[]]
     for entry in entries:
         owner = owners.get(entry.ref)
-        if owner is not None:
-            if owner not in group:
-                group.append(owner)
-        elif is_message(entry) and not entry.segment.is_own:
-            groups.append(group)
-            group = []
-    groups.append(group)
+        if owner is None:
+            if is_message(entry) and not entry.segment.is_own:
+                groups.append([])
+        elif owner not in groups[-1]:
+            groups[-1].append(owner)
     return [group for group in groups if group]
 
 
@@ -300,6 +306,7 @@ def _digest_attributes(fold: Fold, wording: Wording) -> dict[str, str]:
 
 
 def _make_segment(fold: Fold, *, key: str, role: Role, text: str) -> Segment:
+    """A segment of lamina's own for one voice of a digest. It covers what the fold covers."""
     return Segment(
         role=role, kind="digest", parts=(Text(text),), key=key, origin=OWN_ORIGIN, covers=fold.covers
     )

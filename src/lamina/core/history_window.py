@@ -35,9 +35,10 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Raises BadInput for anything but whole numbers. `True` is an int too, and means nothing here."""
-        for name, value in (("messages", self.messages), ("slack", self.slack), ("digest", self.digest)):
-            if value is None:
-                continue
+        numbers = {"messages": self.messages, "slack": self.slack, "digest": self.digest}
+        if self.slack is None:
+            del numbers["slack"]
+        for name, value in numbers.items():
             if type(value) is not int or value < 0:
                 raise BadInput(f"{name} is {value!r}", place="LastN", hint="give a whole number, 0 or more")
 
@@ -98,8 +99,9 @@ def _counts_as_history(entry: Entry) -> bool:
 
     What is pinned stays, and lamina's own lines are no messages of the conversation.
     """
-    is_foreign = not entry.segment.is_own
-    return _is_in_history(entry) and is_foreign and not entry.segment.pinned
+    if entry.segment.is_own or entry.segment.pinned:
+        return False
+    return _is_in_history(entry)
 
 
 def _may_fold(entry: Entry, outside: frozenset[int]) -> bool:

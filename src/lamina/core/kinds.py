@@ -58,6 +58,7 @@ Kinds = Mapping[str, Kind]
 
 
 def _section(tag: str, stability: int, *attributes: str) -> Kind:
+    """The row of a section of the system text. No cut touches it."""
     return Kind(
         tag=tag,
         role=Role.SYSTEM,
@@ -79,6 +80,7 @@ def _attachment(
     nested: bool = False,
     carried: bool = True,
 ) -> Kind:
+    """The row of an attachment: it stands beside a message of the user, and may be lowered."""
     return Kind(
         tag=tag,
         role=Role.USER,
@@ -93,6 +95,7 @@ def _attachment(
 
 
 def _message(tag: str, role: Role, retention: Retention, *attributes: str, recoverable: bool = True) -> Kind:
+    """The row of something that is said in the conversation."""
     return Kind(tag=tag, role=role, retention=retention, recoverable=recoverable, attributes=attributes)
 
 

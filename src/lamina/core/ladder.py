@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lamina.core.entries import OWN_TURN_ONLY, begins_with, pair_calls
+from lamina.core.entries import OWN_TURN_ONLY, begins_with
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
 from lamina.core.orders import (
     CHARACTERS_PER_TOKEN,
@@ -23,7 +23,7 @@ from lamina.core.orders import (
     goes_last,
     is_long_message,
 )
-from lamina.core.superseded_results import Exchange, find_superseded
+from lamina.core.superseded_results import find_full_exchanges, find_superseded
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
 
 REPLY_LIMIT = 400
@@ -47,7 +47,11 @@ COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
 
 
 def ladder(view: OrderView) -> Iterator[Batch]:
-    """The order that is lamina's own."""
+    """The order that is lamina's own.
+
+    The first three rungs are taken whole, in their order. From there on the ripest move comes first, wherever
+    it is from.
+    """
     free = _free_foreign(view)
     plain = [position for position in free if not goes_last(view.entries[position], view.kinds)]
     yield from _drop_disposable(view, plain)
@@ -81,7 +85,10 @@ def _drop_disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
 
 
 def _drop_thinking(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """Old thinking; of one step all of it or none."""
+    """Old thinking; of one step all of it or none.
+
+    A provider that checks thinking refuses a step of which only a part comes back.
+    """
     moves_by_step: dict[int, list[Move]] = {}
     for position in free:
         entry = view.entries[position]
@@ -98,15 +105,7 @@ def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
     Of three reads of one file the first two go. If the third is lowered already, none does: nothing would
     show the file any more.
     """
-    positions: list[int] = []
-    exchanges: list[Exchange] = []
-    for call_position, result_position in pair_calls(view.entries):
-        call = view.entries[call_position].parts[0]
-        result = view.entries[result_position].parts[0]
-        is_in_full = view.entries[result_position].form is Form.FULL
-        if is_in_full and isinstance(call, ToolCall) and isinstance(result, ToolResult):
-            positions.append(result_position)
-            exchanges.append(Exchange(call=call, result=result))
+    positions, exchanges = find_full_exchanges(view.entries)
     allowed = frozenset(free)
     for index, later_index in sorted(find_superseded(exchanges).items()):
         later = view.entries[positions[later_index]]
@@ -168,7 +167,10 @@ def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
 
 
 def _shorten_spared_results(view: OrderView) -> Iterator[RatedBatch]:
-    """Large results of the spared steps, shortened to what each of them may keep."""
+    """Large results of the spared steps, shortened to what each of them may keep.
+
+    One that is only a little larger than that is left alone: shortening it would free next to nothing.
+    """
     if not view.largest_spared:
         return
     worth_shortening = view.largest_spared * 5 // 4

@@ -173,10 +173,15 @@ def append_only_within_an_epoch(case: Case) -> Iterator[str]:
     """
     if case.before is None or case.has_new_cut:
         return
-    sent_before = [(entry.sent, entry.opens) for entry in case.before.lasting]
-    sent_now = [(entry.sent, entry.opens) for entry in case.envelope.sent]
+    sent_before = _list_sent(case.before.lasting)
+    sent_now = _list_sent(case.envelope.sent)
     if sent_now[: len(sent_before)] != sent_before:
         yield "bytes already sent have changed and no cut is recorded"
+
+
+def _list_sent(entries: Iterable[Entry]) -> list[tuple[Digest, bool]]:
+    """The bytes of each entry, and whether they open a message: what a provider would compare."""
+    return [(entry.sent, entry.opens) for entry in entries]
 
 
 def forms_never_rise(case: Case) -> Iterator[str]:
@@ -278,7 +283,10 @@ def _check_folds(case: Case) -> Iterator[str]:
 
 
 def _find_protected(entries: Sequence[Entry]) -> set[Ref]:
-    """What must be sent: the prompt, the last step, system text and what is pinned."""
+    """What must be sent: the prompt, the last step, system text and what is pinned.
+
+    No fold may cover any of it, whatever was current when the fold was made.
+    """
     protected = {entries[at].ref for at in current_turn(entries)}
     for entry in entries:
         if entry.role is Role.SYSTEM or entry.segment.pinned:
@@ -299,17 +307,18 @@ def conservation(case: Case) -> Iterator[str]:
 
     Nothing disappears without an explanation, and no token of the account belongs to two of its lines.
     """
-    entries = case.envelope.entries
     entry_refs = Tally(_logged_refs(case.envelope))
     segment_refs = Tally(each.ref for each in identify_segments(case.log))
     if entry_refs != segment_refs:
         difference = (entry_refs - segment_refs) + (segment_refs - entry_refs)
         yield f"segments and entries differ: {sorted(difference)[:5]}"
-    yield from find_wrong_parts(entries)
-    for entry in entries:
+    yield from find_wrong_parts(case.envelope.entries)
+    tokens = 0
+    for entry in case.envelope.entries:
+        tokens += entry.tokens
         if entry.form is Form.OMITTED and entry.tokens:
             yield f"{entry.ref} is {entry.form} with {entry.tokens} tokens"
-    if sum(entry.tokens for entry in entries) != case.envelope.account.entries:
+    if tokens != case.envelope.account.entries:
         yield "tokens of the entries do not sum to the account"
 
 
@@ -338,7 +347,8 @@ def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
     """
     lost = _find_lost(case)
     for entry in lost:
-        if entry.form is Form.COMPACT or entry.why.startswith("covered by"):
+        is_covered = entry.why.startswith("covered by")
+        if is_covered or entry.form is Form.COMPACT:
             yield f"{entry.ref} is summarised"
     lost_for_room = _find_lost_for_room(lost, case)
     if not lost_for_room:

@@ -148,7 +148,10 @@ def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newes
 def _lower_again(
     entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine], wording: Wording
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """The entries as their lines say, and the lines that this release words differently than was sent."""
+    """The entries as their lines say, and the lines that this release words differently than was sent.
+
+    An entry that is lower already stays so: a filter or a summary may have left it out.
+    """
     result: list[Entry] = []
     reworded: dict[Ref, LedgerLine] = {}
     for entry in entries:
@@ -240,7 +243,10 @@ def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
 
 
 def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
-    """The last turn and the last step. Thinking alone does not begin a step."""
+    """The last turn and the last step. Thinking alone does not begin a step.
+
+    The system text has no turn of its own, so it does not count.
+    """
     last_turn = 0
     last_step = 0
     for entry in entries:

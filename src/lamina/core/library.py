@@ -7,11 +7,11 @@ print the layer beside the system text, but lamina gives it no authority.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.entries import OWN_TURN_ONLY, find_position, make_own_entry, omit
+from lamina.core.entries import OWN_TURN_ONLY, find_position, is_attachment, make_own_entry, omit, omit_by_ref
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
@@ -38,12 +38,16 @@ def hoist_attachments(
     wording: Wording,
     scale: Scale,
 ) -> list[Entry]:
-    """Attachments of turns before `turn` in LIBRARY; those of this turn that stand there, as references."""
+    """Attachments of turns before `turn` in LIBRARY; those of this turn that stand there, as references.
+
+    The library stands behind the system text, under a title. What an attachment leaves behind in its old
+    place is omitted with a reason.
+    """
     library = _Library(ledger, layout, kinds, wording)
     rest: list[Entry] = []
     for entry in entries:
-        is_sent_attachment = kind_of(kinds, entry.segment).attachment and entry.form is not Form.OMITTED
-        if is_sent_attachment and entry.turn < turn:
+        is_earlier = entry.turn < turn and entry.form is not Form.OMITTED
+        if is_earlier and is_attachment(entry, kinds):
             rest += library.add(entry)
         else:
             rest.append(entry)
@@ -132,25 +136,14 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
     in_library = [entry for entry in rest if _is_in_library(entry, library, turn)]
     if not in_library:
         return list(rest)
+    refs = [entry.ref for entry in in_library]
     names = _make_list_of_names(in_library)
     tokens = sum(scale.body(entry) for entry in in_library)
     if scale.body(names) >= tokens:
-        return _omit_all(rest, in_library, IN_THE_LIBRARY)
-    named = _omit_all(rest, in_library, NAMED_IN_THE_LIST)
-    first_at = find_position(rest, in_library[0].ref)
+        return omit_by_ref(rest, dict.fromkeys(refs, IN_THE_LIBRARY))
+    named = omit_by_ref(rest, dict.fromkeys(refs, NAMED_IN_THE_LIST))
+    first_at = find_position(rest, refs[0])
     return [*named[:first_at], names, *named[first_at:]]
-
-
-def _omit_all(entries: Sequence[Entry], omitted: Iterable[Entry], why: str) -> list[Entry]:
-    """The entries, of which some are omitted for this reason."""
-    refs = frozenset(entry.ref for entry in omitted)
-    result: list[Entry] = []
-    for entry in entries:
-        if entry.ref in refs:
-            result.append(omit(entry, why))
-        else:
-            result.append(entry)
-    return result
 
 
 def _is_in_library(entry: Entry, library: _Library, turn: int) -> bool:
@@ -160,19 +153,22 @@ def _is_in_library(entry: Entry, library: _Library, turn: int) -> bool:
     """
     if entry.turn != turn or entry.form is not Form.FULL:
         return False
-    return kind_of(library.kinds, entry.segment).attachment and library.has(entry)
+    if not is_attachment(entry, library.kinds):
+        return False
+    return library.has(entry)
 
 
 def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
     """One line of lamina's own that names these attachments, in the message of the first."""
     first = entries[0]
-    names = "\n".join(
-        f"- {escape_attribute(name_of(entry.segment) or entry.segment.key)}" for entry in entries
-    )
+    names: list[str] = []
+    for entry in entries:
+        name = name_of(entry.segment) or entry.segment.key
+        names.append(f"- {escape_attribute(name)}")
     segment = Segment(
         role=first.role,
         kind="user",
-        parts=(Text(IN_LIBRARY.format(names=names)),),
+        parts=(Text(IN_LIBRARY.format(names="\n".join(names))),),
         key=f"{first.ref}!list",
         origin=OWN_ORIGIN,
     )

@@ -195,8 +195,9 @@ class _Scan:
 
         If the real results come later, the log does not show where that request ended. The ledger does.
         """
-        answers_calls = self._awaits_results() and self.repairs.dangling == "answer"
-        if not answers_calls or self._waits_for_others():
+        if self.repairs.dangling != "answer" or not self._awaits_results():
+            return
+        if self._waits_for_others():
             return
         last = find_last_sent(self.entries)
         if last is not None and last.role is Role.ASSISTANT:
@@ -268,14 +269,14 @@ class _Scan:
         If an earlier request ended there, its calls are answered, and the model goes on after the answers.
         The same holds if a blank message stood between them: it is left out, and ended the message before it.
         """
-        has_aside = self.after_aside and bool(self.deferred)
-        if not has_aside or self._waits_for_others():
+        if not self.after_aside or not self.deferred:
+            return False
+        if not self.waiting or self._waits_for_others():
             return False
         has_result = any(self.waiting.values())
-        if has_result or not self.waiting:
+        if has_result or self._request_ended_here():
             return False
-        has_ended = self._request_ended_here() or not self.memory.side
-        return not has_ended
+        return bool(self.memory.side)
 
     def _awaits_results(self) -> bool:
         """Whether some call has no result yet, so that a result may still come for it."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from lamina.core.entries import is_message, omit, pair_calls
+from lamina.core.entries import is_message, omit_by_ref, pair_calls
 from lamina.core.hashing import short_handle
 from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.layout import Layout
-from lamina.core.values import Entry, Form, Layer
+from lamina.core.values import Entry, Form, Layer, Ref
 
 
 def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
@@ -18,28 +18,29 @@ def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
 
     A call and its result are left out together, whichever of the two the filter names.
     """
-    reasons = [_find_filter_reason(entry, layout) for entry in entries]
-    if not any(reasons):
+    reasons: dict[Ref, str] = {}
+    for entry in entries:
+        reason = _find_filter_reason(entry, layout)
+        if reason:
+            reasons[entry.ref] = reason
+    if not reasons:
         return entries
     _add_partners(reasons, entries)
-    result: list[Entry] = []
-    for entry, reason in zip(entries, reasons, strict=True):
-        result.append(omit(entry, reason) if reason else entry)
-    return result
+    return omit_by_ref(entries, reasons)
 
 
-def _add_partners(reasons: list[str], entries: Sequence[Entry]) -> None:
+def _add_partners(reasons: dict[Ref, str], entries: Sequence[Entry]) -> None:
     """Gives the result of a call that is left out a reason too, and the call of such a result.
 
     No provider takes one of the two without the other.
     """
     for call_at, result_at in pair_calls(entries):
-        call_reason = reasons[call_at]
-        result_reason = reasons[result_at]
-        if not call_reason and not result_reason:
-            continue
-        reasons[call_at] = call_reason or f"{result_reason} (its result)"
-        reasons[result_at] = result_reason or f"{call_reason} (its call)"
+        call_ref = entries[call_at].ref
+        result_ref = entries[result_at].ref
+        if call_ref in reasons:
+            reasons.setdefault(result_ref, f"{reasons[call_ref]} (its call)")
+        elif result_ref in reasons:
+            reasons[call_ref] = f"{reasons[result_ref]} (its result)"
 
 
 def _find_filter_reason(entry: Entry, layout: Layout) -> str:
@@ -96,13 +97,10 @@ def _apply_cover(
         return entries
     first = min(covered)
     why = f"covered by {name(cover)}"
-    rest: list[Entry] = []
-    for at, entry in enumerate(entries):
-        if at in covered:
-            rest.append(omit(entry, why))
-        elif at != cover_at:
-            rest.append(entry)
+    reasons = {entries[at].ref: why for at in covered}
     moved = msgspec.structs.replace(cover, turn=entries[first].turn, step=entries[first].step)
+    rest = omit_by_ref(entries, reasons)
+    del rest[cover_at]
     return [*rest[:first], moved, *rest[first:]]
 
 
@@ -126,5 +124,6 @@ def _may_cover(entry: Entry, kinds: Kinds) -> bool:
     """
     if not is_message(entry) or entry.segment.pinned:
         return False
-    is_critical = kind_of(kinds, entry.segment).retention is Retention.CRITICAL
-    return recoverable(kinds, entry.segment) and not is_critical
+    if kind_of(kinds, entry.segment).retention is Retention.CRITICAL:
+        return False
+    return recoverable(kinds, entry.segment)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.core.entries import pair_calls
 from lamina.core.text.replaced_calls import find_replaced_calls
 from lamina.core.text.subjects import SUBJECT_READERS, SubjectReader, read_subject
-from lamina.core.values import ToolCall, ToolResult
+from lamina.core.values import Entry, Form, ToolCall, ToolResult
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,3 +29,21 @@ def find_superseded(
     """The index of each result that says nothing new, with the index of the latest that says it better."""
     calls = [(read_subject(exchange.call, table=table), exchange.result.error) for exchange in exchanges]
     return find_replaced_calls(calls)
+
+
+def find_full_exchanges(entries: Sequence[Entry]) -> tuple[list[int], list[Exchange]]:
+    """The positions of all results that are sent in full, and each of them with its call.
+
+    Only such a result can make an earlier one redundant.
+    """
+    positions: list[int] = []
+    exchanges: list[Exchange] = []
+    for call_at, result_at in pair_calls(entries):
+        call = entries[call_at].parts[0]
+        result = entries[result_at].parts[0]
+        if entries[result_at].form is not Form.FULL:
+            continue
+        if isinstance(call, ToolCall) and isinstance(result, ToolResult):
+            positions.append(result_at)
+            exchanges.append(Exchange(call=call, result=result))
+    return positions, exchanges

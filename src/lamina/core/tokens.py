@@ -178,6 +178,7 @@ def raw_cost(data: Any, counter: Counter) -> int:
 
 
 def _result_cost(result: ToolResult, counter: Counter) -> int:
+    """A result: its texts counted as one, since a provider joins them, and each other part by itself."""
     texts: list[str] = []
     cost = _overlong_cost(result.id, counter) + _overlong_cost(result.name, counter)
     for part in result.content:

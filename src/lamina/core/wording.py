@@ -134,10 +134,13 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not self._is_in_tag(kind):
             return segment.parts
+        worded: list[Part] = []
         verbatim: list[Part] = []
-        if not self.tagged:
-            verbatim = [part for part in segment.parts if isinstance(part, Raw)]
-        worded = [part for part in segment.parts if part not in verbatim]
+        for part in segment.parts:
+            if isinstance(part, Raw) and not self.tagged:
+                verbatim.append(part)
+            else:
+                worded.append(part)
         in_tag = self._wrap_in_tag(segment, kind, content, text_of(worded))
         return (in_tag, *_find_media(segment.parts), *verbatim)
 

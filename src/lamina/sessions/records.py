@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lamina.core.hashing import NamedSegment
-from lamina.core.ledger_versions import name_by_count
+from lamina.core.ledger_upgrade import name_by_count
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Ref, Segment
 from lamina.errors import BadInput, NotFound

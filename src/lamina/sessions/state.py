@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.ledger import rewind
-from lamina.core.ledger_versions import upgrade_ledger
+from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.recall import list_refs
 from lamina.core.values import Cut, Ledger, Segment, SentMark
 from lamina.errors import BadInput

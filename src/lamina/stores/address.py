@@ -142,7 +142,10 @@ def _is_folder(path: str) -> bool:
 
 
 def _parse_address(address: str) -> tuple[str, StoreOpener, str]:
-    """The kind of a store, the function that opens it, and the argument of that function."""
+    """The kind of a store, the function that opens it, and the argument of that function.
+
+    Whatever has no kind before a colon is the path of a SQLite file. So is a path on a Windows drive.
+    """
     if not address:
         raise BadInput("the address is empty", place="store", hint="give a path, or sqlite:PATH")
     kind, colon, rest = address.partition(":")

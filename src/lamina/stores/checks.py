@@ -21,7 +21,10 @@ def select_places(
     at: Sequence[int] | None = None,
     limit: int | None = None,
 ) -> Sequence[int]:
-    """The places that a read selects, in order, in a conversation of `count` records."""
+    """The places that a read selects, in order, in a conversation of `count` records.
+
+    `after` is the number of records to pass over. Places in `at` that do not exist are passed over too.
+    """
     if at is not None:
         return sorted({seq for seq in at if seq < count})[:limit]
     start = min(after, count)
@@ -33,7 +36,10 @@ def select_places(
 def check_read_arguments(
     *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None, limit: int | None = None
 ) -> None:
-    """Raise BadInput if the arguments of a read contradict each other or are negative."""
+    """Raise BadInput if the arguments of a read contradict each other or are negative.
+
+    `after=0` selects nothing by itself: it is what a read does without arguments.
+    """
     selections = [after != 0, last is not None, at is not None]
     if selections.count(True) > 1:
         raise BadInput("after, last and at exclude each other", place="read", hint="give one of them")
@@ -57,6 +63,10 @@ def check_workspace(workspace: str) -> None:
 
 
 def _check_name(name: str, place: str) -> None:
+    """Raise BadInput for a name that not every store could keep as it is.
+
+    PostgreSQL refuses NUL characters, UTF-8 has no lone surrogates, and indexes bound the size of a key.
+    """
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -121,6 +131,10 @@ def check_replace_arguments(
 
 
 def _check_bytes(records: Sequence[bytes], **arguments: bytes | None) -> None:
+    """Raise BadInput for anything but bytes, before something of a group is written.
+
+    Without this a store could fail in the middle of a group, each with an error of its own.
+    """
     for index, body in enumerate(records):
         if not isinstance(body, bytes):
             raise BadInput(f"a {type(body).__name__}", place=f"record {index}", hint="a record is bytes")
@@ -130,7 +144,10 @@ def _check_bytes(records: Sequence[bytes], **arguments: bytes | None) -> None:
 
 
 def check_head(where: Where, head: StoredHead, *, expect: int | None, was: bytes | None) -> None:
-    """Raise Conflict if another writer was first."""
+    """Raise Conflict if another writer was first.
+
+    The number of records alone does not tell: a write may change the state and add no record.
+    """
     if expect is not None and expect != head.count:
         raise Conflict(conversation=where.conversation, expected=expect, found=head.count)
     if was is not None and was != head.state:

@@ -22,7 +22,10 @@ TRIES = 1000
 async def every_conversation(
     store: Store, workspace: str, *, page: int = PAGE
 ) -> AsyncIterator[ListedConversation]:
-    """Every conversation of a workspace, in order, each once."""
+    """Every conversation of a workspace, in order, each once.
+
+    Names must rise from page to page. If they do not, a damaged index could list the same page for ever.
+    """
     after = ""
     while True:
         conversations = await store.list(workspace, after=after, limit=page)
@@ -39,7 +42,10 @@ async def every_conversation(
 
 
 async def every_record(store: Store, where: Where, *, page: int = PAGE) -> AsyncIterator[Record]:
-    """Every record of a conversation, in order, each once, as many as there are at the end."""
+    """Every record of a conversation, in order, each once, as many as there are at the end.
+
+    Records may be added while this goes on. They are read as well.
+    """
     check_page(page)
     place = 0
     while True:

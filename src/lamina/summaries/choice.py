@@ -187,11 +187,9 @@ def _drop_shared_names(entries: Sequence[Entry], taken: set[int]) -> set[int]:
     Dropping one may split a call from its result, so both are dropped, and that may affect more names. It is
     repeated until nothing changes.
     """
+    sent = [index for index, entry in enumerate(entries) if entry.form is not Form.OMITTED]
     while True:
-        staying_names: set[str] = set()
-        for index, entry in enumerate(entries):
-            if index not in taken and entry.form is not Form.OMITTED:
-                staying_names.add(name_of(entry))
+        staying_names = {name_of(entries[index]) for index in sent if index not in taken}
         unshared = {index for index in taken if name_of(entries[index]) not in staying_names}
         remaining = _drop_split_pairs(entries, unshared)
         if remaining == taken:

@@ -66,6 +66,7 @@ class Condense(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds = USUAL
 
     def __post_init__(self) -> None:
+        """Raises BadInput for a limit below 0."""
         if self.limit is not None and self.limit < 0:
             raise BadInput(f"limit is {self.limit!r}", place="Condense", hint="give tokens, 0 or more")
 
@@ -174,14 +175,14 @@ def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Term
 
 def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
     """Whether an attachment may be summarised: text that can be had back, in full, and not too short."""
-    return (
-        entry.form is Form.FULL
-        and entry.tokens >= LEAST
-        and not entry.segment.pinned
-        and recoverable(kinds, entry.segment)
-        and not ends_turn(entry, kinds)
-        and all(isinstance(part, Text) for part in entry.segment.parts)
-    )
+    segment = entry.segment
+    if entry.form is not Form.FULL or entry.tokens < LEAST:
+        return False
+    if segment.pinned or not recoverable(kinds, segment):
+        return False
+    if ends_turn(entry, kinds):
+        return False
+    return all(isinstance(part, Text) for part in segment.parts)
 
 
 def _split_turn(turn: Sequence[Segment], kinds: Kinds) -> tuple[list[Segment], list[Segment]]:
@@ -202,15 +203,24 @@ def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[s
 
     If a file is attached again that an earlier summary covers, that summary is enough.
     """
-    reasons = {f"covered by {entry.segment.key}" for entry in envelope.sent if entry.segment.covers}
-    omitted = [entry for entry in envelope.entries if entry.form is Form.OMITTED]
-    covered_contents = {entry.content for entry in omitted if entry.why in reasons}
-    if not covered_contents.issuperset(entry.content for entry in chosen.entries):
-        return []
-    return [to_one_line(entry.segment.key or entry.segment.kind, 200) for entry in chosen.entries]
+    reasons: set[str] = set()
+    for entry in envelope.sent:
+        if entry.segment.covers:
+            reasons.add(f"covered by {entry.segment.key}")
+    covered_contents: set[str] = set()
+    for entry in envelope.entries:
+        if entry.form is Form.OMITTED and entry.why in reasons:
+            covered_contents.add(entry.content)
+    names: list[str] = []
+    for entry in chosen.entries:
+        if entry.content not in covered_contents:
+            return []
+        names.append(to_one_line(entry.segment.key or entry.segment.kind, 200))
+    return names
 
 
 async def _write_summary(draft: _AttachmentDraft, condense: Condense, terms: Terms) -> SummaryOutcome:
+    """Has a model write the summary, in several questions if the attachments are too large for one."""
     questions = QuestionRun(
         condense.write,
         (),

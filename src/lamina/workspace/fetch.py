@@ -104,7 +104,10 @@ def fetch(url: str, limits: FetchLimits = DEFAULT) -> Answer:
 
 
 def _request_page(url: str, limits: FetchLimits, deadline: float) -> Answer | str:
-    """The page, or the address it moved to."""
+    """The page, or the address it moved to.
+
+    Name, connection and answer share one deadline: a server that sends a byte a minute does not hold us.
+    """
     target = _parse_url(url, limits)
     default_port = 443 if target.scheme == "https" else 80
     port = target.port or default_port
@@ -124,7 +127,10 @@ def _request_page(url: str, limits: FetchLimits, deadline: float) -> Answer | st
 
 
 def _parse_url(url: str, limits: FetchLimits) -> SplitResult:
-    """The parts of an address. Refuses addresses that two programs could read differently."""
+    """The parts of an address. Refuses addresses that two programs could read differently.
+
+    What one program takes for the host may be a user name to another, and so lead to a private address.
+    """
     hint = "give an address as in 'https://example.org/page'"
     if any(char <= " " or char in '\\"<>`{}|^\x7f' for char in url):
         raise BadInput("an address with characters that do not belong there", place=url[:200], hint=hint)
@@ -148,7 +154,10 @@ def _parse_url(url: str, limits: FetchLimits) -> SplitResult:
 
 
 def _choose_address(host: str, port: int, limits: FetchLimits, url: str, deadline: float) -> str:
-    """The address to connect to, if every address of the host is allowed."""
+    """The address to connect to, if every address of the host is allowed.
+
+    The connection goes to this very address, so the name cannot be resolved to another one in between.
+    """
     texts = limits.resolve(host, port, _seconds_left(deadline))
     addresses = [ipaddress.ip_address(text.partition("%")[0]) for text in texts]
     if not addresses or not all(limits.allowed(address) for address in addresses):
@@ -205,7 +214,10 @@ class _TimedConnection:
 def _read_answer(
     connection: http.client.HTTPConnection, target: SplitResult, limits: FetchLimits, url: str
 ) -> Answer | str:
-    """Sends the request, and returns the page or the address that it moved to."""
+    """Sends the request, and returns the page or the address that it moved to.
+
+    A packed answer could be a few bytes that become gigabytes, so it is refused.
+    """
     path = target.path or "/"
     if target.query:
         path += f"?{target.query}"

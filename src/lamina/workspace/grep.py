@@ -64,7 +64,10 @@ class SearchedText(NamedTuple):
 def grep(
     space: Workspace, pattern: str, path: str = ".", *, ignore_case: bool = False, most: int = 200
 ) -> Matches:
-    """The first `most` lines that match, in a file or in all files below a folder."""
+    """The first `most` lines that match, in a file or in all files below a folder.
+
+    All files are searched in one run, as one text. The number of a line tells its file.
+    """
     if not pattern or "\n" in pattern or "\0" in pattern:
         raise BadInput("no pattern", place="pattern", hint="give a regular expression for one line")
     deadline = time.monotonic() + SECONDS
@@ -84,7 +87,10 @@ def grep(
 
 
 def _read_texts(space: Workspace, path: str, deadline: float) -> tuple[list[SearchedText], list[str]]:
-    """The text of each file that is searched, and notes on why others are not."""
+    """The text of each file that is searched, and notes on why others are not.
+
+    Large files and those that are no text are noted, so that nobody takes them for searched.
+    """
     if space.kind(path) == "file":
         text = text_in(path, space.read(path), seconds=_seconds_left(deadline))
         return [SearchedText(path, text)], []
@@ -123,7 +129,10 @@ def _seconds_left(deadline: float) -> float:
 def _find_lines(
     lines: list[str], pattern: str, *, ignore_case: bool, most: int, deadline: float
 ) -> list[int]:
-    """The numbers of the lines that match, from 1."""
+    """The numbers of the lines that match, from 1.
+
+    The pattern runs in a program of its own, which can be ended: some patterns take years.
+    """
     data = "\n".join(lines).encode("utf-8", "replace")
     try:
         run = subprocess.run(  # noqa: S603 - the pattern is one argument of a fixed program

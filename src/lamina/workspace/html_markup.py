@@ -64,6 +64,10 @@ class _Scanner:
         self._absent: set[str] = set()  # what was looked for and does not come any more
 
     def tokens(self) -> Iterator[Token]:
+        """The text and the tags of a page, in order. Whatever is no tag is text, as in a browser.
+
+        Inside of a script or a style nothing is a tag until its own end tag.
+        """
         html = self._html
         at = 0
         while at < len(html):
@@ -99,7 +103,10 @@ class _Scanner:
         return MarkupText(_resolve(self._html[at:end])), end
 
     def _read_markup(self, at: int) -> tuple[Token | None, int]:
-        """What begins with the `<` at this place, and where the text goes on."""
+        """What begins with the `<` at this place, and where the text goes on.
+
+        Comments and declarations are no tokens. A `<` that begins no tag is text.
+        """
         html = self._html
         if html.startswith("<!--", at):
             return None, self._find_comment_end(at + 4)

@@ -44,7 +44,10 @@ class HtmlText(NamedTuple):
 
 
 def read_page(html: str) -> HtmlText:
-    """The title and the text of a page."""
+    """The title and the text of a page.
+
+    White space is as a browser shows it: one space in a line, and at most one empty line.
+    """
     reader = _Reader()
     for token in read_markup(html):
         if isinstance(token, Start):

@@ -117,7 +117,10 @@ def display_name(name: str) -> str:
 
 
 def _find_problem(path: str) -> str:
-    """Why a path is not allowed, "" if it is."""
+    """Why a path is not allowed, "" if it is.
+
+    A backslash parts folders on one system and is a letter on another, so no path may have one.
+    """
     outside = "it is not inside the workspace"
     if not isinstance(path, str):
         return "a path must be text"

@@ -13,12 +13,11 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.entries import pair_calls
 from lamina.core.ladder import ladder
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last
-from lamina.core.superseded_results import Exchange, find_superseded
+from lamina.core.superseded_results import find_full_exchanges, find_superseded
 from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, SubjectReader
-from lamina.core.values import Form, ToolCall, ToolResult
+from lamina.core.values import Form
 from lamina.errors import BadInput
 from lamina.workspace.paths import join_path, split_path
 
@@ -55,24 +54,13 @@ ORDER = superseding(TABLE)
 
 def _lower_outdated(view: OrderView, table: tuple[SubjectReader, ...]) -> Iterator[Batch]:
     """Lowers results that this table takes for outdated and the core's table does not."""
-    exchanges = []
-    result_indexes = []
-    for call_index, result_index in pair_calls(view.entries):
-        call = view.entries[call_index].parts[0]
-        result_entry = view.entries[result_index]
-        result = result_entry.parts[0]
-        if result_entry.form is not Form.FULL:
-            continue
-        if not isinstance(call, ToolCall) or not isinstance(result, ToolResult):
-            raise TypeError((call, result))
-        exchanges.append(Exchange(call=call, result=result))
-        result_indexes.append(result_index)
+    positions, exchanges = find_full_exchanges(view.entries)
     superseded_for_core = find_superseded(exchanges)
     free = frozenset(view.free())
     for older, newer in sorted(find_superseded(exchanges, table=table).items()):
-        result_index = result_indexes[older]
-        newer_result = view.entries[result_indexes[newer]]
-        if older in superseded_for_core or result_index not in free:
+        position = positions[older]
+        newer_result = view.entries[positions[newer]]
+        if older in superseded_for_core or position not in free:
             continue
-        if not goes_last(view.entries[result_index], view.kinds):
-            yield (Move(result_index, Form.STUB, f"superseded by {newer_result.ref}"),)
+        if not goes_last(view.entries[position], view.kinds):
+            yield (Move(position, Form.STUB, f"superseded by {newer_result.ref}"),)

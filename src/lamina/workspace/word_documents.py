@@ -94,6 +94,7 @@ class _MainPartFinder:
         self.target = ""
 
     def start(self, _: str, tag: str, attributes: dict[str, str]) -> None:
+        """Remembers the first part that is named as the document itself."""
         if tag != "Relationship" or self.target:
             return
         if attributes.get("Type", "").endswith("/officeDocument"):
@@ -172,12 +173,14 @@ class _Body:
             self._add(text)
 
     def _add(self, text: str) -> None:
+        """Adds text to the paragraph, and stops reading when the document has enough of it."""
         self._words.append(text)
         self._left -= len(text)
         if self._left < 0:
             raise _Enough
 
     def _end_paragraph(self) -> None:
+        """Ends a paragraph. Blank ones are left out."""
         paragraph = "".join(self._words)
         self._words.clear()
         if paragraph.strip(" \t\n"):

@@ -158,7 +158,10 @@ class Workspace:
             return mode is None
 
     def edit(self, path: str, old: bytes, new: bytes, *, every: bool = False) -> int:
-        """Replaces an exact text, and returns in how many places. It must be there once, unless `every`."""
+        """Replaces an exact text, and returns in how many places. It must be there once, unless `every`.
+
+        Others may change the file between the read and the write only from outside of this process.
+        """
         with self._changing:
             data = self.read(path)
             count = data.count(old) if old else 0
@@ -195,7 +198,10 @@ class Workspace:
                 os.unlink(name, dir_fd=folder)
 
     def move(self, path: str, to: str) -> None:
-        """Moves a file or folder to a place where there is nothing yet."""
+        """Moves a file or folder to a place where there is nothing yet.
+
+        Nothing is ever replaced by a move, so that no file is lost by it.
+        """
         names = self._check_path(path, change=True)
         new_names = self._check_path(to, change=True)
         if new_names[: len(names)] == names:
@@ -272,7 +278,10 @@ class Workspace:
             raise BadInput(f"it is {why or 'a folder'}, not a plain file", place=display_name(path))
 
     def _why_not(self, status: os.stat_result) -> str:
-        """Why something is neither a folder nor a file that may be read, "" if it is one."""
+        """Why something is neither a folder nor a file that may be read, "" if it is one.
+
+        A second name of a file may stand outside of the workspace, so it would be a way out.
+        """
         if stat.S_ISDIR(status.st_mode):
             return ""
         if not stat.S_ISREG(status.st_mode):
@@ -295,7 +304,11 @@ class Workspace:
         return status.st_mode
 
     def _make_item(self, names: tuple[str, ...], folder: int) -> FolderItem:
-        """What is at a path, from its open folder. `why` says why it cannot be read."""
+        """What is at a path, from its open folder. `why` says why it cannot be read.
+
+        The item is looked at without following links, relative to its open folder: nobody can swap the
+        folder.
+        """
         path = join_path(names)
         name = names[-1]
         if not is_plain(name):
@@ -322,7 +335,10 @@ class Workspace:
         return items
 
     def _walk_folder(self, names: tuple[str, ...], left: list[int], depth: int) -> Iterator[FolderItem]:
-        """Everything below a folder, in order. `left` is how many items may still be looked at."""
+        """Everything below a folder, in order. `left` is how many items may still be looked at.
+
+        All folders share `left`, so a walk ends even if folders are added while it goes on.
+        """
         if not depth:
             yield FolderItem(join_path(names), folder=True, why="too deep")
             return

@@ -98,7 +98,10 @@ def chunks_of(name: str, text: str, *, longest: int = LONGEST) -> tuple[Chunk, .
 
 
 def turns_of(log: Iterable[Segment], *, longest: int = LONGEST) -> tuple[Chunk, ...]:
-    """What was said in a conversation, by whom and when. Results of tools count, attached files not."""
+    """What was said in a conversation, by whom and when. Results of tools count, attached files not.
+
+    A long message becomes several chunks with one place.
+    """
     chunks: list[Chunk] = []
     for segment in log:
         if segment.kind not in _KINDS:
@@ -159,7 +162,10 @@ def _split_long(text: str, longest: int) -> Iterator[str]:
 
 
 def _cut_span(lines: Sequence[str], span: Span, longest: int) -> Iterator[Span]:
-    """The span in pieces that are short enough, each beginning with the last lines of the one before."""
+    """The span in pieces that are short enough, each beginning with the last lines of the one before.
+
+    A single line that is too long is a piece of its own: it is not cut.
+    """
     start = span.start
     while start < span.stop:
         end = start
@@ -187,7 +193,10 @@ def _overlap_start(lines: Sequence[str], start: int, end: int) -> int:
 
 
 def _heading_spans(lines: Sequence[str]) -> Iterator[Span]:
-    """The sections of a Markdown text, each under the headings above it. Code blocks have no headings."""
+    """The sections of a Markdown text, each under the headings above it. Code blocks have no headings.
+
+    A section begins at its heading and goes on to the next one, of whatever level.
+    """
     outline = _Outline()
     marks = [Mark(0, "")]
     open_fence = ""
@@ -276,7 +285,10 @@ def _paragraph_spans(lines: Sequence[str], longest: int) -> Iterator[Span]:
 
 
 def _join_short(lines: Sequence[str], marks: Sequence[Mark], enough: int = SHORTEST) -> Iterator[Span]:
-    """The spans between marks. A span that is too short to say much is joined with the next."""
+    """The spans between marks. A span that is too short to say much is joined with the next.
+
+    The joined span has the head of its first part.
+    """
     start = 0
     head = ""
     size = 0

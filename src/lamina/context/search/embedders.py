@@ -83,7 +83,10 @@ def server_embedder(
 
 
 def _request_vectors(url: str, model: str, key: str, texts: list[str], send: Post) -> list[list[float]]:
-    """Asks a server for the vectors of some texts, in their order."""
+    """Asks a server for the vectors of some texts, in their order.
+
+    Servers may answer in any order, and most of them number their vectors.
+    """
     headers = {"content-type": "application/json"}
     if key:
         headers["authorization"] = f"Bearer {key}"

@@ -50,7 +50,10 @@ _NOT_DEFINITIONS = frozenset(
 
 
 def definitions(text: str, suffix: str) -> list[Mark] | None:
-    """The lines where a definition begins or has ended; None if the grammar cannot tell."""
+    """The lines where a definition begins or has ended; None if the grammar cannot tell.
+
+    A text with many errors is of another language, or of a version that the grammar does not know.
+    """
     language = _language(suffix)
     if language is None or len(text) > LARGEST:
         return None

@@ -62,7 +62,10 @@ def find_dates(text: str) -> tuple[str, ...]:
 
 
 def _write_iso(groups: dict[str, str | None]) -> str:
-    """The date of a match, with those of year, month and day that it has."""
+    """The date of a match, with those of year, month and day that it has.
+
+    `2024-05` is a month, and `2024-05-03` a day of it: the longer a date, the fewer days it means.
+    """
     parts = [groups.get("year") or ""]
     month = groups.get("number") or groups.get("month")
     if month:
@@ -88,13 +91,20 @@ def falls_on(at: str, mentioned: str) -> bool:
 
 
 def find_speakers(text: str, speakers: Collection[str]) -> frozenset[str]:
-    """The speakers whose name a text mentions, by any word of it. "I" and "my" mention the user."""
+    """The speakers whose name a text mentions, by any word of it. "I" and "my" mention the user.
+
+    Roles such as "assistant" are ordinary words, and mention nobody.
+    """
     words = set(_WORD.findall(fold_case(text)))
     people: set[str] = set()
     for speaker in speakers:
+        if speaker in ROLES:
+            continue
         names = split_words(fold_case(speaker))
-        if speaker not in ROLES and not words.isdisjoint(names):
+        if not words.isdisjoint(names):
             people.add(speaker)
-    if not people and USER in speakers and _SELF.search(text):
-        people.add(USER)
-    return frozenset(people)
+    if people or USER not in speakers:
+        return frozenset(people)
+    if _SELF.search(text):
+        return frozenset((USER,))
+    return frozenset()

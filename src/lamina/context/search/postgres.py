@@ -122,6 +122,7 @@ class PostgresChunkTables:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
+        """Errors of the server as errors of lamina, each with what to do."""
         try:
             yield
         except (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable) as error:
@@ -140,7 +141,11 @@ class PostgresChunkTables:
         return plan_replacement(self._fetch(query, self._space, _clean(source)), chunks)
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carries out a plan. Its row is locked first, so a workspace has one writer at a time."""
+        """Carries out a plan. Its row is locked first, so a workspace has one writer at a time.
+
+        If the chunks of the source are not those that the plan was made for, nothing is written and the
+        answer is False: the caller plans again.
+        """
         link = self._connection()
         source = _clean(source)
         with link.transaction():
@@ -207,6 +212,7 @@ class PostgresChunkTables:
     def matches(
         self, words: Mapping[str, int], most: int, sources: Collection[str] | None
     ) -> list[tuple[int, float]]:
+        """The best chunks with any of the words, weighed as BM25 does. The server counts and sorts."""
         total, mean = self._fetch(_TOTALS, self._space)[0]
         weights = [max(math.log((total - count + 0.5) / (count + 0.5)), 1e-6) for count in words.values()]
         values = {
@@ -222,6 +228,10 @@ class PostgresChunkTables:
     def near(
         self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
     ) -> dict[int, float]:
+        """The nearest chunks, with scores from 0 to 1: the best has 1, the worst of all 0.
+
+        Without pgvector the vectors are compared in this process.
+        """
         width = self._fetch("SELECT width FROM space WHERE number = %s", self._space)[0][0]
         common_length([vector], width)
         if not self._pgvector:
@@ -273,7 +283,10 @@ class PostgresChunkTables:
     def _insert(
         self, source: str, new: Sequence[tuple[int, Chunk]], vectors: Sequence[bytes | None], first: int
     ) -> list[int]:
-        """Adds chunks with the numbers from `first` on, and says how many words each has."""
+        """Adds chunks with the numbers from `first` on, and says how many words each has.
+
+        Rows are copied in bulk, one table after the other. All stems are made in one call before that.
+        """
         words_of_chunks = []
         all_words: set[str] = set()
         for _, chunk in new:
@@ -352,7 +365,10 @@ class PostgresChunkTables:
         return self._load_vectors().near(vector, most, among, also)
 
     def _load_vectors(self) -> Vectors:
-        """All vectors in this process, brought up to date if somebody has written since."""
+        """All vectors in this process, brought up to date if somebody has written since.
+
+        Only what is new is fetched: the stamp tells whether anything has changed.
+        """
         stamp = self._fetch("SELECT stamp FROM space WHERE number = %s", self._space)[0][0]
         vectors = Vectors() if self._vectors is None else self._vectors
         if stamp != self._stamp:

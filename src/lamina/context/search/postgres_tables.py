@@ -91,7 +91,10 @@ def _open_connection(url: str) -> Link:
 
 
 def _create_or_check(link: Link, schema: str) -> None:
-    """Creates the tables, or checks that they are of this version."""
+    """Creates the tables, or checks that they are of this version.
+
+    An empty schema is a new one. Tables of something else are never touched.
+    """
     if not link.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone():
         link.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
     _set_search_path(link, schema)

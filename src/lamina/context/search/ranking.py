@@ -60,7 +60,10 @@ def score_words(
     without: Collection[str] = (),
     sources: Collection[str] | None = None,
 ) -> dict[int, float]:
-    """The chunks that have words of the query, from 0 to 1."""
+    """The chunks that have words of the query, from 0 to 1.
+
+    The best one has 1, so that scores of words and of vectors can be added.
+    """
     query_terms = find_terms(query, without=without)
     if not query_terms:
         return {}
@@ -72,7 +75,10 @@ def score_words(
 
 
 def _choose_rarest(tables: ChunkTables, query_terms: Sequence[str]) -> dict[str, int]:
-    """The rarest words, as long as all their matches together are few enough; at least one."""
+    """The rarest words, as long as all their matches together are few enough; at least one.
+
+    A word that half of all chunks have says little, and costs the most to look up.
+    """
     counts = tables.counts(query_terms, POSTINGS + 1)
     chosen: dict[str, int] = {}
     total = 0
@@ -121,7 +127,10 @@ def _fuse_scores(
     words: Mapping[int, float],
     vectors: Mapping[int, float] | None,
 ) -> dict[int, float]:
-    """One score for each candidate. Without vectors it is the score by words."""
+    """One score for each candidate. Without vectors it is the score by words.
+
+    Words count more where the query names code: an identifier is found by its letters, not by its meaning.
+    """
     if vectors is None:
         return {number: words[number] for number in candidates}
     names_code = is_code(query)
@@ -136,7 +145,10 @@ def _fuse_scores(
 def _lend_to_neighbours(
     tables: ChunkTables, fused: Mapping[int, float], candidates: dict[int, Candidate]
 ) -> dict[int, float]:
-    """What each turn gets from its neighbours. The neighbours are added to the candidates."""
+    """What each turn gets from its neighbours. The neighbours are added to the candidates.
+
+    An answer often shares no word with its question, but stands next to it.
+    """
     turns = [number for number, candidate in candidates.items() if candidate.sort == "turn"]
     lenders = heapq.nsmallest(LENDERS, turns, key=lambda number: (-fused[number], number))
     if not lenders:
@@ -153,7 +165,10 @@ def _lend_to_neighbours(
 def _add_bonuses(
     query: str, people: Collection[str], candidates: Mapping[int, Candidate]
 ) -> dict[int, float]:
-    """What is added for the speaker and the date that the query names. Two names do not count."""
+    """What is added for the speaker and the date that the query names. Two names do not count.
+
+    A name or a date in a question is rarely a word of the answer.
+    """
     days = mentions.find_dates(query)
     if len(people) != 1:
         people = ()

@@ -54,6 +54,7 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     least: float = LEAST
 
     def __post_init__(self) -> None:
+        """Raises BadInput for a share that is none, or for limits that let nothing through."""
         parts_are_right = 0 < self.share <= 1 and 0 <= self.least <= 1
         if not parts_are_right or min(self.tokens, self.most) <= 0:
             hint = "share and least are parts of 1, tokens and most above 0"
@@ -164,7 +165,10 @@ def drop_sent_hits(hits: Iterable[Hit], sent: Iterable[Segment | Entry]) -> tupl
 def excerpts(
     hits: Sequence[Hit], *, room: int, limits: SearchLimits = DEFAULT, count: Count = estimate_tokens
 ) -> tuple[Segment, ...]:
-    """Hits, best first, as excerpts in at most `room` tokens, the most relevant last."""
+    """Hits, best first, as excerpts in at most `room` tokens, the most relevant last.
+
+    A model reads best what stands last, next to the question. Equal texts are shown once.
+    """
     if not hits:
         return ()
     least_score = limits.least * hits[0].score
@@ -189,7 +193,10 @@ def _count_frame(hit: Hit, count: Count) -> int:
 
 
 def _join_neighbours(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Runs of hits, best first. Neighbouring turns are one run, in their order."""
+    """Runs of hits, best first. Neighbouring turns are one run, in their order.
+
+    Each member of a run maps to the same list, so a run may grow at both its ends.
+    """
     runs: dict[tuple[str, int], list[Hit]] = {}
     for hit in hits:
         before = runs.get((hit.source, hit.nth - 1), [])

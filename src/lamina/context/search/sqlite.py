@@ -107,6 +107,7 @@ class SqliteChunkTables:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
+        """Errors of SQLite, and what a damaged file leads to, as BadInput: the index can be made again."""
         try:
             yield
         except sqlite3.Error as error:
@@ -116,6 +117,7 @@ class SqliteChunkTables:
             raise BadInput(problem, place="index", hint=_MAKE_AGAIN) from error
 
     def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges:
+        """What has to be written so that a source has these chunks, besides what is there."""
         if after:
             query = "SELECT max(nth) FROM chunks WHERE source = ?"
             last = self._link.execute(query, (source,)).fetchone()[0]
@@ -127,7 +129,10 @@ class SqliteChunkTables:
         return plan_replacement(stored, chunks)
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carries out a plan. Always True: one process has the file, and makes one call at a time."""
+        """Carries out a plan. Always True: one process has the file, and makes one call at a time.
+
+        Vectors are checked before anything is written. They are loaded only if there are any.
+        """
         new_vectors = [vector for vector in vectors if vector is not None]
         if not new_vectors and self._vectors is None:
             self._write_rows(source, plan, vectors)
@@ -298,7 +303,10 @@ def _check_no_store(link: sqlite3.Connection) -> None:
 
 
 def _create_or_check(link: sqlite3.Connection) -> None:
-    """Creates the tables, or checks that they are of a version that is read."""
+    """Creates the tables, or checks that they are of a version that is read.
+
+    An index of an older version is emptied: it can be made again from its sources.
+    """
     _check_no_store(link)
     version = link.execute("PRAGMA user_version").fetchone()[0]
     rows = link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()

@@ -80,7 +80,10 @@ class Vectors:
     def near(
         self, blob: bytes, most: int, among: Iterable[int] | None = None, also: Iterable[int] = ()
     ) -> dict[int, float]:
-        """The nearest chunks and those of `also`, from 0 (the farthest of all) to 1 (the nearest)."""
+        """The nearest chunks and those of `also`, from 0 (the farthest of all) to 1 (the nearest).
+
+        Scores are stretched over the whole range: the nearest of all that are compared has 1, the farthest 0.
+        """
         np = self._np
         rows = None if among is None else self._rows_of(among)
         if not self._count_rows(rows):
@@ -122,7 +125,11 @@ class Vectors:
         return used @ question
 
     def _choose_promising(self, question: Any, rows: Any, most: int) -> Any:
-        """The rows to compare: all of few, else those that share most and fewest signs with the question."""
+        """The rows to compare: all of few, else those that share most and fewest signs with the question.
+
+        Signs take a thirty-second of the memory of the numbers. Those that share the fewest are needed for
+        the lower end of the range.
+        """
         np = self._np
         if self._count_rows(rows) <= EXACT or not hasattr(np, "bitwise_count"):
             return rows
@@ -170,7 +177,10 @@ def common_length(blobs: Sequence[bytes], width: int) -> int:
 
 
 def pack_vectors(vectors: Sequence[Sequence[float]]) -> list[bytes]:
-    """The vectors with length one, as bytes. Refuses one that is not finite or is all zeros."""
+    """The vectors with length one, as bytes. Refuses one that is not finite or is all zeros.
+
+    With length one, the product of two vectors says how near they are.
+    """
     np = _import_numpy()
     if not len(vectors):
         return []

@@ -81,7 +81,10 @@ def match_any(words: Iterable[str]) -> str:
 
 
 def is_code(query: str) -> bool:
-    """Whether a query names something of a program: an identifier, a call, a path."""
+    """Whether a query names something of a program: an identifier, a call, a path.
+
+    `parse_config`, `HttpClient`, `run()` and `std::sort` do.
+    """
     if "()" in query or "::" in query:
         return True
     words = _WORD.findall(query)

@@ -6,7 +6,6 @@ for anything else. Who wrote the messages, and in what order, is the caller's bu
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -116,7 +115,10 @@ def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
 
 
 def merge_equal_calls(pieces: Iterable[GistPiece]) -> list[GistPiece]:
-    """Equal calls in a row become one, with their number and the size of all their results."""
+    """Equal calls in a row become one, with their number and the size of all their results.
+
+    What was said or noted between two calls does not part them.
+    """
     merged_pieces: list[GistPiece] = []
     last_call: int | None = None
     for piece in pieces:
@@ -262,13 +264,10 @@ def _arrange_lines(chosen: Sequence[tuple[GistPiece, str]]) -> Iterator[str]:
 
 def _count_remainder(pieces: Sequence[GistPiece]) -> str:
     """What is left out, by claim: `(and 1 more error, 12 more calls)`; "" if nothing is."""
-    times: Counter[str] = Counter()
+    times = dict.fromkeys(_UNITS, 0)
     for piece in pieces:
         times[piece.claim] += piece.times
-    counts: list[str] = []
-    for claim, unit in _UNITS.items():
-        if times[claim]:
-            counts.append(count_units(times[claim], f"more {unit}s"))
+    counts = [count_units(times[claim], f"more {unit}s") for claim, unit in _UNITS.items() if times[claim]]
     if not counts:
         return ""
     return f"(and {', '.join(counts)})"
@@ -286,8 +285,7 @@ def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[Gi
     if not message:
         return
     yield GistPiece("asked", turn, label, message)
-    for path in find_paths(text):
-        yield GistPiece("path", turn, "", path)
+    yield from _make_path_pieces(find_paths(text), turn)
 
 
 def gather_reply(text: str, turn: int) -> Iterator[GistPiece]:
@@ -297,12 +295,22 @@ def gather_reply(text: str, turn: int) -> Iterator[GistPiece]:
     is no decision to remember.
     """
     beginning = to_one_line(text, _SAID_CHARACTERS)
-    decisions = [decision for decision in find_decisions(text) if not decision.startswith(_ANNOUNCEMENTS)]
-    if beginning and not any(decision in beginning for decision in decisions):
+    noted: list[GistPiece] = []
+    repeats_decision = False
+    for decision in find_decisions(text):
+        if decision.startswith(_ANNOUNCEMENTS):
+            continue
+        noted.append(GistPiece("noted", turn, "noted", decision))
+        repeats_decision = repeats_decision or decision in beginning
+    if beginning and not repeats_decision:
         yield GistPiece("said", turn, "said", beginning)
-    for decision in decisions:
-        yield GistPiece("noted", turn, "noted", decision)
-    for path in find_paths(text):
+    yield from noted
+    yield from _make_path_pieces(find_paths(text), turn)
+
+
+def _make_path_pieces(paths: Iterable[str], turn: int) -> Iterator[GistPiece]:
+    """A piece for each path. It has no label: the paths of a turn stand on one line."""
+    for path in paths:
         yield GistPiece("path", turn, "", path)
 
 
@@ -319,8 +327,7 @@ def gather_call(
         after = " (error)" if failed else ""
         yield GistPiece("call", turn, "call", summary, size=utf8_size(answer), after=after)
     for key, value in text_arguments.items():
-        for path in _paths_in_argument(key, value):
-            yield GistPiece("path", turn, "", path)
+        yield from _make_path_pieces(_paths_in_argument(key, value), turn)
 
 
 def _read_text_arguments(arguments: str) -> dict[str, str]:

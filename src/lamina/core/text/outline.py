@@ -106,6 +106,7 @@ def _choose_signatures(candidates: list[Signature], room: int) -> set[Signature]
 
 
 def _print_signature(signature: Signature) -> str:
+    """One row of the outline: the line number, and the signature indented as in the source."""
     indent = " " * signature.indent
     return f"{signature.line}: {indent}{signature.text}"
 

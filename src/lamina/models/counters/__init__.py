@@ -27,6 +27,7 @@ def counter_for(model: str) -> Counter:
 
 
 def _text_counter(model: str) -> Counter:
+    """The counter of a vendor's own tokenizer, if it is installed, or else an estimate for its family."""
     for vendor in (openai, claude, open_models):
         try:
             counter: Counter = vendor.for_model(model)

@@ -84,6 +84,7 @@ def _proven_frame(token_count: TokenCount, number: str) -> int:
 
 
 def _text_tokens(token_count: TokenCount, number: str, frame: int, text: str) -> int:
+    """The tokens of a text without the frame that the tokenizer puts around each piece."""
     total = 0
     for piece in between_long_runs(text):
         total += max(0, token_count(piece, number) - frame)

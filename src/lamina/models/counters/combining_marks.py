@@ -35,6 +35,7 @@ def between_long_runs(text: str) -> list[str]:
 
 @cache
 def _long_run() -> re.Pattern[str]:
+    """A run of marks that no language has. The table is that of Unicode 3.2 on every Python."""
     characters = [chr(code) for code in range(_FIRST_MARK, _LAST_MARK)]
     marks = "".join(character for character in characters if ucd_3_2_0.combining(character))
     return re.compile(f"[{marks}]{{{LONGEST}}}")

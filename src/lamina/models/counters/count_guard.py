@@ -27,6 +27,7 @@ def without_surrogates(text: str) -> str:
 
 
 def _count_or_estimate(count: TextCount, family: str, text: str) -> int:
+    """The count, or an estimate with a warning if the tokenizer fails: a request must not fail for it."""
     try:
         return count(text)
     except BaseException as error:

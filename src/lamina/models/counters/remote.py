@@ -96,6 +96,7 @@ class Remote:
             raise CountFailed(self.name, error) from error
 
     def _count_text(self, text: str) -> int:
+        """Counts a text by the server; if that fails, by the counter `otherwise`, if there is one."""
         try:
             return self._count_cached_text(without_surrogates(text))
         except BadInput:
@@ -245,6 +246,10 @@ class _MessageText:
         self._frame: int | None = None
 
     def __call__(self, text: str) -> int:
+        """The tokens of a text alone: those of a message with it, without the frame of a message.
+
+        A message of white space is refused, so a letter goes before it.
+        """
         if self._frame is None:
             self._frame = self._count("a") - 1
         if text and is_blank(text):
@@ -262,6 +267,7 @@ class _Server:
         self._post = post
 
     def __call__(self, path: str, body: Json) -> dict[str, Any]:
+        """Sends one request, and returns the object that the server answers with."""
         answer = msgspec.json.decode(self._post(f"{self._base_url}{path}", canonical_json(body)))
         if not isinstance(answer, dict):
             raise TypeError(f"{path} answered {answer!r:.80}")
@@ -269,6 +275,7 @@ class _Server:
 
 
 def _post_over_http(address: str, body: bytes) -> bytes:
+    """One POST request. The connection is closed, whatever the answer."""
     headers = {"Content-Type": "application/json", "Connection": "close"}
     request = Request(address, body, headers)  # noqa: S310 - http or https: _Server checks it
     try:
@@ -282,6 +289,7 @@ def _post_over_http(address: str, body: bytes) -> bytes:
 
 
 def _read_number(answer: Any, field: str) -> int:
+    """A number in the answer of an SDK. An asynchronous client is refused with a hint."""
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
@@ -308,6 +316,7 @@ def _gemini_config(request: Json) -> dict[str, Any]:
 
 
 def _to_text(value: Any) -> str:
+    """What a field of a request says as text, in any shape that an API takes it in."""
     match value:
         case str():
             return value

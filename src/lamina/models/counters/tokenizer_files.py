@@ -47,6 +47,7 @@ class _EncoderCount:
         self._around = len(encode(""))
 
     def __call__(self, text: str) -> int:
+        """The tokens of a text. A lone surrogate counts as the character that stands for it on the wire."""
         try:
             ids = self._encode(text)
         except (UnicodeEncodeError, TypeError):
@@ -55,6 +56,7 @@ class _EncoderCount:
 
 
 def _read_tokenizer(path: Path) -> dict[str, Any]:
+    """A `tokenizer.json`, if it has a vocabulary."""
     try:
         data = msgspec.json.decode(path.read_bytes())
     except OSError as error:
@@ -109,6 +111,7 @@ _TAGS = frozenset(
 
 
 def _load_with_splintr(plain: bytes) -> Encode | None:
+    """The encoder of splintr, which is fast; None if it is not installed or does not know the model type."""
     try:
         from splintr import from_json_bytes  # noqa: PLC0415 - loaded only when it is needed
 
@@ -119,6 +122,7 @@ def _load_with_splintr(plain: bytes) -> Encode | None:
 
 
 def _load_with_tokenizers(plain: bytes) -> Encode | None:
+    """The encoder of the package tokenizers, which knows every type; None if it is not installed."""
     try:
         tokenizer = import_module("tokenizers").Tokenizer.from_str(plain.decode())
     except Exception:  # noqa: BLE001 - it is not there, or raises nothing narrower

@@ -55,7 +55,11 @@ def append_group(
     state: bytes | None,
     at: datetime,
 ) -> StoredHead:
-    """Append a group of records; `at` is the time in the names of its files."""
+    """Append a group of records; `at` is the time in the names of its files.
+
+    The group is written beside what is there. It counts from the moment at which the new head is in place,
+    and until then every reader sees the conversation as it was.
+    """
     _recover(conversation)
     _add_checksums(conversation)
     if once is not None:
@@ -105,7 +109,11 @@ def _empty_head(where: Where) -> HeadFile:
 
 
 def _recover(conversation: ConversationFolder) -> None:
-    """Finish a replacement that was committed, and remove what an interrupted write has left."""
+    """Finish a replacement that was committed, and remove what an interrupted write has left.
+
+    Whatever is named in a committed head is finished, and whatever is not is removed. Both can be interrupted
+    and done again.
+    """
     head_file = conversation.head_file
     if head_file is not None and head_file.moves:
         _move_files(conversation, head_file)
@@ -122,7 +130,10 @@ def _recover(conversation: ConversationFolder) -> None:
 
 
 def _remove_uncommitted(conversation: ConversationFolder, number: int, group: AppendedGroup) -> None:
-    """Remove what an append has written that was never committed. The group, which names it, goes last."""
+    """Remove what an append has written that was never committed. The group, which names it, goes last.
+
+    A key that an earlier group has used stays: only the entry of this very append is removed.
+    """
     for file in group.files:
         remove_file(conversation.folder, file.name)
     if group.once is not None:
@@ -135,7 +146,10 @@ def _remove_uncommitted(conversation: ConversationFolder, number: int, group: Ap
 
 
 def _add_checksums(conversation: ConversationFolder) -> None:
-    """Add checksums to the hidden files of a conversation of an older release."""
+    """Add checksums to the hidden files of a conversation of an older release.
+
+    All files are replaced in one step, so a crash leaves a conversation of the old version or of the new one.
+    """
     head_file = conversation.head_file
     if head_file is None or head_file.v == VERSION:
         return
@@ -156,7 +170,10 @@ def _add_checksums(conversation: ConversationFolder) -> None:
 def _write_group(
     conversation: ConversationFolder, previous: HeadFile, bodies: Mapping[str, bytes], once: Once | None
 ) -> None:
-    """Write a group, its records by the names of their files, and its idempotency key; commit nothing."""
+    """Write a group, its records by the names of their files, and its idempotency key; commit nothing.
+
+    The group with the names of its files comes first: if the write is interrupted, it tells what to remove.
+    """
     files = tuple(RecordFile(name, body_digest(body)) for name, body in bodies.items())
     key = None
     if once is not None:
@@ -224,6 +241,7 @@ def _move_files(conversation: ConversationFolder, head_file: HeadFile) -> None:
 
 
 def _commit(conversation: ConversationFolder, head_file: HeadFile) -> None:
+    """Make a group count: the head names it from now on. Before this, nobody reads its files."""
     _write_hidden_file(conversation, HEAD, head_file)
     sync_folder(conversation.folder)
     conversation.use_head(head_file)

@@ -63,12 +63,14 @@ class ConversationFolder:
 
     @property
     def head(self) -> StoredHead:
+        """The number of records and the state; empty for a conversation that nobody began."""
         if self.head_file is None:
             return StoredHead()
         return self.head_file.head
 
     @property
     def group_count(self) -> int:
+        """How many groups were appended so far; the next one has this number."""
         if self.head_file is None:
             return 0
         return self.head_file.groups
@@ -77,7 +79,11 @@ class ConversationFolder:
         return tuple(Record(seq=seq, body=self._read_body(seq)) for seq in places)
 
     def find_repeated(self, once: Once) -> StoredHead | None:
-        """The answer to an idempotency key that was used before; None for a new key."""
+        """The answer to an idempotency key that was used before; None for a new key.
+
+        An entry for a group that the head does not count was left by an interrupted append, and means
+        nothing.
+        """
         entry = self.load(once_name(once.key), IdempotencyEntry)
         if self.head_file is None or entry is None or entry.group >= self.group_count:
             return None
@@ -98,6 +104,7 @@ class ConversationFolder:
         return number
 
     def group(self, number: int) -> AppendedGroup:
+        """One appended group, from memory or from its file. The head counts it, so its file must be there."""
         if number not in self._groups:
             group = self.load(group_name(number), AppendedGroup)
             if group is None:
@@ -129,6 +136,7 @@ class ConversationFolder:
         return records
 
     def _intact_records_of(self, group: AppendedGroup) -> Iterator[Record]:
+        """Yield the records of a group whose files hold what was written; others are passed over."""
         for seq, file in enumerate(group.files, group.first):
             content = _read_bytes(self.folder / file.name)
             if content is None:
@@ -138,6 +146,10 @@ class ConversationFolder:
                 yield Record(seq=seq, body=body)
 
     def _load_head(self) -> HeadFile | None:
+        """Read and check the head; None for a conversation that nobody began.
+
+        The version comes first: a newer release may mean something else by all other fields.
+        """
         data = self._read_content(HEAD)
         if data is None:
             self._check_nothing_lost()
@@ -153,6 +165,7 @@ class ConversationFolder:
         return head_file
 
     def _check_version(self, data: bytes) -> None:
+        """Raise if another release wrote the head, before anything else of it is believed."""
         version = self._decode(data, dict[str, msgspec.Raw], HEAD).get("v")
         if version is None:
             raise self._damaged(f"{HEAD!r} cannot be read")
@@ -170,7 +183,11 @@ class ConversationFolder:
             raise self._damaged(f"{HEAD!r} is of an earlier time: it does not count {uncounted!r}")
 
     def _check_checksum(self, data: bytes, name: str) -> None:
-        """Raise if the checksum of a hidden file is wrong. Only files of an older release have none."""
+        """Raise if the checksum of a hidden file is wrong. Only files of an older release have none.
+
+        The sum covers the place and the name of the file, so a file that was copied from elsewhere has a
+        wrong one.
+        """
         match = _CHECKSUMMED.fullmatch(data)
         if match is not None:
             if file_sum(self.where, name, match[1]) != match[2].decode():
@@ -179,7 +196,11 @@ class ConversationFolder:
             raise self._damaged(f"{name!r} has lost its checksum")
 
     def _check_nothing_lost(self) -> None:
-        """Raise if there are records and no head, unless a first append was interrupted."""
+        """Raise if there are records and no head, unless a first append was interrupted.
+
+        Without this check a lost head would make a long conversation look new, and the next append would
+        overwrite it.
+        """
         if not self.folder.is_dir():
             return
         uncounted = {path.name for path in self.folder.iterdir() if is_record_file(path.name)}
@@ -192,6 +213,7 @@ class ConversationFolder:
             raise self._damaged(f"there are records and no {HEAD!r}")
 
     def _read_body(self, seq: int) -> bytes:
+        """Read one body, and compare it with the digest that its group has of it."""
         group = self.group(self.group_number(seq))
         file = group.files[seq - group.first]
         content = self._read_content(file.name)
@@ -211,17 +233,20 @@ class ConversationFolder:
         return _read_bytes(self.folder / name)
 
     def _decode(self, data: bytes, content_type: type[T], name: str) -> T:
+        """Decode a hidden file. Anything else is damage, since only lamina writes these files."""
         try:
             return msgspec.json.decode(data, type=content_type)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise self._damaged(f"{name!r} cannot be read") from None
 
     def _damaged(self, problem: str) -> Damaged:
+        """The error for this conversation, with what to do about it."""
         hint = "restore this folder from a backup, hidden files included"
         return Damaged(problem, conversation=self.where.conversation, hint=hint)
 
 
 def _read_bytes(path: Path) -> bytes | None:
+    """The content of a file, or None if there is no such file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -18,7 +18,11 @@ _PLAIN_BYTES = frozenset((string.ascii_lowercase + string.digits + "-_.").encode
 
 
 def folder_name(name: str) -> str:
-    """The folder of a workspace or conversation. It never begins with a dot and is never empty."""
+    """The folder of a workspace or conversation. It never begins with a dot and is never empty.
+
+    Every byte that some file system treats in a special way is written as `%2f`. A name that is too long is
+    hashed.
+    """
     if not name:
         return "%"
     data = name.encode()

@@ -67,11 +67,13 @@ def _format_name(time: str, seq: int, body: bytes) -> str:
 
 
 def _format_time(at: datetime) -> str:
+    """A time in UTC as file names have it, which sort by time: `20260131T093000123Z`."""
     at = at.astimezone(UTC)
     return f"{at.year:04d}{at:%m%dT%H%M%S}{at.microsecond // 1000:03d}Z"
 
 
 def _role_of(body: bytes) -> str:
+    """Who speaks in a record, for the name of its file; `sealed` if nobody can tell without a key."""
     record = _parse_object(body)
     match record:
         case {"segment": {"role": str(role)}} if role in _ROLES:

@@ -92,6 +92,7 @@ class FilesStore:
 
     @staticmethod
     async def open(root: str | os.PathLike[str], *, now: Now | None = None) -> FilesStore:
+        """Open the store in a folder, which may be new. `now` gives the time for file names."""
         store = FilesStore(Path(root), now or _utc_now)
         await store._run(store._prepare)
         return store
@@ -211,6 +212,10 @@ class FilesStore:
         return await to_thread.run_sync(partial(self._run_here, call, writes), limiter=self._threads)
 
     def _run_here(self, call: Callable[[], T], writes: bool) -> T:  # noqa: FBT001
+        """Make one call on the disk, in a thread, and say what became of the store if it failed.
+
+        After a failed write nobody knows what is on the disk, so the store refuses all further calls.
+        """
         if self._closed:
             raise StoreError("the store is closed", hint="open it again")
         if self._broken:
@@ -247,7 +252,10 @@ class FilesStore:
                 _remove_folder(deleted)
 
     def _make_store(self) -> None:
-        """Make the folder a store. Other processes may do the same; conversations come after the mark."""
+        """Make the folder a store. Other processes may do the same; conversations come after the mark.
+
+        A folder with files of somebody else is refused: a store would mix with them.
+        """
         new_folders = [self._root]
         new_folders += [folder for folder in self._root.parents if not folder.exists()]
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -264,6 +272,7 @@ class FilesStore:
             sync_folder(self._root)
 
     def _list(self, workspace: str, after: str, limit: int) -> Sequence[ListedConversation]:
+        """One page of a list. Names are sorted here, since folders come in any order."""
         self._check_key(workspace)
         conversations: list[ListedConversation] = []
         for name in sorted(self._conversation_names(workspace)):
@@ -277,6 +286,7 @@ class FilesStore:
         return conversations
 
     def _conversation_names(self, workspace: str) -> Iterator[str]:
+        """Yield the names of all conversations. A name too long for a folder is read from its file."""
         workspace_folder = self._root / folder_name(workspace)
         try:
             folders = list(workspace_folder.iterdir())
@@ -355,6 +365,7 @@ class FilesStore:
         return self._lock_folder(self._folder(where), alone=alone)
 
     def _lock_folder(self, folder: Path, *, alone: bool) -> AbstractContextManager[None]:
+        """Hold the lock of a folder. A few locks serve all folders, so two of them may share one."""
         number = zlib.crc32(f"{folder.parent.name}/{folder.name}".encode()) % LOCKS
         return hold_lock(self._root / ".locks" / f"{number:02x}", alone=alone)
 
@@ -373,6 +384,7 @@ def _remove_folder(folder: Path) -> bool:
 
 
 def _check_mark(data: bytes) -> None:
+    """Raise if the folder was laid out by a release that this one does not know."""
     try:
         version = msgspec.json.decode(data, type=dict[str, int]).get("v")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

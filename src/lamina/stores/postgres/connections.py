@@ -82,7 +82,10 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def call(self, *, patient: bool = False) -> AsyncIterator[ConnectionCall]:
-        """A connection for one call. `patient`: the call has no time limit."""
+        """A connection for one call. `patient`: the call has no time limit.
+
+        A connection goes back to the pool only after an orderly end. After anything else it is closed.
+        """
         limit = None if patient else self._limits.statement + MARGIN
         async with self._slots:
             connection = await self._take()
@@ -119,6 +122,7 @@ class ConnectionPool:
             await self.drop_idle()
 
     async def _take(self) -> PostgresConnection:
+        """A connection that is idle, or a new one."""
         if self._idle:
             return self._idle.pop()
         return await self._connect_patiently()
@@ -183,6 +187,7 @@ def check_url(url: str) -> None:
 
 
 def _settings(schema: str, limits: ConnectionLimits) -> Mapping[str, str]:
+    """What a connection asks of the server: to commit to disk, and to give up rather than to wait."""
     quoted = schema.replace('"', '""')
     return {
         "synchronous_commit": "on",
@@ -211,6 +216,7 @@ def _begin_with(settings: Mapping[str, str]) -> sql.Composed:
 
 
 async def _is_behind_pooler(connection: PostgresConnection) -> bool:
+    """Whether another process answers than the one we connected to, so that settings may be lost."""
     cursor = await connection.execute("SELECT pg_backend_pid()")
     row = await cursor.fetchone()
     return row is not None and row[0] != connection.info.backend_pid
@@ -236,7 +242,10 @@ async def _check_settings(connection: PostgresConnection) -> None:
 
 @contextmanager
 def _translate_errors(call: ConnectionCall) -> Iterator[None]:
-    """Turn the errors of the driver into those of lamina."""
+    """Turn the errors of the driver into those of lamina.
+
+    Only a lost connection leaves it open whether something was written. After any other error nothing was.
+    """
     try:
         yield
     except TimeoutError:

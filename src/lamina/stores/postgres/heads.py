@@ -148,6 +148,7 @@ async def check_head_row(connection: PostgresConnection, where: Where, row: Head
 
 
 def _problem_of(where: Where, row: HeadRow) -> str:
+    """What is damaged in the row of a conversation; "" if nothing is."""
     checksums = Checksums(where)
     if not is_head_intact(checksums, row.count, row.state_sum, row.sum):
         return "its number of records is not what was written"
@@ -159,6 +160,7 @@ def _problem_of(where: Where, row: HeadRow) -> str:
 
 
 def is_head_intact(checksums: Checksums, count: int, state_sum: int, checksum: int) -> bool:
+    """Whether a row has the checksum of what is in it. A negative number was never written."""
     if count < 0 or state_sum < 0:
         return False
     return checksums.head(count, state_sum) == checksum

@@ -45,7 +45,10 @@ async def read_page(
     limit: int | None,
     with_sums: bool,
 ) -> RecordPage:
-    """Read what kind of store this is, the head, and the records."""
+    """Read what kind of store this is, the head, and the records.
+
+    It is one query, so that count, state and records are of one moment, whatever others write meanwhile.
+    """
     query, selection = _select(after=after, last=last, at=at)
     if not with_sums:
         query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
@@ -75,7 +78,10 @@ async def read_page(
 
 
 def _select(*, after: int, last: int | None, at: Sequence[int] | None) -> tuple[LiteralString, Any]:
-    """The query for a selection of records, and its argument."""
+    """The query for a selection of records, and its argument.
+
+    The server counts in 64 bits. A place beyond that does not exist, and a number is cut down to it.
+    """
     if at is not None:
         return _READ_AT, [seq for seq in at if seq < _MOST]
     if last is not None:
@@ -91,6 +97,10 @@ async def _check_records(
     *,
     with_sums: bool,
 ) -> tuple[Record, ...]:
+    """The records of these rows, if they are what was written. Older tables have no checksums.
+
+    The error for a damaged record has the places of those that are intact.
+    """
     if not with_sums:
         return check_records(where, places, rows, None)
     try:
@@ -128,6 +138,10 @@ _READ_AT = _READ + "seq = ANY(%(asked)s::bigint[])" + _END
 async def list_conversations(
     call: ConnectionCall, workspace: str, *, after: str, limit: int, with_sums: bool
 ) -> Sequence[ListedConversation]:
+    """One page of a list, in one query.
+
+    The first row says whether the store is sealed, and whether records have lost their conversation.
+    """
     query = _LIST
     if not with_sums:
         query = _LIST.replace("state_sum, sum", _NO_SUMS)
@@ -151,6 +165,7 @@ async def list_conversations(
 
 
 def _check_listed(workspace: str, rows: Sequence[Row]) -> None:
+    """Raise Damaged for the first conversation whose row is not what was written."""
     for has_uncounted, name, count, state_sum, checksum in rows:
         checksums = Checksums(Where(workspace, name))
         if not is_head_intact(checksums, count, state_sum, checksum):

@@ -46,6 +46,7 @@ async def _batches(
 
 
 async def _sum_records(connection: PostgresConnection) -> None:
+    """Write the checksum of every record, in batches, for tables of a release that had none."""
     select: LiteralString = (
         "SELECT workspace, conversation, seq, body FROM record "
         "WHERE (workspace, conversation, seq) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
@@ -64,6 +65,7 @@ async def _sum_records(connection: PostgresConnection) -> None:
 
 
 async def _sum_keys(connection: PostgresConnection) -> None:
+    """Write the checksum of every key that an append was made once with."""
     select: LiteralString = (
         "SELECT workspace, conversation, key, digest, count FROM once "
         "WHERE (workspace, conversation, key) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
@@ -76,6 +78,7 @@ async def _sum_keys(connection: PostgresConnection) -> None:
 
 
 async def _sum_heads(connection: PostgresConnection) -> None:
+    """Write the checksum of every state and head. Records and keys have theirs by then."""
     select: LiteralString = (
         "SELECT workspace, name, count, state FROM conversation "
         "WHERE (workspace, name) > (%s, %s) ORDER BY 1, 2 LIMIT %s"
@@ -167,6 +170,7 @@ async def bring_up(
 
 
 async def _take_step(connection: PostgresConnection, step: Step) -> None:
+    """Take one step of an upgrade: a statement, or a function that changes rows."""
     if callable(step):
         await step(connection)
     else:
@@ -174,6 +178,7 @@ async def _take_step(connection: PostgresConnection, step: Step) -> None:
 
 
 async def _make_schema(connection: PostgresConnection, schema: str) -> None:
+    """Make the schema and the table of its version, if they are missing. Version 0 has no other tables."""
     cursor = await connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema])
     if cursor.rowcount == 0:  # a user who may not make schemas can use one that an administrator made
         await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
@@ -194,12 +199,14 @@ async def version_of(connection: PostgresConnection) -> int:
 
 
 async def _has_version_table(connection: PostgresConnection) -> bool:
+    """Whether the table with the version is there: only lamina makes it."""
     cursor = await connection.execute("SELECT to_regclass('lamina') IS NOT NULL")
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 
 
 def _check_version(version: int, newest: int) -> None:
+    """Raise StoreError for tables of a newer release, which this one could damage."""
     if version > newest:
         hint = "a newer release wrote them: update lamina"
         raise StoreError(f"the tables have version {version}, and this release reads {newest}", hint=hint)

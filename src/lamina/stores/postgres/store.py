@@ -193,7 +193,11 @@ class PostgresStore:
         hint: str = "",
         patient: bool = False,
     ) -> T:
-        """Run an operation. If its connection is lost, run it once more, unless that could do it twice."""
+        """Run an operation. If its connection is lost, run it once more, unless that could do it twice.
+
+        A commit that was interrupted may have been made. With a key the server tells, so the operation is
+        repeatable.
+        """
         self._check_open()
         maybe_committed = False
         for is_last in (False, True):
@@ -210,6 +214,10 @@ class PostgresStore:
         raise AssertionError  # the second time returns or raises
 
     def _check_open(self) -> None:
+        """Raise StoreError if the store was closed, or belongs to another process.
+
+        Two processes that use one connection would read each other's answers.
+        """
         if self._closed:
             raise StoreError("the store is closed", hint="open it again")
         if os.getpid() != self._process:
@@ -221,6 +229,7 @@ _WITHOUT_KEY = "read the conversation to see; an append with a key (`once`) is s
 
 
 def _broken_error(lost: ConnectionLost, conversation: str, *, maybe_committed: bool, hint: str) -> Broken:
+    """The error for a lost connection. During a commit nobody knows whether it was made."""
     if maybe_committed:
         problem = f"the connection was lost during a commit, which was made or not ({lost.reason})"
         return Broken(problem, conversation=conversation, hint=hint)
@@ -229,6 +238,7 @@ def _broken_error(lost: ConnectionLost, conversation: str, *, maybe_committed: b
 
 
 def _check_after(name: str) -> None:
+    """Raise BadInput for a name that the server cannot compare with others."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -236,6 +246,7 @@ def _check_after(name: str) -> None:
 
 
 def _check_schema(schema: str) -> None:
+    """Raise BadInput for a name that PostgreSQL would cut off or keeps for itself."""
     is_too_long = len(schema.encode(errors="replace")) > 63
     if not schema or "\0" in schema or is_too_long or schema.startswith("pg_"):
         hint = "give a name of at most 63 bytes that does not begin with pg_"

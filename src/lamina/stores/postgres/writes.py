@@ -43,6 +43,10 @@ async def append_group(
     once: Once | None,
     state: bytes | None,
 ) -> StoredHead:
+    """Append a group in one transaction, with the row of the conversation locked.
+
+    A key that was used before is looked up first: a repetition succeeds whatever is expected.
+    """
     names = names_of(where, once)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)
@@ -123,6 +127,7 @@ async def replace_records(
     was: bytes | None,
     state: bytes | None,
 ) -> StoredHead:
+    """Replace bodies, and the state if there is a new one, in one transaction."""
     names = names_of(where)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)
@@ -155,7 +160,10 @@ _SET_STATE: LiteralString = """
 
 
 async def delete_conversation(call: ConnectionCall, where: Where) -> bool:
-    """Delete a conversation and its search index, also if they are damaged. False if there was none."""
+    """Delete a conversation and its search index, also if they are damaged. False if there was none.
+
+    Records without a head are deleted as well, so that a damaged conversation can be removed.
+    """
     names = names_of(where)
     row = await lock_head(call.connection, where, names)
     if row is None and not await select_flag(call.connection, HAS_RECORDS, names):

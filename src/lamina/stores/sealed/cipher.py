@@ -44,10 +44,12 @@ class Cipher:
         self._aead = AESGCM(key)
 
     def seal(self, plain: bytes, bound: bytes) -> bytes:
+        """Encrypt under a random nonce, which stands first. Only the same `bound` opens it again."""
         nonce = os.urandom(NONCE)
         return nonce + self._aead.encrypt(nonce, plain, bound)
 
     def open(self, sealed: bytes, bound: bytes) -> bytes:
+        """Decrypt. Raise NotSealedHere for anything that this key did not seal in this very place."""
         if len(sealed) < NONCE + TAG:
             raise NotSealedHere
         try:
@@ -69,6 +71,7 @@ def frame_fields(*fields: Field) -> bytes:
 
 
 def _field_bytes(field: Field) -> bytes:
+    """One field as bytes. Integers have a fixed size, so that no two lists of fields give the same bytes."""
     if isinstance(field, int):
         return field.to_bytes(8)
     if isinstance(field, str):

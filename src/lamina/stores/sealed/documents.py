@@ -47,6 +47,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mac: bytes = b""
 
     def line(self, key: str) -> KeyLine | None:
+        """The line of a key in the ring; None if it is not in it."""
         for line in self.keys:
             if line.id == key:
                 return line
@@ -112,6 +113,7 @@ def root_of(line: KeyLine, key: Key, store: bytes) -> bytes | None:
 
 
 def new_card(place: SealedPlace, key: Key, name: bytes) -> Card:
+    """The card of a new conversation: an id that nobody can guess, and the first data key."""
     data = new_data_key(place, key, generation=1, since=0)
     return Card(change=1, id=os.urandom(16), key=key.id, name=name, data=(data,))
 
@@ -146,7 +148,10 @@ def _data_cipher(key: Key, place: SealedPlace) -> Cipher:
 
 
 def rewrap_card(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[str], Key]) -> Card | None:
-    """The card with its data keys wrapped by the primary key; None if they are already."""
+    """The card with its data keys wrapped by the primary key; None if they are already.
+
+    The data keys themselves stay, so no record has to be written again.
+    """
     if card.key == primary.id and all(data.key == primary.id for data in card.data):
         return None
     data_keys: list[DataKey] = []
@@ -178,7 +183,11 @@ Document = TypeVar("Document", Header, Card)
 
 
 def parse_document(state: bytes, kind: type[Document], count: int) -> Document:
-    """A document from its stored bytes. Whether it is authentic, only its MAC says."""
+    """A document from its stored bytes. Whether it is authentic, only its MAC says.
+
+    It must be written byte for byte as we would write it: two spellings of one document could have two
+    meanings.
+    """
     name = kind.__name__.lower()
     try:
         document = msgspec.json.decode(state, type=kind)
@@ -199,17 +208,20 @@ def encode_document(document: Header | Card) -> bytes:
 
 
 def _header_mac(header: Header, root: bytes) -> bytes:
+    """The code that proves who wrote a header. It covers everything in it but itself."""
     unsigned = msgspec.json.encode(msgspec.structs.replace(header, mac=b""))
     secret = derive_key(root, "lamina/header/1", salt=header.store)
     return mac(secret, unsigned)
 
 
 def _card_mac(card: Card, place: SealedPlace, key: Key) -> bytes:
+    """The code that proves who wrote a card, and that it was written for this place."""
     unsigned = msgspec.json.encode(msgspec.structs.replace(card, mac=b""))
     secret = derive_key(key.secret, "lamina/card/1", salt=place.store)
     return mac(secret, place.store, place.workspace, place.conversation, unsigned)
 
 
 def _wrap_context(place: SealedPlace, key: str, generation: int) -> bytes:
+    """What a wrapped data key is bound to, so that it opens in no other conversation or generation."""
     names = (place.store, place.workspace, place.conversation)
     return frame_fields("lamina/wrap/1", *names, generation, key)

@@ -82,6 +82,7 @@ def raw(value: bytes | str, *, place: str = "key") -> Key:
 
 
 def from_env(name: str = VARIABLE) -> Key:
+    """The key in an environment variable, as base64 or hex."""
     value = os.environ.get(name)
     if value is None:
         raise BadInput("it is not set", place=f"environment variable {name}", hint=_HOW)
@@ -130,6 +131,7 @@ def init_keyring(user: str, *, service: str = SERVICE) -> Key:
 
 
 def from_keyring(user: str, *, service: str = SERVICE) -> Key:
+    """The key that `init_keyring` put into the keyring of the operating system."""
     value = _import_keyring().get_password(service, user)
     if value is None:
         raise BadInput(
@@ -142,6 +144,7 @@ _HOW = "give 32 random bytes in base64 or hex, as `openssl rand -base64 32` prin
 
 
 def _decode_secret(text: str, place: str) -> bytes:
+    """The bytes of a key that is written as base64, in either alphabet, or as hex."""
     text = text.strip()
     if not text:
         raise BadInput("it is empty", place=place, hint=_HOW)
@@ -174,6 +177,10 @@ def _check_secret(secret: bytes) -> None:
 
 
 def _check_passphrase(text: str) -> None:
+    """Raise BadInput for a passphrase that a program guesses: too short, well known, or a pattern.
+
+    The derivation slows guessing down, but not enough to protect one of a million passphrases.
+    """
     hint = f"give at least {SHORTEST} characters that nobody else would choose: five random words, for one"
     try:
         text.encode()
@@ -206,6 +213,7 @@ def _follows_pattern(text: str) -> bool:
 
 
 def _check_mode(status: os.stat_result, place: str) -> None:
+    """Raise BadInput for a key file that others may read or change, or that is not a file."""
     if not stat.S_ISREG(status.st_mode):
         raise BadInput("it is not a regular file", place=place, hint="put the key in a file of its own")
     if os.name == "posix" and status.st_mode & 0o077:
@@ -217,6 +225,7 @@ def _check_mode(status: os.stat_result, place: str) -> None:
 
 
 def _import_keyring() -> _Keyring:
+    """The package `keyring`, or BadInput that says how to do without it."""
     try:
         import keyring  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - few machines have it
     except ImportError:

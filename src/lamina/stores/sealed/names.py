@@ -37,6 +37,7 @@ class SealedNames:
         return self._inner[where]
 
     def inner_workspace(self, workspace: str) -> Within:
+        """The name under which the inner store keeps a workspace: hashed, unless names stay plain."""
         if not self._is_plain(workspace):
             return Within(self._hashed_workspace(workspace))
         if workspace.startswith(RESERVED):
@@ -66,6 +67,7 @@ class SealedNames:
         return _word(mac(self._key, "workspace", workspace))
 
     def _inner_conversation(self, where: Where) -> str:
+        """The name under which the inner store keeps a conversation. Equal names differ by workspace."""
         if self._is_plain(where.workspace):
             return where.conversation
         return _word(mac(self._key, "conversation", where.workspace, where.conversation))

@@ -67,7 +67,11 @@ class SealedGroup(msgspec.Struct, frozen=True, kw_only=True):
 def read_page(
     open_card: OpenCard | None, page: RecordPage, places: Sequence[int], seen: SeenEnd | None
 ) -> VerifiedPage:
-    """Verify a page that should hold the records at these places."""
+    """Verify a page that should hold the records at these places.
+
+    The inner store is not trusted. It may hide, repeat, reorder or replace what it was given, and each of
+    that is found here.
+    """
     if open_card is not None and open_card.card.gone == DELETING:
         return _empty_page(open_card)
     if not page.head.count and not page.head.state:
@@ -94,6 +98,10 @@ def _empty_page(open_card: OpenCard) -> VerifiedPage:
 
 
 def _read_nothing(open_card: OpenCard | None, seen: SeenEnd | None) -> VerifiedPage:
+    """The page of a conversation without records: new, or emptied by somebody who had no key.
+
+    The card says whether it was begun. Without that a store could hide all records and nobody would see it.
+    """
     if open_card is None:
         return VerifiedPage(open_card=None, state=SealedState(count=0, link=b""), exists=False)
     was_seen = seen is not None and same(seen.card, open_card.card.id)
@@ -103,6 +111,7 @@ def _read_nothing(open_card: OpenCard | None, seen: SeenEnd | None) -> VerifiedP
 
 
 def _read_state(open_card: OpenCard, sealed_state: bytes) -> SealedState:
+    """Open the state of a conversation. Raise WrongKey if its data keys were destroyed on purpose."""
     if open_card.card.gone == SHREDDED:
         hint = "what was written there is lost; delete it to use its name again"
         raise WrongKey("it was shredded: its key is destroyed", hint=hint)
@@ -114,6 +123,7 @@ def _read_state(open_card: OpenCard, sealed_state: bytes) -> SealedState:
 
 
 def _read_record(open_card: OpenCard, seq: int, sealed_record: bytes) -> OpenRecord:
+    """Open one record. A record that was moved from another place does not open."""
     try:
         generation = _find_generation(open_card, generation_of(sealed_record), f"record {seq}")
         return open_record(generation, seq, sealed_record)
@@ -122,13 +132,17 @@ def _read_record(open_card: OpenCard, seq: int, sealed_record: bytes) -> OpenRec
 
 
 def _find_generation(open_card: OpenCard, number: int, what: str) -> Generation:
+    """The data key of this number. The number comes from the store, so it may be any."""
     if number not in open_card.generations:
         raise Tampered(f"{what} names generation {number} of its key, which is not in use")
     return open_card.generations[number]
 
 
 def _check_not_older(open_card: OpenCard, state: SealedState, seen: SeenEnd | None) -> None:
-    """Raise Tampered if the conversation ends before the end that this process has seen."""
+    """Raise Tampered if the conversation ends before the end that this process has seen.
+
+    A store that was set back as a whole is consistent in itself. Only somebody who has seen its end can tell.
+    """
     if seen is None or not same(seen.card, open_card.card.id):
         return
     if state.count > seen.count:

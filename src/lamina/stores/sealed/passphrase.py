@@ -28,6 +28,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int = 4
 
     def __post_init__(self) -> None:
+        """Raise BadInput for a cost that is too cheap to protect anything, or that no machine could pay."""
         memory_is_fine = 19_456 <= self.memory <= 1_048_576
         passes_are_fine = 2 <= self.passes <= 64
         lanes_are_fine = 1 <= self.lanes <= 16
@@ -61,6 +62,7 @@ def derive(passphrase: Passphrase, how: Derivation) -> Key:
 
 
 def _argon2id(text: bytes, how: Derivation) -> bytes:
+    """Derive a key with Argon2id, which needs memory, so that special hardware gains little."""
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id  # noqa: PLC0415 - not in every build
 
     cost = how.cost
@@ -78,6 +80,7 @@ def _scrypt(text: bytes, how: Derivation) -> bytes:
 
 
 def _has_argon2id() -> bool:
+    """Whether this build of `cryptography` has Argon2id: older ones, and some of OpenSSL, do not."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.kdf.argon2 import Argon2id  # noqa: PLC0415

@@ -80,10 +80,12 @@ class VerifiedReader:
     async def _verify_page(
         self, open_card: OpenCard | None, page: RecordPage, places: Sequence[int], seen: SeenEnd | None
     ) -> VerifiedPage:
+        """Verify a page, in a thread if it is large, so that other tasks go on."""
         size = sum(len(record.body) for record in page.records) + len(page.head.state)
         return await run_by_size(size, partial(read_page, open_card, page, places, seen))
 
     def _remember_page(self, where: Where, page: VerifiedPage) -> None:
+        """Remember how far a conversation had come, so that an older copy is seen as one."""
         if page.open_card is None:
             self._seen.pop(where, None)
         elif page.exists:
@@ -105,6 +107,7 @@ class VerifiedReader:
 
 
 def _is_same_card(one: OpenCard | None, other: OpenCard | None) -> bool:
+    """Whether a card is still the one that it was, or there is none as before."""
     if one is None:
         return other is None
     return one.same_as(other)

@@ -108,6 +108,7 @@ def seal_record(
 
 
 def open_record(generation: Generation, seq: int, sealed_record: bytes) -> OpenRecord:
+    """Open a record, and compute the link that the next one must name."""
     head = sealed_record[: _RECORD.size]
     _, _, _, record_id, before = _RECORD.unpack(head)
     context = _context(generation.of_records, seq, head)
@@ -122,12 +123,14 @@ def open_record(generation: Generation, seq: int, sealed_record: bytes) -> OpenR
 
 
 def seal_state(generation: Generation, state: SealedState, *, bucket: int = 1) -> bytes:
+    """Seal a state together with the number of records and the last link, so that none can be cut off."""
     head = _STATE.pack(VERSION, AES_256_GCM, generation.number, state.count, state.link)
     context = _context(generation.of_state, state.count, head)
     return head + generation.states.seal(_pad(state.body, bucket), context)
 
 
 def open_state(generation: Generation, sealed_state: bytes) -> SealedState:
+    """Open a sealed state. Raise NotSealedHere if the store changed any of its bytes."""
     head = sealed_state[: _STATE.size]
     _, _, number, count, link = _STATE.unpack(head)
     context = _context(generation.of_state, count, head)
@@ -176,6 +179,7 @@ def _pad(body: bytes, bucket: int) -> bytes:
 
 
 def _unpad(padded: bytes) -> bytes:
+    """The text without its padding. The last end mark counts, since the text may hold some too."""
     end = padded.rfind(_END)
     if end < 0:
         raise NotSealedHere

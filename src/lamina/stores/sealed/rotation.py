@@ -156,6 +156,7 @@ async def conversations(sealed: Sealed) -> AsyncIterator[Where]:
 
 
 def _without_key(header: Header, key: str) -> Header | None:
+    """The header without a key; None if it has no such key, so nothing needs to be written."""
     if header.line(key) is None:
         return None
     return replace(header, keys=tuple(line for line in header.keys if line.id != key))
@@ -185,12 +186,14 @@ def _without_older_keys(now: OpenCard, open_card: OpenCard) -> Card | None:
 
 
 def _without_data_keys(open_card: OpenCard) -> Card | None:
+    """The card of a shredded conversation; None if it is gone already."""
     if open_card.card.gone:
         return None
     return replace(open_card.card, gone=SHREDDED, data=())
 
 
 async def _uses(sealed: Sealed, where: Where, key: str) -> bool:
+    """Whether a conversation needs this key to be opened: for its card, or for one of its data keys."""
     open_card = await sealed.vault.card(where, fresh=True)
     if open_card is None:
         return False

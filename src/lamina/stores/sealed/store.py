@@ -144,6 +144,10 @@ class Sealed:
             await self._delete_one(index)
 
     async def _delete_one(self, where: Where) -> bool:
+        """Delete a conversation: mark its card, delete its records, then drop the card.
+
+        If that is interrupted, the mark tells the next reader that nobody tampered with it.
+        """
         async with self.lock(where):
             inner = self.vault.inner
             open_card = await self.vault.card(where, fresh=True)
@@ -161,6 +165,7 @@ class Sealed:
             return True
 
     async def close(self) -> None:
+        """Close the inner store, if it can be closed."""
         if isinstance(self.store, Closable):
             await self.store.close()
 
@@ -276,6 +281,7 @@ class Sealed:
         once: Once | None,
         body: bytes | None,
     ) -> StoredHead:
+        """Seal a group and append it, if the conversation is still as it was read."""
         open_card = page.open_card
         if open_card is None:
             raise _deleted_error(where)
@@ -298,6 +304,7 @@ class Sealed:
     async def _seal_group(
         self, open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes | None
     ) -> SealedGroup:
+        """Seal a group, in a thread if it is large, so that other tasks go on."""
         size = sum(map(len, records)) + len(previous.body if body is None else body)
         seal = partial(seal_group, open_card, previous, records, body, bucket=self.bucket)
         return await run_by_size(size, seal)
@@ -337,6 +344,7 @@ class Sealed:
 
 
 def _mark_begun(open_card: OpenCard) -> Card | None:
+    """The card, with the mark that records were written; None if it has it."""
     if open_card.card.begun:
         return None
     return replace(open_card.card, begun=True)
@@ -349,6 +357,7 @@ def _deleted_error(where: Where) -> StoreError:
 def _find_conflict(
     where: Where, state: SealedState, *, expect: int | None, was: bytes | None
 ) -> Conflict | None:
+    """The Conflict that an append would raise now; None if there is none."""
     try:
         check_head(where, StoredHead(count=state.count, state=state.body), expect=expect, was=was)
     except Conflict as conflict:

@@ -106,6 +106,10 @@ class Vault:
             return self._header
 
     async def _load_header(self) -> Header:
+        """Read the header, prove that its keys wrote it, and derive the keys of names from it.
+
+        A new store gets its header here. Nothing is read from a store before that.
+        """
         page = await self.store.read(HEADER, last=0)
         if not page.head.count and not page.head.state:
             await self._make_header()
@@ -122,6 +126,7 @@ class Vault:
         return header
 
     async def _make_header(self) -> None:
+        """Write the header of a new store. If another process is first, its header is used."""
         if not self._create:
             hint = (
                 "open it without a key if it is a plain store, give create=True if it is a new one; "
@@ -143,6 +148,7 @@ class Vault:
         return await self._derive(credential, how), how
 
     async def _derive(self, passphrase: Passphrase, how: Derivation) -> Key:
+        """The key of a passphrase. Deriving it is slow on purpose, so it is remembered."""
         if (passphrase, how) not in self._derived_keys:
             self._derived_keys[passphrase, how] = await to_thread.run_sync(derive, passphrase, how)
         return self._derived_keys[passphrase, how]
@@ -205,6 +211,7 @@ class Vault:
         return key.id, add_line
 
     def key(self, key_id: str, conversation: str = "") -> Key:
+        """A key by its id, or WrongKey that names it."""
         if key_id not in self._ring:
             hint = "give it too, with the others"
             raise WrongKey(
@@ -221,11 +228,13 @@ class Vault:
 
     @property
     def _names(self) -> SealedNames:
+        """The names in the inner store, which only the root key can tell."""
         if self._sealed_names is None:
             raise StoreError("the store is not unlocked")
         return self._sealed_names
 
     def place(self, where: Where) -> SealedPlace:
+        """Where a conversation is, as everything in it is bound to: this store, workspace and name."""
         if self._header is None:
             raise StoreError("the store is not unlocked")
         return SealedPlace(self._header.store, where.workspace, where.conversation)
@@ -297,6 +306,7 @@ class Vault:
         raise AssertionError  # the attempts end in an error
 
     async def drop_card(self, where: Where) -> None:
+        """Delete the card of a conversation. Its data keys are gone with it."""
         self._cards.pop(where, None)
         await self.store.delete(self._names.card_place(where))
 
@@ -321,6 +331,7 @@ class Vault:
         return name
 
     async def _read_card(self, where: Where) -> OpenCard | None:
+        """Read the card of a conversation from the store; None if there is none."""
         page = await self.store.read(self._names.card_place(where), last=0)
         if not page.head.count and not page.head.state:
             return None
@@ -331,6 +342,7 @@ class Vault:
         return await self._open_card(where, card)
 
     async def _open_card(self, where: Where, card: Card) -> OpenCard:
+        """Prove that a card was written for this place, and unwrap its data keys."""
         key_ids = {card.key, *(data.key for data in card.data)}
         if not key_ids <= self._ring.keys():
             await self.unlock(fresh=True)  # a key may have come to the ring since
@@ -362,6 +374,7 @@ class Vault:
         await self.store.append(self._names.card_place(where), [b""], expect=change, was=was, state=state)
 
     def _cache(self, where: Where, open_card: OpenCard | None) -> None:
+        """Remember a card. The oldest is forgotten first, and one that is being deleted at once."""
         self._cards.pop(where, None)
         if open_card is not None and open_card.card.gone != DELETING:
             self._cards[where] = open_card

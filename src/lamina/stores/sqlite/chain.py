@@ -202,12 +202,14 @@ def _set_following(connection: SqliteConnection, row: ConversationRow, following
 
 
 def _columns_of(where: Where | None) -> tuple[str | None, str | None]:
+    """A place as two columns; both are NULL for the end of the chain."""
     if where is None:
         return None, None
     return where.workspace, where.conversation
 
 
 def _gap_after(row: ConversationRow) -> Damaged:
+    """The error for a conversation that the chain names and the index does not find."""
     name = ""
     if row.following is not None:
         name = row.following.conversation

@@ -90,6 +90,7 @@ def connect(path: str, *, driver: Driver, writes: bool, frozen: bool = False) ->
 
 
 def _open_connection(path: str, driver: Driver, *, frozen: bool) -> SqliteConnection:
+    """Open a file with one of the drivers."""
     if driver not in _CONNECTIONS:
         raise BadInput(f"{driver!r}", place="driver", hint=f"it is one of {', '.join(_CONNECTIONS)}")
     try:
@@ -99,6 +100,7 @@ def _open_connection(path: str, driver: Driver, *, frozen: bool) -> SqliteConnec
 
 
 def _connect_error(path: str, error: SqliteFailure) -> StoreError:
+    """What a failure to open means to a user: busy, damaged, or not a file of lamina's."""
     problem = f"{path!r}: {error.words}"
     if error.code in (BUSY, LOCKED):
         return StoreError(problem, hint="another process holds the file; try again")
@@ -108,6 +110,10 @@ def _connect_error(path: str, error: SqliteFailure) -> StoreError:
 
 
 def _set_up(connection: SqliteConnection, *, writes: bool, frozen: bool) -> None:
+    """Set a connection up so that a commit is on the disk when it returns, and prove that it is so.
+
+    `frozen`: nobody writes to the file, so it has no write-ahead log.
+    """
     _set(connection, "busy_timeout", BUSY_MS)
     if writes:
         _turn_on_wal(connection)
@@ -133,6 +139,7 @@ SETTINGS = {
 
 
 def _set(connection: SqliteConnection, name: str, value: int) -> None:
+    """Make one setting, and read it back: a build of SQLite may ignore what it does not know."""
     connection.run(f"PRAGMA {name}={value}")
     rows = connection.run(f"PRAGMA {name}")
     if rows == [] and value == 0:  # this SQLite does not have the setting, so it is off
@@ -197,6 +204,7 @@ def warn_if_faulty(driver: Driver) -> None:
 
 
 def _sqlite_version(driver: Driver) -> str:
+    """The version of the SQLite that a driver brings along."""
     if driver == "sqlite3":
         return sqlite3.sqlite_version
     return str(_import_apsw().sqlitelibversion())
@@ -223,6 +231,7 @@ class _LibraryConnection(ABC):
         """Write all pages through another connection of the library."""
 
     def run(self, sql: str, values: Values = ()) -> list[Any]:
+        """Run one statement and return its rows. Errors of either library become one type."""
         try:
             rows: list[Any] = self._inner.execute(sql, values).fetchall()
         except self._errors as error:
@@ -230,6 +239,7 @@ class _LibraryConnection(ABC):
         return rows
 
     def many(self, sql: str, rows: Iterable[Values]) -> None:
+        """Run one statement for each row of values."""
         try:
             self._inner.executemany(sql, rows)
         except self._errors as error:
@@ -239,6 +249,7 @@ class _LibraryConnection(ABC):
         return bool(self._inner.in_transaction)
 
     def copy(self, path: str) -> None:
+        """Copy the whole file as it is at this moment, while others go on reading and writing."""
         try:
             with closing(self._open(path, frozen=False)) as target:
                 self._copy_into(target)
@@ -246,6 +257,7 @@ class _LibraryConnection(ABC):
             raise _failure_of(error) from error
 
     def close(self) -> None:
+        """Close the connection. A transaction that is still open is undone."""
         try:
             self._inner.close()
         except self._errors as error:
@@ -300,6 +312,7 @@ def _failure_of(error: Exception) -> SqliteFailure:
 
 
 def _import_apsw() -> Any:
+    """The package `apsw`, or BadInput that says how to install it."""
     try:
         return importlib.import_module("apsw")
     except ImportError:

@@ -8,13 +8,16 @@ name nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from lamina.core.hashing import NamedSegment, short_handle
 from lamina.core.recall import identify_segments
-from lamina.core.values import LEDGER_VERSION, Fold, Ledger, Ref, Segment
+from lamina.core.values import LEDGER_VERSION, Ledger, Ref, Segment
+
+_Value = TypeVar("_Value")
 
 SUFFIXES = ("!", ":id")
 """What may follow the name of a call: `!` names the answer that lamina gave, `:id` a renamed id."""
@@ -25,14 +28,15 @@ def upgrade_ledger(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
     if ledger.version == LEDGER_VERSION:
         return ledger
     names = NewNames(log)
+    folds = [msgspec.structs.replace(fold, covers=names.rename_all(fold.covers)) for fold in ledger.folds]
     return msgspec.structs.replace(
         ledger,
         version=LEDGER_VERSION,
-        lines={names.rename(ref): line for ref, line in ledger.lines.items()},
-        folds=tuple(names.rename_covers(fold) for fold in ledger.folds),
-        repairs={names.rename(ref): repair for ref, repair in ledger.repairs.items()},
-        promoted=tuple(names.rename(ref) for ref in ledger.promoted),
-        bound={names.rename(ref): prefix for ref, prefix in ledger.bound.items()},
+        lines=names.rename_keys(ledger.lines),
+        folds=tuple(folds),
+        repairs=names.rename_keys(ledger.repairs),
+        promoted=names.rename_all(ledger.promoted),
+        bound=names.rename_keys(ledger.bound),
     )
 
 
@@ -40,6 +44,7 @@ class NewNames:
     """Translates names of version 1 for one log."""
 
     def __init__(self, log: Iterable[Segment]) -> None:
+        """Names every segment of the log in both ways."""
         self._new_names = {old_name: each.ref for old_name, each in name_by_count(identify_segments(log))}
 
     def rename(self, ref: Ref) -> Ref:
@@ -50,10 +55,13 @@ class NewNames:
                 return Ref(f"{self._new_names.get(bare, bare)}{suffix}")
         return self._new_names.get(ref, ref)
 
-    def rename_covers(self, fold: Fold) -> Fold:
-        """The fold with today's names of what it covers. Its own key stays: the model may have seen it."""
-        covers = tuple(self.rename(ref) for ref in fold.covers)
-        return msgspec.structs.replace(fold, covers=covers)
+    def rename_all(self, refs: Iterable[Ref]) -> tuple[Ref, ...]:
+        """The names of today of all these, in their order."""
+        return tuple(map(self.rename, refs))
+
+    def rename_keys(self, by_ref: Mapping[Ref, _Value]) -> dict[Ref, _Value]:
+        """A mapping by the names of today."""
+        return {self.rename(ref): value for ref, value in by_ref.items()}
 
 
 def name_by_count(segments: Iterable[NamedSegment]) -> Iterator[tuple[Ref, NamedSegment]]:
