@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _violation_lines(violations: Sequence[Violation]) -> str:
+    """A table of the rules that are broken, with the place of each. A message stands on one line."""
     rule_width = max(len(violation.rule) for violation in violations)
     place_width = max(len(violation.place) for violation in violations)
     lines = []

@@ -80,6 +80,7 @@ def _read_option(action: argparse.Action) -> CommandOption:
 
 
 def _choices_of(action: argparse.Action) -> tuple[str, ...]:
+    """The words that an argument may be, none if it may be anything."""
     if action.choices is None:
         return ()
     return tuple(str(choice) for choice in action.choices)
@@ -157,6 +158,7 @@ def _zsh_option(option: CommandOption, name: str) -> str:
 
 
 def _write_fish(commands: list[CommandWords]) -> Iterator[str]:
+    """The lines of a completion for fish: first the commands, then the words and options of each."""
     yield "# fish completion for lamina"
     for command in commands:
         yield (

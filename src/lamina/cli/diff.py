@@ -86,6 +86,7 @@ def _seconds(text: str) -> float:
 
 
 def _read_stream(path: str, dialect_name: str | None) -> Stream:
+    """The request in a file as a stream of blocks. An error names the file before the place in it."""
     request = read_request(path)
     try:
         dialect: Dialect = find_dialect(dialect_name) if dialect_name is not None else recognise(request)

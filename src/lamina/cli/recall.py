@@ -61,6 +61,7 @@ async def _recall(arguments: argparse.Namespace) -> int:
 
 
 def _part(text: str) -> tuple[int, int]:
+    """`100:500` as a start and a length, in characters."""
     start, colon, length = text.partition(":")
     if not (colon and start.isdigit() and length.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not START:LENGTH")

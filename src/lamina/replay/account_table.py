@@ -65,7 +65,10 @@ def format_milliseconds(seconds: float | None) -> str:
 
 def format_money(dollars: float | None) -> str:
     """Two digits after the point; four for less than a dollar."""
-    return _format(dollars, "{:,.2f}" if abs(dollars or 0) >= 1 else "{:.4f}")
+    pattern = "{:.4f}"
+    if abs(dollars or 0) >= 1:
+        pattern = "{:,.2f}"
+    return _format(dollars, pattern)
 
 
 def format_date(moment: float | None) -> str:
@@ -358,5 +361,8 @@ def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """On one line, without what would move a terminal's cursor: names come from files."""
+    """On one line, without what would move a terminal's cursor: names come from files.
+
+    A line end, an escape and a tab become question marks.
+    """
     return "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -74,7 +74,10 @@ class TerminalChat:
         self._serving = ExitStack()
 
     async def begin(self, model: str, where: str) -> None:
-        """Shows which model and session this is, and the last turn; and finds what it has cost so far."""
+        """Shows which model and session this is, and the last turn; and finds what it has cost so far.
+
+        The last turn is shown on a terminal only. It begins with the last message of the user.
+        """
         self.cost = await open_cost(self.store, self.session)
         session = self.session
         self.screen.remark(
@@ -220,7 +223,10 @@ ENDINGS = {
 
 
 def is_unanswered(log: tuple[Segment, ...]) -> bool:
-    """Whether the last message of the user has no word of the model after it."""
+    """Whether the last message of the user has no word of the model after it.
+
+    That is so if an answer was interrupted before its first word, or the model could not be reached.
+    """
     last_question = None
     for at, segment in enumerate(log):
         if segment.role is Role.USER and segment.meta.get(PROMPT_KEY):

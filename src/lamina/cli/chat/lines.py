@@ -35,7 +35,10 @@ class LineSource(Protocol):
 
 
 def lines_for(history: Path | None, choices: Choices) -> LineSource:
-    """An editor on a terminal, where prompt_toolkit is installed; else plain lines."""
+    """An editor on a terminal, where prompt_toolkit is installed; else plain lines.
+
+    Input from a pipe or a file asks nobody, so no prompt is printed for it.
+    """
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         return Plain(sys.stdin, asks=False)
     try:
@@ -92,6 +95,10 @@ class Plain:
             return await self._read_line(question)
 
     async def _read_line(self, prompt: str) -> str | None:
+        """The next line of a stream, None at its end.
+
+        Lines that were pasted together are read at once. Each waits for its turn.
+        """
         if self.asks:
             print(prompt, end="", flush=True)
         while "\n" not in self._left and not self._ended:

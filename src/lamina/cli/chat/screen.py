@@ -74,6 +74,7 @@ class Screen:
             self._waiting.enter_context(progress("waiting for the model; Ctrl-C interrupts"))
 
     async def hear(self, event: TurnEvent) -> None:
+        """Show an event of a turn: words as they come, and one line for each tool that ran."""
         if isinstance(event, StopEvent | UsageEvent):
             return
         self._waiting.close()
@@ -123,7 +124,10 @@ def describe_call(call: ToolCall) -> str:
 
 
 def _describe_arguments(arguments: str) -> str:
-    """The values without their names; the text as it is, if it is not JSON."""
+    """The values without their names; the text as it is, if it is not JSON.
+
+    `{"path": "a.py", "line": 3}` is shown as `a.py 3`.
+    """
     try:
         decoded: Any = json.loads(arguments or "{}")
         values = list(decoded.values()) if isinstance(decoded, dict) else [decoded]
@@ -134,6 +138,7 @@ def _describe_arguments(arguments: str) -> str:
 
 
 def _describe_result(event: ToolRunEvent) -> str:
+    """One line for a tool that ran: how many lines it returned, or what went wrong."""
     parts = event.result.parts
     first = parts[0] if parts else None
     if not isinstance(first, ToolResult):
