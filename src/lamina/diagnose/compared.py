@@ -203,7 +203,10 @@ def _estimate_by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]
 
 
 def _read_envelope(envelope: Envelope, entries: Sequence[Entry]) -> ComparedRequest:
-    """A block for each tool and each of these entries, which are the first that are sent."""
+    """A block for each tool and each of these entries, which are the first that are sent.
+
+    An envelope has counted its entries, so nothing is counted here.
+    """
     blocks = [_tool_block(tool, index) for index, tool in enumerate(envelope.head.tools)]
     blocks += map(_entry_block, entries)
     model = text_or_empty(envelope.head.parameters.get("model"))

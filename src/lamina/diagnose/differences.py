@@ -95,7 +95,10 @@ def _find_cause(before: ComparedRequest, after: ComparedRequest, *, compare_keys
 
 
 def _prefer_own_cause(before: Envelope, after: Envelope, cause: Cause, tools: int) -> Cause:
-    """The cause that lamina itself knows of, if it has one, instead of the cause that the blocks show."""
+    """The cause that lamina itself knows of, if it has one, instead of the cause that the blocks show.
+
+    Blocks that were lowered look edited. The envelope records that lamina lowered them.
+    """
     if tenant_changed(before, after):
         return Cause("tenant changed", 0)
     own_cause = find_own_cause(before, after, cause.block - tools)
@@ -205,6 +208,10 @@ def _block_at(request: ComparedRequest, index: int) -> StreamBlock | None:
 
 
 def _find_changed_settings(before: ComparedRequest, after: ComparedRequest) -> tuple[str, ...]:
+    """The names of parameters that differ, in the order of the alphabet.
+
+    One that only one of the requests has counts as different.
+    """
     old = before.stream.settings
     new = after.stream.settings
     changed = [name for name in {*old, *new} if old.get(name) != new.get(name)]

@@ -178,12 +178,16 @@ def _model_of(fitted: Fitted) -> str:
 
 
 def _rules_of(fitted: Fitted) -> Any:
+    """The cache rules of the model and the API that a request was fitted for."""
     dialect = fitted.dialect.name if fitted.dialect else ""
     return rules_for(_model_of(fitted), dialect=dialect)
 
 
 def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float | None]:
-    """Return what a cut saves with each later request, and what it costs once."""
+    """Return what a cut saves with each later request, and what it costs once.
+
+    Each later request reads fewer tokens from the cache. The first one writes all that is left anew.
+    """
     prices = _prices_of(model)
     if prices.input is None or prices.read is None:
         return None, None
@@ -193,7 +197,10 @@ def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float
 
 
 def _price_tokens(model: str, tokens: int) -> float | None:
-    """Return what tokens cost that are paid anew, above what reading them would cost."""
+    """Return what tokens cost that are paid anew, above what reading them would cost.
+
+    None if the model has no price, or its cache has none.
+    """
     prices = _prices_of(model)
     if prices.input is None or prices.read is None:
         return None

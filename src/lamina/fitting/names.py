@@ -44,7 +44,10 @@ def name_segments(
 
 
 def check_budget(budget: Any, place: str) -> None:
-    """Raise BadInput unless this is a budget, or None."""
+    """Raise BadInput unless this is a budget, or None.
+
+    A whole number is most likely meant as the window, so the hint says how to write that.
+    """
     if budget is None or isinstance(budget, Budget):
         return
     hint = "give Budget(window=...)"

@@ -72,6 +72,7 @@ def count_shared_links(chain: tuple[bytes, ...], other: tuple[bytes, ...]) -> in
 
 
 def _index_after_system(log: tuple[Segment, ...]) -> int:
+    """The index of the first segment that is not system text."""
     for index, segment in enumerate(log):
         if segment.role is not Role.SYSTEM:
             return index
@@ -79,6 +80,7 @@ def _index_after_system(log: tuple[Segment, ...]) -> int:
 
 
 def _index_of_first_answer(segments: tuple[Segment, ...]) -> int:
+    """The index of the first segment that the model wrote; the number of segments if there is none."""
     for index, segment in enumerate(segments):
         if segment.role is Role.ASSISTANT:
             return index

@@ -92,7 +92,11 @@ class SdkCall:
         return self._pending
 
     def send(self) -> Steps:
-        """Send the request, and return the SDK's answer."""
+        """Send the request, and return the SDK's answer.
+
+        A stream is passed on while it comes. Of a whole answer, recalls are answered first: the request
+        is sent again until the model says something else.
+        """
         yield from self._prepare()
         answer = yield from self._send_fitting(self._send_once)
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
@@ -413,6 +417,7 @@ def _find_betas_header(headers: Mapping[str, str]) -> str:
 
 
 def _is_stream(answer: Any) -> bool:
+    """Whether an answer is read event by event, with or without `await`."""
     return hasattr(answer, "__next__") or hasattr(answer, "__anext__")
 
 

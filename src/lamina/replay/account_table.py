@@ -245,13 +245,19 @@ def _lost_lines(headline: Headline) -> list[str]:
 
 
 def describe_reason(reason: LossReason) -> str:
-    """Such as "$1.20, 3 times: the model changed"; tokens instead of dollars if there is no price."""
+    """Such as "$1.20, 3 times: the model changed".
+
+    If there is no price, tokens stand in place of dollars.
+    """
     cost = f"{reason.tokens:,} tokens" if reason.dollars is None else f"${format_money(reason.dollars)}"
     return f"{cost}, {count_noun(reason.times, 'time')}: {printable(reason.why)}"
 
 
 def describe_setting(setting: ReplaySetting) -> str:
-    """Such as "window 200,000, cache rules anthropic"; a setting may be each session's own."""
+    """Such as "window 200,000, cache rules anthropic".
+
+    Window and rules may be each session's own.
+    """
     window = f"window {setting.window:,}"
     if setting.window == OWN_WINDOW:
         window = "the window of each session's model"
@@ -328,7 +334,10 @@ def _model_lines(account: ReplayAccount) -> list[str]:
 
 
 def _damaged_lines(damaged: Sequence[UnreadableLine]) -> list[str]:
-    """What could not be read, each with its place and the reason."""
+    """What could not be read, each with its place and the reason.
+
+    At most a few are named. A last line then says how many more there are.
+    """
     if not damaged:
         return []
     lines = [f"{len(damaged):,} damaged, and skipped"]

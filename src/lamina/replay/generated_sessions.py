@@ -104,7 +104,10 @@ def generate_session(
 
 
 def split_calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
-    """The log as it was at each call of the model: up to a prompt, or up to the results of a step."""
+    """The log as it was at each call of the model: up to a prompt, or up to the results of a step.
+
+    A step with two calls has two results, after which the model is called once.
+    """
     for end in range(1, len(log) + 1):
         answered = end == len(log) or log[end].role is Role.ASSISTANT
         if answered and log[end - 1].role is not Role.ASSISTANT:
@@ -211,7 +214,10 @@ class _Agent:
         ]
 
     def _search(self) -> list[_Exchange]:
-        """A word in all files, with the lines that have it."""
+        """A word in all files, with the lines that have it.
+
+        How many lines are listed varies as in real work: most often few, and sometimes very many.
+        """
         word = self.rng.choice([*_NOUNS, *_FIELDS, *(f"{verb}_" for verb in _VERBS)])
         limit = _heavy_tailed(self.rng, 8, 150)
         matches = self.project.lines_with(word)[:limit]
@@ -223,6 +229,7 @@ class _Agent:
         return [_Exchange("shell", {"command": command}, _test_run(self.rng, self.project, path))]
 
     def _listing(self) -> list[_Exchange]:
+        """The files of a folder with their sizes, as `ls -l` prints them."""
         folder = self.rng.choice(["src", "tests", "docs", "."])
         rows = [
             f"-rw-r--r-- {len(text):>7} {path}"
@@ -258,7 +265,7 @@ class _Project:
         return paths[min(int(self.rng.expovariate(4 / len(paths))), len(paths) - 1)]
 
     def change(self, path: str) -> tuple[str, str]:
-        """One line of a file, and what to put in its place."""
+        """One line of a file, and what to put in its place: the same line with one more below it."""
         noun, field = self.rng.choice(_NOUNS), self.rng.choice(_FIELDS)
         old = self.rng.choice([line for line in self.files[path].splitlines() if line.startswith("    ")])
         new = f"{old}\n    {field} = {noun}.{field} or {self.rng.randint(2, 900)}"
@@ -269,6 +276,7 @@ class _Project:
         self.files[path] += f"\n## Revised\n\n{_sentences(self, _PROSE, 4)}\n"
 
     def lines_with(self, word: str) -> list[str]:
+        """The lines of all files that have a word, as `grep -n` prints them."""
         return [
             f"{path}:{number}:{line}"
             for path, text in self.files.items()

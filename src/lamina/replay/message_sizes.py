@@ -72,7 +72,10 @@ class MessageSizes:
         return self.tool_tokens + sum(self.measure(message).tokens for message in messages)
 
     def is_refused(self, messages: list[Message]) -> bool:
-        """Whether the provider would refuse them. No rule looks at more than a call with its results."""
+        """Whether the provider would refuse them. No rule looks at more than a call with its results.
+
+        So groups are checked by themselves, and one that was checked before is not checked again.
+        """
         if not messages:
             return True
         return any(self._is_group_refused(group) for group in _groups_of_rules(messages))
@@ -95,7 +98,10 @@ class MessageSizes:
         return refused
 
     def _measure(self, message: Message) -> MessageSize:
-        """The size of a message: its words and the names and arguments of its calls are counted."""
+        """The size of a message: its words and the names and arguments of its calls are counted.
+
+        The tokens are shared out among the blocks that a cache would see.
+        """
         words = message_text(message)
         calls = []
         for tool_call in message.get("tool_calls") or ():

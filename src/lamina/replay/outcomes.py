@@ -28,7 +28,11 @@ PACE = 20.0
 def evaluate_walk(
     trace: Trace, policy: Policy, setting: Setting, steps: Sequence[WalkStep], *, points: bool = False
 ) -> ReplayOutcome:
-    """What a walk took and what it showed, under the rules of its setting."""
+    """What a walk took and what it showed, under the rules of its setting.
+
+    If the policy can recall, all that was needed is within reach: what the request did not show is
+    recalled, and that is priced.
+    """
     rules = setting.rules
     read_share = rules.read_share(setting.model)
     tallies = simulate_cache(steps, setting, rules)

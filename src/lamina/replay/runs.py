@@ -146,7 +146,10 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
 
 
 def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -> Iterator[ReplayOutcome]:
-    """Every policy under every window and cache. A session without calls gives none."""
+    """Every policy under every window and cache. A session without calls gives none.
+
+    With `pressed`, a window that the session never fills is passed over.
+    """
     if not conversation.calls:
         return
     message_sizes = _message_sizes(conversation, options)

@@ -79,7 +79,10 @@ def is_foreign(candidate: Segment, workspace: str) -> bool:
 
 
 def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
-    """Return the application's hints as one attachment, with a line for each."""
+    """Return the application's hints as one attachment, with a line for each.
+
+    `{"user": "Ada", "plan": "free"}` becomes two lines. Without hints there is no attachment.
+    """
     if not hints:
         return []
     lines = "\n".join(f"{name}: {value}" for name, value in hints.items())
@@ -87,7 +90,10 @@ def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
 
 
 def join_turn(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
-    """Return a turn in the order of the log: context, the prompt, and what continues its message."""
+    """Return a turn in the order of the log: context, the prompt, and what continues its message.
+
+    A picture of the user's joins the prompt. A file stands before it, whatever its message is.
+    """
     before: list[Segment] = []
     after: list[Segment] = []
     for item in context:

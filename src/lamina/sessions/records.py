@@ -72,7 +72,10 @@ def encode_records(controls: Iterable[Control], segments: Iterable[Segment]) -> 
 
 
 def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> LiveLog:
-    """Read records, which come after those that `after` was read from."""
+    """Read records, which come after those that `after` was read from.
+
+    Segments are decoded together at the end, so those that a rewind took back are not decoded.
+    """
     earlier = after or LiveLog()
     live: list[_PlacedSegment] = list(zip(earlier.places, earlier.log, strict=True))
     undecoded: list[tuple[int, bytes]] = []

@@ -127,7 +127,10 @@ def _range_of_costs(points: Sequence[PlotPoint]) -> tuple[float, float]:
 
 
 def _label_heights(points: Sequence[PlotPoint], across: PlotScale, up: PlotScale) -> list[float]:
-    """Heights of labels: moved apart among points that stand close to each other."""
+    """Heights of labels: moved apart among points that stand close to each other.
+
+    A label stands beside its point, so only points with about the same cost are in each other's way.
+    """
     heights = [0.0] * len(points)
     for group in _close_points(points, across):
         places = [up(points[at].up) for at in group]

@@ -111,7 +111,10 @@ def _first_words(items: Iterable[dict[str, Any]]) -> str:
 
 
 def _user_text(content: Any) -> str:
-    """The user's words in a message: its last text that no client put there. Attachments come before it."""
+    """The user's words in a message: its last text that no client put there.
+
+    Attachments and reminders come before the words, each in a block of its own.
+    """
     if isinstance(content, str):
         return content
     for block in reversed(as_list(content)):

@@ -25,7 +25,10 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def find_files(paths: Paths) -> list[TraceFile]:
-    """Every file, once; in the order of the paths, and sorted within each folder, glob and URL."""
+    """Every file, once; in the order of the paths, and sorted within each folder, glob and URL.
+
+    A file that is named twice, or by two links, is the same file.
+    """
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     files: dict[str, TraceFile] = {}

@@ -197,7 +197,10 @@ def _without_marker(value: Any) -> Any:
 
 
 def is_answer(item: dict[str, Any]) -> bool:
-    """Whether a model wrote it."""
+    """Whether a model wrote it.
+
+    Items of the Responses API have no role: reasoning and calls are the model's.
+    """
     if "role" in item:
         return bool(item["role"] == "assistant")
     item_type = str(item.get("type"))
@@ -205,7 +208,10 @@ def is_answer(item: dict[str, Any]) -> bool:
 
 
 def _is_user_text(item: dict[str, Any]) -> bool:
-    """Whether it stands by itself: text of the user, and no result of a call."""
+    """Whether it stands by itself: text of the user, and no result of a call.
+
+    In Anthropic's API results stand in messages of the user.
+    """
     if item.get("role") != "user":
         return False
     types = [json_field(block, "type") for block in list_field(item, "content")]
