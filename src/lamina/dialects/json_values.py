@@ -33,12 +33,16 @@ _DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,"
 _ENCODER = msgspec.json.Encoder()
 
 
-def dump_model(value: Any) -> Any:
-    """What an object of an SDK holds, without the fields that nobody set; None for any other value."""
+def dump_model(value: Any, *, leave_out: str = "exclude_unset") -> Any:
+    """What an object of an SDK holds, without the fields that nobody set; None for any other value.
+
+    A class is not an object of itself: `Message` has a `model_dump` too, but nothing to dump. `leave_out` is
+    pydantic's word for the fields to leave out, for an SDK that sets fields by itself.
+    """
     dump = getattr(value, "model_dump", None)
     if not callable(dump) or isinstance(value, type):
         return None
-    return dump(mode="json", exclude_unset=True)
+    return dump(mode="json", **{leave_out: True})
 
 
 def to_dict_or_none(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json | None:
@@ -123,7 +127,10 @@ def name_value(value: Any) -> str:
 
 
 def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
-    """The same error, with its place as seen from further out: `role` becomes `messages[3].role`."""
+    """The same error, with its place as seen from further out.
+
+    `role` becomes `messages[3].role`, and `[0].text` becomes `content[0].text`.
+    """
     inner_place = error.place
     if inner_place and inner_place[0] not in ".[":
         inner_place = f".{inner_place}"

@@ -136,7 +136,10 @@ def _find_last_seam(views: list[AnyView], ends_a_step: Callable[[AnyView], bool]
 
 
 def apply_rules(rules: Rules, subject: Any) -> list[Violation]:
-    """Every place where a request breaks one of these rules. `subject` is what the rules look at."""
+    """Every place where a request breaks one of these rules. `subject` is what the rules look at.
+
+    They are in the order of the rules, and for each rule in its own order.
+    """
     violations: list[Violation] = []
     for name, rule in rules.items():
         for place, problem in rule(subject):

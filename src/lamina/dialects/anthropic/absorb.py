@@ -46,7 +46,10 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """Reads all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped."""
+    """Reads all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped.
+
+    A stream that was interrupted has no last event. What came until then is the answer.
+    """
     stream = _StreamedMessage()
     for event in events:
         mapping = to_dict_or_none(event)

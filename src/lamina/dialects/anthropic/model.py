@@ -79,7 +79,11 @@ _VERSION_FIRST = re.compile(
 
 
 def read_version(model: str) -> tuple[str, tuple[int, int]]:
-    """Family and version of a model: `("opus", (5, 5))`; `("", (0, 0))` if the name does not say."""
+    """Family and version of a model; an empty family and version 0.0 if the name does not say.
+
+    `claude-opus-5-5` is `("opus", (5, 5))`. Older names have the version first: `claude-3-5-sonnet` is
+    `("sonnet", (3, 5))`.
+    """
     match = _FAMILY_FIRST.search(model) or _VERSION_FIRST.search(model)
     if match is None:
         return "", (0, 0)

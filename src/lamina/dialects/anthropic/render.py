@@ -34,7 +34,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import text_of
-from lamina.dialects.anthropic.check import OPENING_MESSAGE
+from lamina.dialects.anthropic.bound_thoughts import OPENING_MESSAGE
 from lamina.dialects.anthropic.markers import remove_refused_markers
 from lamina.dialects.anthropic.model import (
     MARKER,

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.dialects.gemini.parts import ID_PREFIX
-from lamina.dialects.pairing import CallStep, Label
+from lamina.dialects.pairing import CallStep, Label, list_calls
 
 
 class _ContentCalls(CallStep):
@@ -50,11 +50,7 @@ class GeminiCalls:
     """The calls so far: those of the last content, which may wait for results, and all by id."""
 
     def __init__(self, past: Iterable[Segment] = ()) -> None:
-        self._calls_by_id: dict[str, ToolCall] = {}
-        for segment in past:
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                self._calls_by_id[part.id] = part
+        self._calls_by_id = {call.id: call for call in list_calls(past)}
         self.begin_content()
 
     def begin_content(self) -> None:
@@ -87,7 +83,10 @@ class GeminiCalls:
         return self._waiting.take_call(("name", result.name)) or self._waiting.take_first_call()
 
     def replay(self, segments: Iterable[Segment]) -> None:
-        """Takes in calls and results that were read before."""
+        """Takes in calls and results that were read before.
+
+        Ids that this dialect made are counted again, so that the next equal call gets the next id.
+        """
         for segment in segments:
             part = segment.parts[0]
             if isinstance(part, ToolCall):

@@ -138,7 +138,10 @@ class _OllamaWriter:
                 self.step.add_call(part.id, name_or_unnamed(part.name))
 
     def _add_result(self, message: Any, part: ToolResult) -> None:
-        """Keeps a result until its step is complete, with what a reader sees of it: a name and an id."""
+        """Keeps a result until its step is complete, with what a reader sees of it: a name and an id.
+
+        Both may be missing. Then the results of a step are told apart by their order only.
+        """
         fields = to_fields(message)
         name = fields.get("tool_name") or ""
         call_id = fields.get("tool_call_id") or ""

@@ -166,6 +166,7 @@ class ChatReading:
     """
 
     def __init__(self, request: Request, views: Sequence[ChatMessageView], _: NoPast) -> None:
+        """Groups messages, calls and parts, so that a rule looks only at those it is about."""
         self.request = request
         self.views = views
         self.by_role = group_by_sort(views)

@@ -218,7 +218,11 @@ class _ChatWriter:
             self.messages.append({"role": "tool", **message, "tool_call_id": result.id, "content": content})
 
     def _write_result_content(self, result: ToolResult, *, as_parts: bool) -> Any:
-        """The content of a result as text. Its pictures follow in a message of their own."""
+        """The content of a result as text. Its pictures follow in a message of their own.
+
+        Results of this API have no pictures. They wait in `media` until all results of the step are
+        written.
+        """
         other_parts = []
         for part in result.content:
             if isinstance(part, Image):
@@ -257,7 +261,11 @@ def _copy_message(entry: Entry) -> Json:
 
 
 def _is_legacy_call(entry: Entry) -> bool:
-    """Whether a call came without an id, as a function_call."""
+    """Whether a call came without an id, as a function_call.
+
+    The log has made an id for it, which begins with `LEGACY`. A tool call may have such an id of its own,
+    so its block is looked at too.
+    """
     call = entry.segment.parts[0]
     if not isinstance(call, ToolCall) or not call.id.startswith(LEGACY):
         return False
@@ -284,7 +292,10 @@ def _write_fields_or_entry(entry: Entry) -> tuple[Json, list[Any]]:
 
 
 def _read_fields(segment: Segment) -> Json | None:
-    """The fields of its message, besides the content, that a segment holds; None if it holds content."""
+    """The fields of its message, besides the content, that a segment holds; None if it holds content.
+
+    A part of the content has a type, and the fields of a message have none.
+    """
     match segment.parts:
         case (Raw(dialect=dialect, data=dict() as fields), *_) if dialect == NAME and "type" not in fields:
             return fields
