@@ -113,7 +113,10 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
     def report_request(
         self, fitted: Fitted, before: Ledger, last_fitted: Fitted | None, conversation: str
     ) -> None:
-        """Report what was done to a request that was answered. `before` is the ledger that it began with."""
+        """Report what was done to a request that was answered. `before` is the ledger that it began with.
+
+        A repair is reported once. Later requests repeat it, and their ledgers have it already.
+        """
         cut = fitted.envelope.cut
         if cut is not None and cut.lowered:
             saves, costs = _price_cut(_model_of(fitted), cut.before, cut.after)
@@ -143,7 +146,11 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
     def report_usage(
         self, fitted: Fitted, usage: Usage, last_fitted: Fitted | None, last_usage: Usage, conversation: str
     ) -> None:
-        """Report a miss: the provider says that it read less than it held. After a cut that is no news."""
+        """Report a miss: the provider says that it read less than it held. After a cut that is no news.
+
+        The two requests are compared to say why. If the later one continues the earlier, it is the
+        provider's doing.
+        """
         held = min(last_usage.cached + last_usage.written, usage.input)
         if last_fitted is None or held - usage.cached < LEAST_MISS:
             return

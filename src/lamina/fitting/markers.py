@@ -122,7 +122,10 @@ def _weigh_start(stream: Stream, counter: Counter, least: int) -> Stream:
 
 
 def _framing_tokens(block: StreamBlock, counter: Counter, *, is_first: bool) -> int:
-    """Return what the provider counts around the text of a block: for the request, the tools, a message."""
+    """Return what the provider counts around the text of a block: for the request, the tools, a message.
+
+    The framing of the request, and that of all tools together, counts with the first block.
+    """
     framing = counter.framing
     tokens = 0
     if block.sort == "tool":

@@ -230,6 +230,10 @@ class PendingCall:
         return usage
 
     def _fit(self, budget: Budget) -> Fitted:
+        """Fit the request with what is remembered of its conversation, and record that in the trace.
+
+        A request that is over the budget is not failed yet: `shrink` tries again.
+        """
         conversation: Conversation = self._conversation
         memo = conversation.memo
         if self._is_spliced:

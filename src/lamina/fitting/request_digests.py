@@ -33,7 +33,10 @@ NO_DIGESTS = RequestDigests()
 
 
 def digest_log(log: tuple[Segment, ...], previous: RequestDigests) -> RequestDigests:
-    """Digest a log. Segments at its start that are the same objects as in `previous` are not hashed again."""
+    """Digest a log. Segments at its start that are the same objects as in `previous` are not hashed again.
+
+    Each link of the chain hashes the link before it, so equal links mean equal beginnings.
+    """
     system_end = _index_after_system(log)
     segments = log[system_end:]
     same_count = count_same_objects(segments, previous.segments)

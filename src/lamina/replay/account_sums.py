@@ -223,7 +223,10 @@ def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]
 
 
 def sum_recorded(reported: Iterable[Reported]) -> list[Total]:
-    """What the records say of all sessions that have usage: a row beside the policies, or none."""
+    """What the records say of all sessions that have usage: a row beside the policies, or none.
+
+    Compactions of the client count as its cuts.
+    """
     reports = [report for report in reported if report.calls]
     if not reports:
         return []

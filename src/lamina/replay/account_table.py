@@ -143,7 +143,10 @@ PAID_COLUMNS = (
 
 
 def account_json(account: ReplayAccount) -> dict[str, Any]:
-    """Everything as plain JSON: the figures that are shown, and what they are sums of."""
+    """Everything as plain JSON: the figures that are shown, and what they are sums of.
+
+    The terminal and the page show the same figures, under the same names.
+    """
     recorded = [_row_as_json(POLICY_COLUMNS, total) for total in sum_recorded(account.reported)]
     return {
         "as_of": account.as_of,

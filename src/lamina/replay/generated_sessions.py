@@ -115,7 +115,11 @@ def split_calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
 
 
 def _opening(project: _Project, turn: int, turns: int) -> list[Segment]:
-    """What the user puts in: a request, often with a file; now and then one that was there before."""
+    """What the user puts in: a request, often with a file; now and then one that was there before.
+
+    The brief is attached three times, and revised before the last. So a session has the same attachment
+    unchanged, and changed.
+    """
     brief = project.brief
     third = max(turns // 3, 1)
     attached = []
@@ -130,7 +134,10 @@ def _opening(project: _Project, turn: int, turns: int) -> list[Segment]:
 
 
 def _step(project: _Project, exchanges: Sequence[_Exchange], *, thinking: bool) -> list[Segment]:
-    """A message of the assistant with calls, and their results."""
+    """A message of the assistant with calls, and their results.
+
+    Most often it says something before the calls.
+    """
     ids = [f"call_{project.rng.getrandbits(48):012x}" for _ in exchanges]
     parts = []
     if project.rng.random() < 0.6:
@@ -180,6 +187,7 @@ class _Agent:
         return [self._one_read(self.subject)]
 
     def _one_read(self, path: str) -> _Exchange:
+        """A read of a file: now and then one that is not there, most often a part of a long one."""
         if self.rng.random() < 0.05:
             missing = path.replace("/", "/old_", 1)
             return _Exchange("read_file", {"path": missing}, f"no such file: {missing}", error=True)
@@ -322,6 +330,7 @@ def _source_module(rng: Random, noun: str, functions: int) -> str:
 
 
 def _function(rng: Random, noun: str) -> list[str]:
+    """The lines of one function, with a docstring and a check about half of the time."""
     verb = rng.choice(_VERBS)
     one, two = rng.sample(_FIELDS, 2)
     limit = rng.randint(2, 400)

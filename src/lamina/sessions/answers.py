@@ -61,7 +61,10 @@ def make_results(
     *,
     recall: bool,
 ) -> list[Segment]:
-    """Return one segment for each result, in the order of the calls. Recalls are answered from the log."""
+    """Return one segment for each result, in the order of the calls. Recalls are answered from the log.
+
+    Results of calls that nobody made come last, as they were given.
+    """
     names: dict[str, str] = {}
     order: dict[str, int] = {}
     for index, call in enumerate(calls):

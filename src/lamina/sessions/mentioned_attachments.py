@@ -99,7 +99,10 @@ def find_first_mention(log: Sequence[Segment]) -> int | None:
 
 
 async def rebuild_log(log: Sequence[Segment], start: int, mentioned: Mentioned | None) -> RebuiltLog:
-    """Return the log from `start` on, with what its messages refer to before each of them."""
+    """Return the log from `start` on, with what its messages refer to before each of them.
+
+    Pages of chats have only the names of what was attached. What is no longer there is named in a note.
+    """
     new_segments: list[Segment] = []
     notes: list[str] = []
 

@@ -130,7 +130,10 @@ def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Re
 def _find_full_copy(
     segments: Sequence[NamedSegment], target: NamedSegment, in_full: Collection[Ref]
 ) -> NamedSegment:
-    """Return the last segment with the same content that is sent in full; `target` if there is none."""
+    """Return the last segment with the same content that is sent in full; `target` if there is none.
+
+    Later copies are sent as references to it.
+    """
     for item in reversed(segments):
         if item.content == target.content and item.ref in in_full:
             return item
