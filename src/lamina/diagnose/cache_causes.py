@@ -146,7 +146,11 @@ def _means_nothing_cached(cause: Cause) -> bool:
 def _find_causes(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules, gap: float
 ) -> Iterator[Cause]:
-    """Everything that costs under these rules, in no order."""
+    """Everything that costs under these rules, in no order.
+
+    A cache finds what it has by markers, by the ends of turns, or by the longest equal beginning. Each of
+    these ways has causes of its own.
+    """
     yield from _find_setting_causes(old.stream, new.stream, rules)
     yield from _find_dropped_thinking(old, new, stream_cause, rules)
     yield from _find_expiry(old, rules, gap)
@@ -236,7 +240,10 @@ def _find_expiry(old: CachedRequest, rules: CacheRules, gap: float) -> Iterator[
 
 
 def _find_entries(request: CachedRequest, rules: CacheRules) -> dict[int, str]:
-    """Where a request leaves something in the cache, and the word of its lifetime."""
+    """Where a request leaves something in the cache, and the word of its lifetime.
+
+    A cache that finds the longest equal beginning has one entry, at the end of the request.
+    """
     stream = request.stream
     path = request.path
     if rules.match == "breakpoints":

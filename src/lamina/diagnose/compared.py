@@ -56,7 +56,10 @@ class ComparedRequest(NamedTuple):
 
     @property
     def tools(self) -> int:
-        """How many tool definitions it begins with."""
+        """How many tool definitions it begins with.
+
+        A cache reads them before everything else.
+        """
         for index, block in enumerate(self.stream.blocks):
             if block.sort != "tool":
                 return index
@@ -64,7 +67,10 @@ class ComparedRequest(NamedTuple):
 
     @property
     def counted_stream(self) -> Stream:
-        """The stream with each block's tokens. The tokens before all blocks are added to the first."""
+        """The stream with each block's tokens. The tokens before all blocks are added to the first.
+
+        So the sum over the blocks is that of the whole request.
+        """
         counts = list(self.counts)
         if counts:
             counts[0] += self.head

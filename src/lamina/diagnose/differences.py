@@ -65,7 +65,10 @@ def diff(
 
 
 def _request_as_sent(value: Any) -> Any:
-    """The request inside a fitted request: a cache sees its markers and settings, an envelope has none."""
+    """The request inside a fitted request: a cache sees its markers and settings, an envelope has none.
+
+    Any other value is compared as it is.
+    """
     request = getattr(value, "request", None)
     if isinstance(request, Mapping):
         return request
@@ -125,7 +128,10 @@ class Amounts(NamedTuple):
     price: float | None = None
 
     def scaled(self, counted: int, reported: int) -> Amounts:
-        """The same, if the provider reported `reported` tokens where we counted `counted`."""
+        """The same, if the provider reported `reported` tokens where we counted `counted`.
+
+        The two amounts of tokens still add up: what is lost is the rest.
+        """
         unchanged = self.unchanged * reported // counted
         all_tokens = (self.unchanged + self.lost) * reported // counted
         cached = self.cached
@@ -170,7 +176,10 @@ _BEFORE_FRAMING = frozenset(
 def _describe(
     before: ComparedRequest, after: ComparedRequest, cause: Cause, amounts: Amounts, tokens: int | None
 ) -> Difference:
-    """The result: the cause with its places, amounts, sentence and advice."""
+    """The result: the cause with its places, amounts, sentence and advice.
+
+    If the provider reported the tokens of the earlier request, the amounts are scaled to that.
+    """
     old_block = _block_at(before, cause.block)
     new_block = _block_at(after, cause.block)
     byte = 0

@@ -55,10 +55,12 @@ class BlockChange(NamedTuple):
 
     @property
     def was(self) -> StreamBlock:
+        """The block of the earlier request that differs."""
         return self.old[self.at]
 
     @property
     def now(self) -> StreamBlock:
+        """The block of the later request at the same place."""
         return self.new[self.at]
 
     @property

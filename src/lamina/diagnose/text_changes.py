@@ -78,7 +78,10 @@ _INVISIBLE = dict.fromkeys((*map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u206
 
 
 def quote_difference(one: bytes, other: bytes) -> str:
-    """The first words that differ, in both texts: `'at 10:02' is now 'at 10:03'`."""
+    """The first words that differ, in both texts: `'at 10:02' is now 'at 10:03'`.
+
+    A few characters before the difference are quoted too, so that a reader finds the place.
+    """
     at = count_common_items(one, other)
     return f"{_quote(one, at)!r} is now {_quote(other, at)!r}"
 
@@ -189,7 +192,10 @@ Normalize = Callable[[str], Any]
 
 
 def _agree(one: bytes, other: bytes, normalize: Normalize, *, without: frozenset[str] = frozenset()) -> bool:
-    """Whether two blocks are equal after all their texts are normalized."""
+    """Whether two blocks are equal after all their texts are normalized.
+
+    Blocks that cannot be decoded agree with nothing.
+    """
     try:
         first = _normalize_value(msgspec.json.decode(one), normalize, without)
         second = _normalize_value(msgspec.json.decode(other), normalize, without)
@@ -264,7 +270,10 @@ def _normalize_words(text: str) -> str:
 
 
 def join_texts(blocks: Sequence[bytes]) -> str:
-    """What blocks of text say together, without spaces; "" if one of them is not text."""
+    """What blocks of text say together, without spaces; "" if one of them is not text.
+
+    Two blocks `Hel` and `lo world` say `Helloworld`, and so does one block `Hello world`.
+    """
     joined = []
     for data in blocks:
         text = read_text(data)

@@ -55,7 +55,10 @@ class MessageSizes:
         self.tool_tokens = sum(block.tokens for block in self.tools)
 
     def measure(self, message: Message) -> MessageSize:
-        """The size of a message, measured once for each shape."""
+        """The size of a message, measured once for each shape.
+
+        Sessions repeat their messages in each call, most often as the same objects.
+        """
         held = self._by_id.get(id(message))
         if held is not None:
             return held[1]
@@ -88,7 +91,10 @@ class MessageSizes:
         return Stream(dialect=CHAT, model=model, blocks=tuple(blocks))
 
     def _is_group_refused(self, group: list[Message]) -> bool:
-        """Whether a message with its results breaks a rule of this API, asked once for each group."""
+        """Whether a message with its results breaks a rule of this API, asked once for each group.
+
+        Messages of one shape have one size object, so its id stands for the shape.
+        """
         shape = tuple(id(self.measure(message)) for message in group)
         refused = self._refusals.get(shape)
         if refused is None:
@@ -120,7 +126,7 @@ class MessageSizes:
         return self.counter.count(words)
 
     def _measure_tools(self, tools: list[dict[str, Any]]) -> tuple[StreamBlock, ...]:
-        """The definitions of tools as blocks with their tokens."""
+        """The definitions of tools as blocks with their tokens, each counted as canonical JSON."""
         if not tools:
             return ()
         blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks

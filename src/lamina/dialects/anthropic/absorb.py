@@ -165,7 +165,8 @@ class _StreamedBlock:
     def finish(self) -> dict[str, Any] | None:
         """The block, or None if it broke off so that it cannot be sent back.
 
-        Text can be sent back whenever it broke off, if there is some. A call cannot if its input is not JSON.
+        Text can be sent back whenever it broke off, if there is some. A call cannot if its input is not
+        JSON: the API would refuse it, and nobody can say what the model meant.
         """
         block = self.block
         is_text = block.get("type") == "text"

@@ -118,7 +118,11 @@ class MessageReading:
     )
 
     def __init__(self, message: Any, position: int) -> None:
-        """Reads a message once for all rules. The position is that in the whole request."""
+        """Reads a message once for all rules. The position is that in the whole request.
+
+        Most blocks have no marker, and long requests have many blocks. So markers are looked for only
+        where one may be: on a block itself, and inside of results.
+        """
         mapping = to_dict_or_empty(message)
         self.position = position
         self.message = message
@@ -140,7 +144,6 @@ class MessageReading:
                 )
             elif block_type in THINKING_TYPES:
                 self.thoughts.append(BlockReading(position, index, block))
-            # Most blocks have no marker, and long requests have many blocks: look only where one may be.
             holds_blocks = block_type == "tool_result" and not isinstance(block.get("content"), str)
             if holds_blocks or MARKER in block:
                 self.markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
@@ -190,6 +193,10 @@ class RequestReading:
         *,
         ledger: Ledger | None,
     ) -> None:
+        """Collects calls, thoughts and markers, so that a rule looks only at those it is about.
+
+        Markers of messages that were checked before still count: the API takes four in the whole request.
+        """
         self.request = request
         self.messages = messages
         self.past = past

@@ -206,6 +206,10 @@ class _GeminiWriter:
     """Writes the contents of one request: it knows the spelling, the signatures and the names of tools."""
 
     def __init__(self, envelope: Envelope) -> None:
+        """Finds what is the same for the whole request.
+
+        A call that an earlier request signed stays signed, and so do those that this request has to sign.
+        """
         parameters = envelope.head.parameters
         self.spell = choose_spelling(parameters)
         self.requires_signatures = requires_signatures(get_text(parameters, "model"))

@@ -53,7 +53,10 @@ class ContentView:
     __slots__ = ("calls", "functions", "makes_calls", "parts", "place", "results", "role")
 
     def __init__(self, unit: Unit, _: int) -> None:
-        """Reads a content once for all rules. Of the fields of a part only calls and results are read."""
+        """Reads a content once for all rules. Of the fields of a part only calls and results are read.
+
+        A role that the API does not have is "" here, and `roles_are_known` reports it.
+        """
         self.place = unit.place
         self.role: str = ""
         if unit.role in ("user", "model"):
@@ -112,6 +115,10 @@ class GeminiReading:
     """
 
     def __init__(self, request: Request, contents: Sequence[ContentView], past: EarlierContents) -> None:
+        """Reads the settings, from the SDK's `config` or from the request itself.
+
+        Settings that cannot be read are empty here: parsing reports them.
+        """
         self.contents = contents
         self.previous_role = past.last_role
         self.model = get_text(request, "model")

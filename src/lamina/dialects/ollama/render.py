@@ -126,10 +126,11 @@ class _OllamaWriter:
             return
         self.messages += self.step.flush()
         message = unchanged
-        if message is None and other_entries[0].role is Role.ASSISTANT:
-            message = _write_assistant(other_entries)
-        elif message is None:
-            message = _write_user_or_system(other_entries)
+        if message is None:
+            write = _write_user_or_system
+            if other_entries[0].role is Role.ASSISTANT:
+                write = _write_assistant
+            message = write(other_entries)
         if message is not None:
             self.messages.append(message)
         for entry in other_entries:

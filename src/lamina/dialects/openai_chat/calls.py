@@ -188,7 +188,10 @@ class ChatCalls:
         return same_id_calls[0]
 
     def _find_earlier_call(self, call_id: str) -> ToolCall | None:
-        """The last call of this id in the messages that were read before. They are searched once."""
+        """The last call of this id in the messages that were read before.
+
+        They are searched at the first use only: most results answer a call of the last message.
+        """
         for call in list_calls(chain.from_iterable(self._earlier_segments)):
             self._earlier_by_id[call.id] = call
         self._earlier_segments = ()

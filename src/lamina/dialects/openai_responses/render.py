@@ -211,6 +211,7 @@ class _ItemWriter:
     """
 
     def __init__(self, head: Head, as_functions: Iterable[str]) -> None:
+        """Begins with no items. Names that the request's own tools have are taken by the API as they are."""
         self.items: list[Any] = []
         self._call_types: dict[str, str] = {}
         self._written_keys: set[ItemKey | None] = set()

@@ -95,6 +95,7 @@ class PartReading(NamedTuple):
 
     @property
     def place(self) -> str:
+        """Where it stands: `input[2].content[0]`, or `input[2].output[0]` in an output."""
         field = PARTS_FIELDS[self.item.sort]
         return f"{self.item.place}.{field}[{self.position}]"
 

@@ -125,7 +125,10 @@ def _user_text(content: Any) -> str:
 
 
 def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
-    """The traces of all files, with progress after each."""
+    """The traces of all files, with progress after each.
+
+    Progress counts bytes, so that one large file is not one large step.
+    """
     sizes = [file_size(path) for path in paths]
     total = sum(sizes)
     done = 0
@@ -169,7 +172,10 @@ def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Itera
 
 
 def _read_file(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
-    """The traces of one file. Damage in a record does not end the file."""
+    """The traces of one file. Damage in a record does not end the file.
+
+    A page of Markdown is read as a whole, any other file row by row.
+    """
     if ".md" in path.suffixes[-2:]:
         yield from _read_markdown(path, tell)
         return

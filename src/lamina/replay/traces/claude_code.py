@@ -251,7 +251,10 @@ class _Chain:
                 return
 
     def trace(self) -> Trace:
-        """The chain so far as a trace. A side chain is named after its session and its agent."""
+        """The chain so far as a trace. A side chain is named after its session and its agent.
+
+        Each compaction counts once.
+        """
         trace_id = self.session or self.place
         if self.name:
             trace_id = f"{trace_id}/{self.name}"

@@ -51,7 +51,11 @@ def file_size(path: TraceFile) -> int:
 
 
 def _files_at(path: Path) -> Iterator[Path]:
-    """The files that a path, a folder or a pattern stands for."""
+    """The files that a path, a folder or a pattern stands for.
+
+    A folder is searched for files whose names end like those of records. A file that is named is always
+    read.
+    """
     for match in _matching_paths(path):
         if match.is_dir():
             yield from _files_inside(match)
