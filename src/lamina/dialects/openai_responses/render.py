@@ -35,7 +35,6 @@ from lamina.dialects.json_values import (
     Json,
     list_or_empty,
     mapping_or_empty,
-    text_or_none,
     to_dict_or_empty,
 )
 from lamina.dialects.openai_chat.calls import make_safe_name, read_free_text
@@ -71,6 +70,7 @@ from lamina.dialects.origins import (
 )
 from lamina.dialects.pieces import NO_ORIGIN, find_origin
 from lamina.dialects.same_objects import drop_field
+from lamina.dialects.tool_names import ToolNames
 from lamina.errors import BadInput
 
 PlacedEntries = list[tuple[int, Entry]]
@@ -215,7 +215,7 @@ class _ItemWriter:
         self.items: list[Any] = []
         self._call_types: dict[str, str] = {}
         self._written_keys: set[ItemKey | None] = set()
-        self._defined_names = {text_or_none(tool.get("name")) for tool in head.tools}
+        self._tool_names = ToolNames((tool.get("name") for tool in head.tools), make_safe_name)
         self._as_functions = frozenset(as_functions)
 
     def write(self, group: Sequence[Entry], *, lost_id: bool) -> None:
@@ -312,10 +312,10 @@ class _ItemWriter:
             self._call_types[call.id] = call_type
             if read_type(item) != call_type:
                 item = {}
-            fields: Json = {"type": call_type, "call_id": call.id, "name": self._choose_name(call.name)}
+            fields: Json = {"type": call_type, "call_id": call.id, "name": self._tool_names.choose(call.name)}
             return {**item, **fields, "arguments": call.arguments}
         if call_type == "custom_tool_call":
-            name = self._choose_name(call.name)
+            name = self._tool_names.choose(call.name)
             return {**item, "call_id": call.id, "name": name, "input": read_free_text(call)}
         return {**item, find_call_id_field(item): call.id}
 
@@ -333,12 +333,6 @@ class _ItemWriter:
         if output is None:
             output = {**item, "output": _write_function_output(result, item)}
         return {**output, find_call_id_field(item): result.id}
-
-    def _choose_name(self, name: str) -> str:
-        """A name that the API takes. Names that the request itself defines stay as they are."""
-        if name in self._defined_names:
-            return name
-        return make_safe_name(name)
 
 
 def _find_unwritable_calls(sent: PlacedEntries, without_id: frozenset[int]) -> Iterator[str]:
