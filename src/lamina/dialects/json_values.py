@@ -142,7 +142,10 @@ def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
 
 
 def encode_json(value: Any, place: str) -> str:
-    """A value as JSON text. Raises BadInput with this place for what JSON has no word for, such as a set."""
+    """A value as JSON text. Raises BadInput with this place for what JSON has no word for.
+
+    A function has none, and neither has a list that holds itself.
+    """
     try:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -166,7 +169,10 @@ def decode_arguments(arguments: str) -> Json:
 
 
 def split_data_url(url: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL; two empty strings for any other address."""
+    """Media type and base64 of a data URL; two empty strings for any other address.
+
+    `data:image/png;base64,iVBORw0…` is `("image/png", "iVBORw0…")`.
+    """
     beginning = _DATA_URL.match(url)
     if beginning is None:
         return "", ""
@@ -231,7 +237,10 @@ _EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 
 
 def drop_default(value: Any, default: Any) -> Any:
-    """None if the value is the documented default, which means the same as an absent field."""
+    """None if the value is the documented default, which means the same as an absent field.
+
+    A cache must not see a difference between the two.
+    """
     if value == default:
         return None
     return value

@@ -156,6 +156,9 @@ def read_model(request: Mapping[str, Any]) -> str:
 
 
 def _is_since(model: str, table: Since) -> bool:
-    """Whether a model's version is the one in the table, or a later one of its family."""
+    """Whether a model's version is the one in the table, or a later one of its family.
+
+    With `{"opus": (4, 6)}` it holds for `claude-opus-5`, and not for `claude-sonnet-5`.
+    """
     family, number = read_version(model)
     return family in table and number >= table[family]

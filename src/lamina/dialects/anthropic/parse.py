@@ -227,6 +227,11 @@ class MessageScan:
     """
 
     def __init__(self, past: list[tuple[Segment, ...]], *, demotes_system: bool = False) -> None:
+        """Begins after the messages in `past`, which were parsed before.
+
+        Of these only the last step is taken in: it may have calls that wait. Older ones are looked at if
+        a result asks for them.
+        """
         self.demotes_system = demotes_system
         self.open_calls: dict[str, deque[Segment]] = {}
         self.older_calls: dict[str, Segment] = {}

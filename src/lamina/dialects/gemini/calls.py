@@ -59,7 +59,10 @@ class GeminiCalls:
         self._waiting = _ContentCalls()
 
     def add(self, call: ToolCall) -> ToolCall:
-        """The call with an id; from now on it waits for its result."""
+        """The call with an id; from now on it waits for its result.
+
+        Calls of this API may come without an id. The log needs one to pair them.
+        """
         if not call.id:
             call = ToolCall(id=self._make_id(call), name=call.name, arguments=call.arguments)
         self._calls_by_id[call.id] = call
@@ -111,7 +114,10 @@ class GeminiCalls:
 
 
 def make_orphan_id(result: ToolResult) -> str:
-    """The id of a result whose call is not in the request."""
+    """The id of a result whose call is not in the request.
+
+    It has its own id, or one that is made of its name, so that it is the same in the next request.
+    """
     if result.id:
         return result.id
     return f"{ID_PREFIX}{_hash_text(result.name)}_lost"

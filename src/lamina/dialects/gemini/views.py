@@ -79,7 +79,10 @@ class ContentView:
 
     @property
     def begins_turn(self) -> bool:
-        """Whether the user says something here, and not only results."""
+        """Whether the user says something here, and not only results.
+
+        A content of two results goes on with a turn. One with a result and a text begins another.
+        """
         return self.role == "user" and len(self.parts) > len(self.results)
 
 

@@ -150,5 +150,8 @@ def read_version(model: str) -> int:
 
 
 def requires_signatures(model: str) -> bool:
-    """Whether calls of the current turn must carry signatures (G4): since Gemini 3, except image models."""
+    """Whether calls of the current turn must carry signatures (G4): since Gemini 3, except image models.
+
+    A name that does not say its version is that of an older model.
+    """
     return read_version(model) >= _FIRST_SIGNED_VERSION and "image" not in model
