@@ -156,6 +156,10 @@ class _Failure(NamedTuple):
 
 
 def _report_failure(error: Exception, *, as_json: bool) -> int:
+    """Tell what went wrong, as a line and with --json as an object too, and return the exit code.
+
+    If the output itself failed, nothing more is written to it.
+    """
     failure = _describe_failure(error)
     if failure.kind == "output":
         _silence()

@@ -34,6 +34,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print which rules the request breaks. The exit code is 1 if it breaks any."""
     request = read_request(arguments.file)
     dialect = find_dialect(arguments.dialect) if arguments.dialect is not None else recognise(request)
     violations = dialect.check(request)

@@ -87,6 +87,7 @@ def _choices_of(action: argparse.Action) -> tuple[str, ...]:
 
 
 def _write_bash(commands: list[CommandWords]) -> Iterator[str]:
+    """The lines of a completion for bash: the commands, the choices of options, then all options."""
     yield "# bash completion for lamina"
     yield "_lamina() {"
     yield '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"'
@@ -121,6 +122,7 @@ def _write_bash(commands: list[CommandWords]) -> Iterator[str]:
 
 
 def _write_zsh(commands: list[CommandWords]) -> Iterator[str]:
+    """The lines of a completion for zsh: the commands with their summaries, then the options of each."""
     yield "#compdef lamina"
     yield "_lamina() {"
     yield "    local -a commands"
@@ -173,6 +175,7 @@ def _write_fish(commands: list[CommandWords]) -> Iterator[str]:
 
 
 def _fish_option(option: CommandOption) -> str:
+    """An option as fish writes it: `-l window -d 'tokens' -r`."""
     words = []
     for name in option.names:
         if name.startswith("--"):

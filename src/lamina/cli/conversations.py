@@ -62,6 +62,7 @@ async def _run_action(arguments: argparse.Namespace) -> int:
 
 
 async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Print the conversations of the gateway, those that were used last first."""
     rows = [row async for row in _read_all(store, workspace)]
     rows.sort(key=lambda row: row["updated"], reverse=True)
     if arguments.json:
@@ -93,6 +94,7 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Delete one conversation of the gateway. Without --yes nothing is deleted."""
     if not arguments.yes:
         problem = f"{arguments.name!r} would be gone for good"
         raise BadInput(problem, place="delete", hint="say --yes if you mean it")

@@ -123,6 +123,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Replay a made-up session under each policy, and print what lamina did and what each costs."""
     check_folder(arguments.html)
     write_page = page_writer() if arguments.html else None
     request = make_recording(arguments.seed, turns=max(arguments.turns, 1))
@@ -341,6 +342,7 @@ def _print_costs(account: ReplayAccount) -> None:
 
 
 def _describe_total(total: Total) -> str:
+    """What a policy did to the session, in a sentence: refused, nothing, or cuts and what is missing."""
     if total.refused:
         return f"{total.refused} of {total.calls} requests are too large: the provider refuses them"
     if not total.cuts:

@@ -147,6 +147,7 @@ def _check_client(
 
 
 def _check_user_settings() -> CheckLine:
+    """Whether the user's settings can be read, and which of them are set."""
     try:
         settings = load_settings()
     except LaminaError as error:

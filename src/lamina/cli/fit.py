@@ -56,6 +56,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print the request, fitted.
+
+    What was done to it goes to the other stream, so that a pipe gets only JSON.
+    """
     fitted = fit_from_arguments(arguments)
     if arguments.ledger is not None:
         write_ledger(arguments.ledger, fitted.ledger)

@@ -183,6 +183,7 @@ class StoreSource:
         return anyio.run(self._read_conversations)
 
     async def _count_records(self) -> dict[str, int]:
+        """How many records each conversation has: one that has more than before is read again."""
         async with open_named_store(self._arguments) as (store, workspace):
             counts: dict[str, int] = {}
             for place in _list_places(workspace):

@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _recall(arguments: argparse.Namespace) -> int:
+    """Print what a key stands for, a part of it, or the places in it that have a text."""
     async with (
         open_named_store(arguments) as (store, workspace),
         open_existing(store, workspace, arguments.conversation) as session,

@@ -303,6 +303,7 @@ class _Bar:
             yield trace
 
     def _draw(self) -> None:
+        """Draw the bar over the last one, a few times a second at most."""
         now = time.monotonic()
         if not self._is_terminal or now - self._last < SECONDS_BETWEEN_DRAWINGS:
             return

@@ -74,6 +74,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Run the client behind a gateway: one that runs already, or one that lives as long as the client.
+
+    If no gateway can be started, the client runs without one, and the user is told why.
+    """
     command = _read_command(arguments.client)
     if arguments.gateway:
         return _run_at(arguments.gateway.rstrip("/"), command, arguments)

@@ -60,6 +60,7 @@ class Approval:
         return f"the user said: {answer}"
 
     async def _ask(self) -> str:
+        """The answer of the user, in lower case if it is one of the short ones. Ctrl-C ends the turn."""
         try:
             line = await self._lines.ask(QUESTION)
         except KeyboardInterrupt:

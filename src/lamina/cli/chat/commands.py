@@ -82,6 +82,10 @@ async def _why(chat: TerminalChat, key: str) -> None:
 
 
 async def _compact(chat: TerminalChat, instructions: str) -> None:
+    """Summarise the conversation so far, and show what that saved.
+
+    The request is built at once, so that /context shows it as the next message will find it.
+    """
     chat.screen.wait()
     compaction = await compact(chat.session, chat.write, instructions=instructions)
     chat.screen.end()
@@ -192,6 +196,7 @@ class SessionRow(NamedTuple):
 
 
 async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
+    """One row of /sessions: its name, its last moment in the user's time zone, and its first words."""
     page = await chat.store.read(Where(chat.session.workspace, name))
     try:
         log = read_records([record.body for record in page.records]).log

@@ -171,6 +171,7 @@ class TerminalChat:
             self.screen.remark(note)
 
     async def _run_turn(self, turn: Callable[..., Awaitable[TurnOutcome]]) -> None:
+        """Run a turn and show its events. What its calls cost is recorded, even if it is interrupted."""
         self.last = TurnCost()
 
         async def hear(event: TurnEvent) -> None:
@@ -199,6 +200,7 @@ class TerminalChat:
             self.cost = await add_cost(self.store, self.session, spent, uncounted=self.cost.uncounted)
 
     def _status(self) -> str:
+        """Such as "1,204 of 5,500 tokens · $0.0100 · cut 2: over the trigger", for the end of a turn."""
         envelope = self.session.envelope
         if envelope is None:
             return ""

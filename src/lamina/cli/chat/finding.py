@@ -253,6 +253,10 @@ def _require_sdk(dialect: str) -> None:
 
 
 def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) -> ReachedModel:
+    """The client for a route, with where it asks and how much fits.
+
+    Ollama takes its window with each request, so the chat has to choose one.
+    """
     if route.dialect == "ollama":
         size = window or OLLAMA_WINDOW
         return ReachedModel(
@@ -278,6 +282,7 @@ def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) 
 
 
 def _budget(model: str, window: int) -> Budget | None:
+    """The budget for a window that was given; None if the model's own window is known."""
     if window:
         return Budget(window=window)
     try:

@@ -109,6 +109,10 @@ class Plain:
         return line.removesuffix("\r")
 
     async def _read_more(self) -> str:
+        """The next characters of the stream, "" at its end.
+
+        Waiting for them does not block the answers that come meanwhile.
+        """
         try:
             source = self._stream.fileno()
         except (AttributeError, OSError, ValueError):  # no file behind it: all of it is there
@@ -146,6 +150,7 @@ class Editor:
         self._question_session: PromptSession[str] = PromptSession()
 
     async def read(self, prompt: str) -> str | None:
+        """A line of the user's. Ctrl-C empties it, and Ctrl-D ends the chat."""
         try:
             return await self._session.prompt_async(prompt, handle_sigint=False)
         except KeyboardInterrupt:

@@ -82,6 +82,10 @@ class Markdown:
         return self._flush_word() + self._end_of_style()
 
     def _take_character(self, character: str) -> str:
+        """Take one character, and return what can be printed: a word when it ends.
+
+        Spaces before the first word of a line are its indent.
+        """
         if character == "\n":
             return self._flush_word() + self._begin_line()
         if character != " ":
@@ -149,6 +153,7 @@ class Markdown:
         return self._place_word(word)
 
     def _place_word(self, word: str) -> str:
+        """A word with its styles, on the next line if this one has no room for it."""
         styled_word = self._apply_marks(word)
         width = count_columns(_STYLE.sub("", styled_word))
         if self._column > self._indent and self._column + width > self.width:
@@ -189,6 +194,7 @@ class Markdown:
         return bool(after) and not before[-1:].isalnum()
 
     def _style(self) -> str:
+        """What sets the style that holds now: that of the line, bold and code."""
         style = PLAIN + self._line_style
         if self._bold:
             style += BOLD

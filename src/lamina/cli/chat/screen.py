@@ -31,6 +31,7 @@ class Screen:
     """Standard output, as a chat uses it. `live`: somebody reads along on a terminal."""
 
     def __init__(self, *, live: bool) -> None:
+        """`live` is a terminal. It gets styles, unless NO_COLOR or TERM says that it wants none."""
         self.live = live
         self.styled = live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._markdown: Markdown | None = None
@@ -109,6 +110,7 @@ class Screen:
             self._markdown = None
 
     def _dim(self, text: str) -> str:
+        """The text in a weaker colour, set anew on each line."""
         if not self.styled:
             return text
         return "\n".join(f"{DIM}{line}{PLAIN}" for line in text.split("\n"))
