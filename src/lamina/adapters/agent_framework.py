@@ -51,6 +51,11 @@ class LaminaChatMiddleware(ChatMiddleware):
         self._messages: RecentValues[str, list[Message]] = RecentValues(_SESSIONS)
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        """Put the fitted messages into the context, and let the framework go on with them.
+
+        The session gets the new ledger, and the whole messages of this call are remembered for `recall`. A
+        call without a session has neither.
+        """
         options = context.options or {}
         state: dict[str, Any] = {}
         conversation = ""
@@ -87,6 +92,11 @@ class LaminaChatMiddleware(ChatMiddleware):
 
 
 def _write_tool(tool: Any) -> dict[str, Any]:
+    """Write the definition of a tool.
+
+    A `FunctionTool` describes itself, a mapping is a definition already. Of a tool that the provider runs,
+    only its name and description are counted.
+    """
     if isinstance(tool, FunctionTool):
         return dict(tool.to_json_schema_spec())
     if isinstance(tool, Mapping):
@@ -97,25 +107,23 @@ def _write_tool(tool: Any) -> dict[str, Any]:
 def _write_message(message: Message) -> list[dict[str, Any]]:
     """Write a message: each result is a turn, and so is everything else together."""
     turns: list[dict[str, Any]] = []
-    parts: list[dict[str, Any]] = []
-    calls: list[dict[str, Any]] = []
-    thoughts: list[str] = []
+    parts = chat.TurnParts()
     for content in message.contents:
-        if content.type == "function_result":
-            turns.append(chat.write_result(content.call_id or "", str(content.result or "")))
-        elif content.type == "function_call":
-            calls.append(chat.write_call(content.call_id or "", content.name or "", content.arguments or {}))
-        elif content.type == "text":
-            parts.append(chat.write_text(content.text or ""))
-        elif content.type == "text_reasoning":
-            thoughts.append(content.text or "")
-        elif _is_image(content):
-            parts.append(chat.write_image(content.uri or ""))
+        match content.type:
+            case "function_result":
+                turns.append(chat.write_result(content.call_id or "", str(content.result or "")))
+            case "function_call":
+                parts.add_call(content.call_id, content.name, content.arguments or {})
+            case "text":
+                parts.add_text(content.text)
+            case "text_reasoning":
+                parts.add_thought(content.text)
+            case _ if _is_image(content):
+                parts.add_image(content.uri)
     if message.role == "assistant":
-        text = chat.read_text(parts)
-        return [*turns, chat.write_assistant(text, calls, thinking="\n".join(thoughts))]
-    if parts or not turns:
-        turns.append({"role": message.role, "content": parts})
+        turns.append(parts.write_assistant())
+    elif parts.content or not turns:
+        turns.append({"role": message.role, "content": parts.content})
     return turns
 
 
@@ -125,6 +133,7 @@ def _is_written(content: Content) -> bool:
 
 
 def _is_image(content: Content) -> bool:
+    """Whether a content is a picture: bytes in a data URI, or the address of one."""
     return content.type in ("data", "uri") and str(content.media_type).startswith("image/")
 
 

@@ -202,6 +202,10 @@ class ContextFitter:
         tools: Sequence[Mapping[str, Any]] = (),
         head: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
+        """Return the request that `fit_request` reads: the head, the tools, and all turns.
+
+        System text that the framework holds apart is the first turn.
+        """
         request: dict[str, Any] = {"model": self.model, **(head or {})}
         if tools:
             request["tools"] = list(tools)
@@ -328,7 +332,10 @@ class _SourcesById:
 
 
 def _read_ids(wire: Any) -> list[tuple[str, str]]:
-    """Return the ids in a turn of the Chat Completions dialect; other dialects need none here."""
+    """Return the ids in a turn of the Chat Completions dialect; other dialects need none here.
+
+    A turn of the model has the ids of its calls, and a tool message the id of the call that it answers.
+    """
     if not isinstance(wire, Mapping):
         return []
     answered_id = wire.get("tool_call_id")

@@ -7,8 +7,47 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+class TurnParts:
+    """Collects what one message of a framework holds, until it is written as a turn.
+
+    Frameworks have a message as a list of typed parts. A codec goes through that list once, adds each part
+    here, and writes the turn at the end. None counts as an empty text: most frameworks allow it.
+    """
+
+    def __init__(self) -> None:
+        self.content: list[dict[str, Any]] = []
+        self.calls: list[dict[str, Any]] = []
+        self.thoughts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """All texts of the content, one on each line."""
+        return read_text(self.content)
+
+    def add_text(self, text: str | None) -> None:
+        self.content.append(write_text(text or ""))
+
+    def add_image(self, url: str | None) -> None:
+        self.content.append(write_image(url or ""))
+
+    def add_call(self, call_id: str | None, name: str | None, arguments: Any) -> None:
+        self.calls.append(write_call(call_id or "", name or "", arguments))
+
+    def add_thought(self, thought: str | None) -> None:
+        self.thoughts.append(thought or "")
+
+    def write_assistant(self, content: Any = None) -> dict[str, Any]:
+        """Return the turn of the model. Its content is the text, unless another content is given."""
+        if content is None:
+            content = self.text
+        return write_assistant(content, self.calls, thinking="\n".join(self.thoughts))
+
+
 def write_tool(name: str, description: str | None, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the definition of a tool."""
+    """Return the definition of a tool.
+
+    `schema` is the JSON Schema of its arguments. A tool without one takes none.
+    """
     function = {"name": name, "description": description or "", "parameters": dict(schema or {})}
     return {"type": "function", "function": function}
 
@@ -23,7 +62,11 @@ def write_call(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
 def write_assistant(
     content: Any, calls: Sequence[dict[str, Any]] = (), *, thinking: str = ""
 ) -> dict[str, Any]:
-    """Return a turn of the model: what it said and called. Its content is null if it only calls."""
+    """Return a turn of the model: what it said and called.
+
+    Its content is null if it only calls, and "" if it does nothing at all: the API wants one of the two.
+    `thinking` stands in a field that servers of open models have.
+    """
     turn: dict[str, Any] = {"role": "assistant", "content": content or None}
     if thinking:
         turn["reasoning_content"] = thinking
@@ -50,7 +93,10 @@ def write_image(url: str) -> dict[str, Any]:
 
 
 def read_text(content: Any) -> str:
-    """Return the text of a turn's content, without pictures and files."""
+    """Return the text of a turn's content, without pictures and files.
+
+    `"Hi"` is that text, null is "", and of a list of parts it is one line for each part of text.
+    """
     if isinstance(content, str):
         return content
     texts: list[str] = []
@@ -75,8 +121,16 @@ def map_arguments(turn: Mapping[str, Any]) -> dict[str, str]:
     return {call_id: arguments for call_id, _, arguments in read_calls(turn)}
 
 
+def map_argument_objects(turn: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the arguments of each call in a turn, as objects, by the id of the call."""
+    return {call_id: read_arguments(arguments) for call_id, _, arguments in read_calls(turn)}
+
+
 def read_arguments(arguments: str) -> dict[str, Any]:
-    """Return the arguments of a call as an object. What is not an object stands under `arguments`."""
+    """Return the arguments of a call as an object. What is not an object stands under `arguments`.
+
+    `{"path": "a.py"}` is an object already, and so is an empty text. `[1]` becomes `{"arguments": [1]}`.
+    """
     try:
         value = json.loads(arguments or "{}")
     except (ValueError, RecursionError):

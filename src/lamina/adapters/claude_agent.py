@@ -65,10 +65,12 @@ class LaminaSessionStore:
         return await self.store.arun(self._load, key)
 
     async def list_sessions(self, project_key: str) -> list[Any]:
+        """Return the sessions of a project, each with the time of its last entry in milliseconds."""
         indexes = await self.store.arun(self._list_sessions, project_key)
         return [{"session_id": name, "mtime": index.mtime} for name, index in indexes.items()]
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
+        """Return the SDK's summaries of the sessions of a project. A session without one is left out."""
         indexes = await self.store.arun(self._list_sessions, project_key)
         return [index.summary for index in indexes.values() if index.summary]
 
@@ -81,6 +83,10 @@ class LaminaSessionStore:
         return await self.store.arun(self._list_subkeys, key)
 
     async def _append(self, store: Store, key: Mapping[str, Any], entries: Sequence[Any]) -> None:
+        """Add entries and the new index in one step.
+
+        If another process was first, the step begins anew with what that process wrote.
+        """
         where = self._place(key)
 
         async def write() -> None:
@@ -105,6 +111,7 @@ class LaminaSessionStore:
         return _Index(mtime=mtime, summary={**summary, "mtime": mtime})
 
     async def _load(self, store: Store, key: Mapping[str, Any]) -> list[Any] | None:
+        """Return all entries of a transcript. One that was never written has no state, and is None."""
         page = await store.read(self._place(key))
         if not page.head.state:
             return None
@@ -122,11 +129,16 @@ class LaminaSessionStore:
         return indexes
 
     async def _list_subkeys(self, store: Store, key: Mapping[str, Any]) -> list[str]:
+        """Return the names below a session, without the name of the session."""
         prefix = f"{key['session_id']}/"
         names = await list_names(store, self._workspace_of(key["project_key"]), prefix=prefix)
         return [name.removeprefix(prefix) for name in names]
 
     async def _delete(self, store: Store, key: Mapping[str, Any]) -> None:
+        """Delete a transcript.
+
+        The key of a session has no `subpath`. The transcripts of its sub-agents go before its own.
+        """
         where = self._place(key)
         if key.get("subpath") is None:
             for name in await list_names(store, where.workspace, prefix=f"{where.conversation}/"):

@@ -161,10 +161,12 @@ class CrewRecallTool(BaseTool):
 
 
 def _write_message(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Write a message as a turn: without the fields that only CrewAI reads."""
     return [{name: value for name, value in message.items() if name not in _OWN_FIELDS}]
 
 
 def _read_message(turns: Sequence[Turn], source: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the turn as a message, with CrewAI's own fields of the message that it came from."""
     own_fields = {name: value for name, value in (source or {}).items() if name in _OWN_FIELDS}
     return {**turns[0].wire, **own_fields}
 

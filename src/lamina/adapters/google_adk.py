@@ -49,6 +49,11 @@ class LaminaPlugin(BasePlugin):
         self._recall_tool = self._make_recall_tool()
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        """Put the fitted contents into the request, and the ledger of this agent into the session's state.
+
+        The agents of an app share a session, so the state holds one ledger for each of them by name. The
+        whole contents are remembered for `recall`.
+        """
         if self.fitter.recall and RECALL.name not in llm_request.tools_dict:
             llm_request.append_tools([self._recall_tool])
         agent = callback_context.agent_name
@@ -80,6 +85,7 @@ class LaminaPlugin(BasePlugin):
 
 
 def _read_content(turns: Sequence[Turn], _: Any) -> types.Content:
+    """Return the content for a turn. A lowered one is a dict, which the SDK validates."""
     wire = turns[0].wire
     if isinstance(wire, types.Content):
         return wire

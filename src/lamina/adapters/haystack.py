@@ -53,6 +53,7 @@ class FitHook:
         self.fitter = ContextFitter(CODEC, model=model, budget=budget, recall=recall)
 
     def run(self, state: State) -> None:
+        """Fit the messages of the state, and put the whole history where `WholeHook` finds it."""
         history = list(state.data["messages"])
         tools = [chat.write_tool(each.name, each.description, each.parameters) for each in _list_tools(state)]
         fitted = self.fitter.fit(history, tools=tools, ledger=_read_ledger(history))
@@ -79,6 +80,7 @@ class WholeHook:
     allowed_hook_points = ("before_tool", "on_exit", "after_run")
 
     def run(self, state: State) -> None:
+        """Bring the history back, if it was put aside: another hook point may have done so already."""
         context = dict(state.data.get("hook_context") or {})
         waiting = context.pop(_WAITING, None)
         if waiting is None:
@@ -125,6 +127,7 @@ def _list_tools(state: State) -> Sequence[Tool]:
 
 
 def _read_ledger(messages: Sequence[ChatMessage]) -> dict[str, Any] | None:
+    """Return the ledger of the last reply that has one, None before the first."""
     for message in reversed(messages):
         if LEDGER in message.meta:
             return dict(message.meta[LEDGER])
@@ -146,18 +149,27 @@ def _drop_earlier_ledger(history: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _write_message(message: ChatMessage) -> list[dict[str, Any]]:
-    turn = message.to_openai_dict_format(require_tool_call_ids=False)
-    if message.is_from("assistant"):
-        calls = [
-            chat.write_call(call.id or "", call.tool_name, call.arguments) for call in message.tool_calls
-        ]
-        thoughts = [reasoning.reasoning_text for reasoning in message.reasonings]
-        turn = chat.write_assistant("\n".join(message.texts), calls, thinking="\n".join(thoughts))
-    return [turn]
+    """Write a message as a turn, as Haystack itself writes it for the API.
+
+    Messages of the model are written here, with their reasoning.
+    """
+    if not message.is_from("assistant"):
+        return [message.to_openai_dict_format(require_tool_call_ids=False)]
+    parts = chat.TurnParts()
+    for text in message.texts:
+        parts.add_text(text)
+    for call in message.tool_calls:
+        parts.add_call(call.id, call.tool_name, call.arguments)
+    for reasoning in message.reasonings:
+        parts.add_thought(reasoning.reasoning_text)
+    return [parts.write_assistant()]
 
 
 def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMessage:
-    """Return a new message. What no turn holds, such as reasoning, is that of its source."""
+    """Return a new message. What no turn holds, such as reasoning, is that of its source.
+
+    A message with a result has no other part. In a message of the model the new text comes first.
+    """
     wire = turns[0].wire
     if source is None:
         return ChatMessage.from_openai_dict_format(wire)
@@ -166,7 +178,7 @@ def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMess
     text = chat.read_text(wire.get("content"))
     if source.tool_call_results:
         return replace(source, _content=[replace(source.tool_call_results[0], result=text)])
-    arguments = {call_id: chat.read_arguments(value) for call_id, _, value in chat.read_calls(wire)}
+    arguments = chat.map_argument_objects(wire)
     content: list[Any] = []
     for part in _list_parts(source):
         if isinstance(part, ToolCall):

@@ -72,6 +72,11 @@ class LaminaCompaction(CompactionStrategy):
     async def compact(
         self, model: Model, messages: list[ChatMessage], tools: list[ToolInfo]
     ) -> tuple[list[ChatMessage], ChatMessageUser | None]:
+        """Return the messages to send, and no message to add.
+
+        Inspect's own count decides: if it is still over the threshold after fitting, lamina fits again with a
+        budget that makes it cut.
+        """
         state = store_as(LaminaSampleState, instance=self.name)
         history = _add_new_messages(state.history, messages)
         fitted = self._fit(self.fitter, history, tools, state.ledger)
@@ -143,24 +148,29 @@ def _add_new_messages(history: Sequence[ChatMessage], messages: Sequence[ChatMes
 
 
 def _write_message(message: ChatMessage) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
-    thoughts: list[str] = []
+    """Write a message as a turn.
+
+    The result of a tool that failed is the message of its error. Contents other than text, pictures and
+    reasoning are left out.
+    """
+    parts = chat.TurnParts()
     for content in message.content_list:
         if isinstance(content, ContentText):
-            parts.append(chat.write_text(content.text))
+            parts.add_text(content.text)
         elif isinstance(content, ContentImage):
-            parts.append(chat.write_image(content.image))
+            parts.add_image(content.image)
         elif isinstance(content, ContentReasoning):
-            thoughts.append(content.reasoning)
+            parts.add_thought(content.reasoning)
     if isinstance(message, ChatMessageAssistant):
-        calls = [chat.write_call(each.id, each.function, each.arguments) for each in message.tool_calls or ()]
-        return [chat.write_assistant(chat.read_text(parts), calls, thinking="\n".join(thoughts))]
+        for call in message.tool_calls or ():
+            parts.add_call(call.id, call.function, call.arguments)
+        return [parts.write_assistant()]
     if isinstance(message, ChatMessageTool):
-        text = chat.read_text(parts)
+        text = parts.text
         if message.error is not None:
             text = message.error.message
         return [chat.write_result(message.tool_call_id or "", text)]
-    return [{"role": message.role, "content": parts}]
+    return [{"role": message.role, "content": parts.content}]
 
 
 def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMessage:
@@ -175,14 +185,16 @@ def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMess
         content.append(ContentText(text=text))
     if not isinstance(source, ChatMessageAssistant):
         return source.model_copy(update={"content": content})
-    arguments = {call_id: chat.read_arguments(value) for call_id, _, value in chat.read_calls(wire)}
-    calls = [
-        replace(call, arguments=arguments.get(call.id, call.arguments)) for call in source.tool_calls or ()
-    ]
+    arguments = chat.map_argument_objects(wire)
+    calls = []
+    for call in source.tool_calls or ():
+        new_arguments = arguments.get(call.id, call.arguments)
+        calls.append(replace(call, arguments=new_arguments))
     return source.model_copy(update={"content": content, "tool_calls": calls or None})
 
 
 def _make_message(role: str, text: str) -> ChatMessage:
+    """Return a message of lamina's own, such as a digest. Its metadata says so."""
     kinds = {"system": ChatMessageSystem, "assistant": ChatMessageAssistant}
     return kinds.get(role, ChatMessageUser)(content=text, metadata={_OWN: True})
 

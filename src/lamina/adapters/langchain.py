@@ -129,7 +129,11 @@ def _read_usage(messages: Sequence[BaseMessage]) -> int | None:
 
 
 def _write_message(message: BaseMessage) -> list[dict[str, Any]]:
-    """Write a message as a turn."""
+    """Write a message as a turn.
+
+    Content that is a list of parts is written in the words of the dialect. What the model thought is a
+    field of its turn.
+    """
     content = message.content
     thinking = ""
     if not isinstance(content, str):
@@ -145,7 +149,10 @@ def _write_message(message: BaseMessage) -> list[dict[str, Any]]:
 
 
 def _write_parts(message: BaseMessage) -> tuple[Any, str]:
-    """Return content in the dialect's words, and the thinking in it."""
+    """Return content in the dialect's words, and the thinking in it.
+
+    Integrations have thinking as a part, under one of two names.
+    """
     parts = convert_to_openai_messages(message).get("content") or ""
     if isinstance(parts, str):
         return parts, ""
@@ -161,7 +168,11 @@ def _write_parts(message: BaseMessage) -> tuple[Any, str]:
 
 
 def _read_message(turns: Sequence[Turn], source: BaseMessage | None) -> BaseMessage:
-    """Return a new message. A lowered one keeps the id, the name and the metadata of its source."""
+    """Return a new message. A lowered one keeps the id, the name and the metadata of its source.
+
+    A message of the model loses `additional_kwargs`: some integrations have its calls there a second
+    time.
+    """
     turn = turns[0].wire
     content = turn.get("content") or ""
     if isinstance(source, AIMessage):

@@ -70,6 +70,10 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         return f"{number + 1:032}.{secrets.token_hex(8)}"
 
     async def _get(self, store: Store, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that the configuration names, else the latest of its thread.
+
+        None if the thread has no such checkpoint.
+        """
         thread_id, namespace = checkpoints.read_place(config)
         async with self._threads.open(store, thread_id) as thread:
             place = (namespace, get_checkpoint_id(config) or checkpoints.find_latest(thread, namespace))
@@ -86,6 +90,11 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Sequence[CheckpointTuple]:
+        """Return checkpoints, the newest of each thread first.
+
+        Without a configuration all threads are searched. `filter` are fields that the metadata must have,
+        `before` names a checkpoint that all of them are older than.
+        """
         fields = (config or {}).get("configurable", {})
         before_id = (before or {}).get("configurable", {}).get("checkpoint_id")
         thread_ids = [fields.get("thread_id")]
@@ -110,6 +119,10 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        """Store a checkpoint with the values that are new in it.
+
+        The configuration that is returned names it.
+        """
         thread_id, namespace = checkpoints.read_place(config)
         full_metadata = get_checkpoint_metadata(config, metadata)
         async with self._threads.open(store, thread_id) as thread:
@@ -130,6 +143,7 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
+        """Store the writes of a task, which wait at a checkpoint until its step is over."""
         thread_id, namespace = checkpoints.read_place(config)
         place = (namespace, config["configurable"]["checkpoint_id"])
         record = checkpoints.write_pending(writes, place, task=task_id, path=task_path, serde=self.serde)
@@ -140,6 +154,7 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         await store.delete(Where(self.workspace, thread_id))
 
     async def _delete_for_runs(self, store: Store, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that these runs made, in all threads."""
         runs = set(run_ids)
         for thread_id in await list_names(store, self.workspace):
             async with self._threads.open(store, thread_id) as thread:
@@ -147,6 +162,7 @@ class LaminaSaver(BaseCheckpointSaver[str]):
                 await thread.keep(store, rest)
 
     async def _copy_thread(self, store: Store, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints of a thread to another one, with the values that they need."""
         async with self._threads.open(store, source_thread_id) as source:
             record = source.copy_record(set(source.checkpoints))
         async with self._threads.open(store, target_thread_id) as target:

@@ -104,7 +104,10 @@ class StoredThread:
         self._uid = b""
 
     async def load(self, store: Store) -> None:
-        """Read what is new. If the thread was deleted or rewritten since, read all of it."""
+        """Read what is new. If the thread was deleted or rewritten since, read all of it.
+
+        A thread that is rewritten gets a new uid, which is the state of its conversation.
+        """
         page = await store.read(self.where, after=self._count)
         if page.head.state != self._uid or page.head.count < self._count:
             self._forget()
@@ -139,7 +142,10 @@ class StoredThread:
         await store.replace(self.where, bodies, expect=self._count, was=self._uid, state=uuid4().bytes)
 
     def copy_record(self, places: set[Place], *, resets: bool = False) -> ThreadRecord:
-        """Return one record with all that these checkpoints need."""
+        """Return one record with all that these checkpoints need.
+
+        Checkpoints share values, and values share items, so each is copied once.
+        """
         checkpoints = [each for place, each in self.checkpoints.items() if place in places]
         values: dict[tuple[str, str, str], StoredValue] = {}
         items: dict[bytes, Typed] = {}
@@ -174,6 +180,11 @@ class StoredThread:
         return StoredValue(items=tuple(digests)), new_items
 
     def _apply(self, record: ThreadRecord) -> None:
+        """Add what a record holds to what was read before it.
+
+        Of two writes with the same task and index the first counts, so a task that is run again changes
+        nothing.
+        """
         if record.resets:
             self._forget()
         self.items.update(record.items)

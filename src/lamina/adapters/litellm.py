@@ -59,7 +59,12 @@ class LaminaLogger(CustomLogger):
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: CallTypes | None
     ) -> dict[str, Any] | None:
-        """Fit the messages just before they are sent."""
+        """Fit the messages just before they are sent.
+
+        Other calls than chat completions pass, and so does a follow-up that answers a recall: it is
+        fitted already. A stream belongs to conversations without handles, since nothing could answer a
+        recall in it.
+        """
         is_chat = call_type in (CallTypes.acompletion, CallTypes.completion)
         if not is_chat or not isinstance(kwargs.get("messages"), list) or _is_follow_up(kwargs):
             return None
@@ -102,7 +107,11 @@ class LaminaLogger(CustomLogger):
         kwargs: dict[str, Any],
         **_: Any,
     ) -> Any:
-        """Send the request again with what was recalled, until the model answers."""
+        """Send the request again with what was recalled, until the model answers.
+
+        LiteLLM gives the model without its provider. A follow-up has to name both, else LiteLLM may
+        choose another.
+        """
         pending = self._pending[tools["lamina"]]
         arguments = {**anthropic_messages_optional_request_params, **_read_access(kwargs)}
         provider = kwargs.get("custom_llm_provider")
@@ -135,10 +144,11 @@ def _read_fitted(pending: PendingCall) -> dict[str, Any]:
 
 
 def _read_access(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return what a follow-up needs to reach the same deployment."""
+    """Return what a follow-up needs to reach the same deployment: its address, its key and its limits."""
     names = ("api_key", "api_base", "base_url", "api_version", "timeout", "extra_headers")
     return {name: kwargs[name] for name in names if kwargs.get(name) is not None}
 
 
 def _is_follow_up(kwargs: dict[str, Any]) -> bool:
+    """Whether a call was made by `async_run_agentic_loop` itself."""
     return bool((kwargs.get("metadata") or {}).get(_FOLLOW_UP))

@@ -125,6 +125,7 @@ class LaminaAgent(FunctionAgent):
     recall: bool = True
 
     def model_post_init(self, context: Any, /) -> None:
+        """Add the tool `recall` to the tools of the agent."""
         super().model_post_init(context)
         if self.recall:
             self.tools = [*(self.tools or ()), self._make_recall_tool()]  # type: ignore[has-type]
@@ -154,6 +155,8 @@ class LaminaAgent(FunctionAgent):
         return output
 
     def _make_recall_tool(self) -> FunctionTool:
+        """Return the tool. It answers from the whole memory, and from the calls of this turn."""
+
         async def recall(ctx: Context, key: str, start: int = 0, find: str = "") -> str:
             memory = await ctx.store.get("memory")
             calls = await ctx.store.get(self.scratchpad_key, default=[])

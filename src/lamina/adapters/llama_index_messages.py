@@ -12,26 +12,27 @@ from lamina.adapters.bridge import MessageCodec, Turn
 
 
 def _write_message(message: llama.ChatMessage) -> list[dict[str, Any]]:
-    """Write a message as a turn. Blocks that the dialect does not have are left out."""
-    parts: list[dict[str, Any]] = []
-    calls: list[dict[str, Any]] = []
-    thoughts: list[str] = []
+    """Write a message as a turn. Blocks that the dialect does not have are left out.
+
+    Content is a list only if it has a picture. LlamaIndex has three roles for the model, and two for results.
+    """
+    parts = chat.TurnParts()
     for block in message.blocks:
         match block:
             case llama.TextBlock():
-                parts.append(chat.write_text(block.text))
+                parts.add_text(block.text)
             case llama.ImageBlock():
-                parts.append(chat.write_image(str(block.url or block.inline_url())))
+                parts.add_image(str(block.url or block.inline_url()))
             case llama.ToolCallBlock():
-                calls.append(chat.write_call(block.tool_call_id or "", block.tool_name, block.tool_kwargs))
+                parts.add_call(block.tool_call_id, block.tool_name, block.tool_kwargs)
             case llama.ThinkingBlock():
-                thoughts.append(block.content or "")
-    content: Any = parts
-    if all(part["type"] == "text" for part in parts):
-        content = chat.read_text(parts)
+                parts.add_thought(block.content)
+    content: Any = parts.content
+    if all(part["type"] == "text" for part in parts.content):
+        content = parts.text
     match message.role.value:
         case "assistant" | "model" | "chatbot":
-            return [chat.write_assistant(content, calls, thinking="\n".join(thoughts))]
+            return [parts.write_assistant(content)]
         case "tool" | "function":
             return [chat.write_result(str(message.additional_kwargs.get("tool_call_id", "")), content)]
         case role:
@@ -39,7 +40,10 @@ def _write_message(message: llama.ChatMessage) -> list[dict[str, Any]]:
 
 
 def _read_message(turns: Sequence[Turn], source: llama.ChatMessage | None) -> llama.ChatMessage:
-    """Return a new message: text and arguments are new, other blocks are those of its source."""
+    """Return a new message: text and arguments are new, other blocks are those of its source.
+
+    A text block comes first. Pictures are not sent in a lowered message.
+    """
     wire = turns[0].wire
     blocks: list[Any] = []
     text = chat.read_text(wire.get("content"))

@@ -134,6 +134,7 @@ _POP = b"null"
 
 
 def _read_model_name(agent: Agent[Any]) -> str:
+    """Return the name of the agent's model, which may be given by its name or as an object."""
     if isinstance(agent.model, str):
         return agent.model
     return str(getattr(agent.model, "model", ""))

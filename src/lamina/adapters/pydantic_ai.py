@@ -102,7 +102,10 @@ def _read_ledger(messages: Sequence[ai.ModelMessage]) -> dict[str, Any] | None:
 
 
 def _drop_earlier_ledger(messages: Sequence[ai.ModelMessage]) -> None:
-    """Drop the ledger of the step before, so that a history has one for each turn and not for each step."""
+    """Drop the ledger of the step before, so that a history has one for each turn and not for each step.
+
+    A turn begins where the user says something: nothing before it is touched.
+    """
     for message in reversed(messages):
         if isinstance(message, ai.ModelResponse):
             (message.metadata or {}).pop(LEDGER, None)

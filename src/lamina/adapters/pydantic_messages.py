@@ -17,18 +17,16 @@ def _write_message(message: ai.ModelMessage) -> list[dict[str, Any]]:
     """Write a message as turns. A response is one turn, and so is each part of a request that is sent."""
     if not isinstance(message, ai.ModelResponse):
         return [_write_part(part) for part in message.parts if isinstance(part, _SENT_PARTS)]
-    texts: list[str] = []
-    thoughts: list[str] = []
-    calls: list[dict[str, Any]] = []
+    parts = chat.TurnParts()
     for part in message.parts:
-        if isinstance(part, ai.TextPart):
-            texts.append(part.content)
-        elif isinstance(part, ai.ThinkingPart):
-            thoughts.append(part.content)
-        elif isinstance(part, ai.ToolCallPart):
-            calls.append(chat.write_call(part.tool_call_id, part.tool_name, part.args or {}))
-    thinking = "\n".join(filter(None, thoughts))
-    return [chat.write_assistant("\n".join(texts), calls, thinking=thinking)]
+        match part:
+            case ai.TextPart():
+                parts.add_text(part.content)
+            case ai.ThinkingPart() if part.content:
+                parts.add_thought(part.content)
+            case ai.ToolCallPart():
+                parts.add_call(part.tool_call_id, part.tool_name, part.args or {})
+    return [parts.write_assistant()]
 
 
 _SENT_PARTS = (ai.SystemPromptPart, ai.UserPromptPart, ai.ToolReturnPart, ai.RetryPromptPart)
@@ -36,22 +34,31 @@ _SENT_PARTS = (ai.SystemPromptPart, ai.UserPromptPart, ai.ToolReturnPart, ai.Ret
 
 
 def _write_part(part: Any) -> dict[str, Any]:
-    """Write a part of a request as a turn. A retry answers the call that failed, if there was one."""
-    if isinstance(part, ai.SystemPromptPart):
-        return {"role": "system", "content": part.content}
-    if isinstance(part, ai.ToolReturnPart):
-        return chat.write_result(part.tool_call_id, part.model_response_str())
-    if isinstance(part, ai.RetryPromptPart):
-        if part.tool_name:
+    """Write a part of a request as a turn.
+
+    A retry answers the call that failed. If no call failed, but the answer itself was refused, it is the
+    user's.
+    """
+    match part:
+        case ai.SystemPromptPart():
+            return {"role": "system", "content": part.content}
+        case ai.ToolReturnPart():
+            return chat.write_result(part.tool_call_id, part.model_response_str())
+        case ai.RetryPromptPart() if part.tool_name:
             return chat.write_result(part.tool_call_id, part.model_response())
-        return {"role": "user", "content": part.model_response()}
-    if isinstance(part.content, str):
-        return {"role": "user", "content": part.content}
-    return {"role": "user", "content": [_write_content(each) for each in part.content]}
+        case ai.RetryPromptPart():
+            return {"role": "user", "content": part.model_response()}
+    content = part.content
+    if not isinstance(content, str):
+        content = list(map(_write_content, content))
+    return {"role": "user", "content": content}
 
 
 def _write_content(content: Any) -> dict[str, Any]:
-    """Write what a user sent beside text. Other files than pictures are only named."""
+    """Write what a user sent beside text. Other files than pictures are only named.
+
+    A picture that came as bytes becomes a data URL, since the dialect has no other place for bytes.
+    """
     if isinstance(content, ai.ImageUrl):
         return chat.write_image(content.url)
     if isinstance(content, ai.BinaryContent) and content.is_image:
@@ -64,21 +71,27 @@ def _write_content(content: Any) -> dict[str, Any]:
 
 
 def _read_message(turns: Sequence[Turn], source: ai.ModelMessage | None) -> ai.ModelMessage:
-    """Return a new message; what was not lowered in it are the parts of its source."""
+    """Return a new message; what was not lowered in it are the parts of its source.
+
+    Without a source the message is lamina's own, such as a digest: one part of text. In a request, parts that
+    are no turns come first.
+    """
+    wire = turns[0].wire
     if isinstance(source, ai.ModelResponse):
-        return replace(source, parts=_read_response_parts(turns[0].wire, source))
-    if source is None and turns[0].wire["role"] == "assistant":
-        return ai.ModelResponse(parts=[ai.TextPart(chat.read_text(turns[0].wire["content"]))])
+        return replace(source, parts=_read_response_parts(wire, source))
     if source is None:
+        if wire["role"] == "assistant":
+            return ai.ModelResponse(parts=[ai.TextPart(chat.read_text(wire["content"]))])
         return ai.ModelRequest(parts=[_read_part(turns[0], [])])
     sent_parts: list[Any] = []
-    other_parts: list[Any] = []
+    parts: list[Any] = []
     for part in source.parts:
         if isinstance(part, _SENT_PARTS):
             sent_parts.append(part)
         else:
-            other_parts.append(part)
-    return replace(source, parts=[*other_parts, *(_read_part(turn, sent_parts) for turn in turns)])
+            parts.append(part)
+    parts += [_read_part(turn, sent_parts) for turn in turns]
+    return replace(source, parts=parts)
 
 
 def _read_response_parts(turn: dict[str, Any], source: ai.ModelResponse) -> list[Any]:
@@ -98,18 +111,24 @@ def _read_response_parts(turn: dict[str, Any], source: ai.ModelResponse) -> list
 
 
 def _read_part(turn: Turn, sent_parts: Sequence[Any]) -> Any:
-    """Return the part for a turn: the part that it came from, or a new one with its text."""
-    wire = turn.wire
+    """Return the part for a turn: the part that it came from, or a new one with its text.
+
+    A new result has the name of the tool from the result that it replaces.
+    """
     if turn.place is not None:
         return sent_parts[turn.place]
+    wire = turn.wire
     text = chat.read_text(wire["content"])
-    if wire["role"] == "tool":
-        call_id = wire["tool_call_id"]
-        answers = [part for part in sent_parts if isinstance(part, ai.ToolReturnPart | ai.RetryPromptPart)]
-        tool_names = {part.tool_call_id: part.tool_name for part in answers}
-        return ai.ToolReturnPart(tool_names.get(call_id, ""), text, call_id)
-    if wire["role"] == "system":
-        return ai.SystemPromptPart(text)
+    match wire["role"]:
+        case "tool":
+            call_id = wire["tool_call_id"]
+            tool_name: str | None = ""
+            for part in sent_parts:
+                if isinstance(part, ai.ToolReturnPart | ai.RetryPromptPart) and part.tool_call_id == call_id:
+                    tool_name = part.tool_name
+            return ai.ToolReturnPart(tool_name, text, call_id)
+        case "system":
+            return ai.SystemPromptPart(text)
     return ai.UserPromptPart(text)
 
 

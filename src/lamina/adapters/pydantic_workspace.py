@@ -67,6 +67,7 @@ class LaminaWorkspaceBackend:
         return FileEntry(name=posixpath.basename(path), path=path, is_dir=is_folder, size=size)
 
     async def list_dir(self, path: str) -> list[FileEntry]:
+        """Return what is in a folder, with full paths. A folder has no size."""
         root = await self.working_dir()
         entries: list[FileEntry] = []
         for item in await self._run(_list_items, path):
@@ -81,6 +82,11 @@ class LaminaWorkspaceBackend:
         return await run_sync(self._run_here, function, path)
 
     def _run_here(self, function: Callable[[Workspace, str], T], path: str) -> T:
+        """Run a function over the workspace, with the path from its root, in this thread.
+
+        A path outside of the root is refused before the workspace sees it. The workspace is opened at the
+        first use, since the folder may be made after this object.
+        """
         root = self._find_root()
         path = posixpath.normpath(path)
         if posixpath.commonpath((root, path)) != root:
@@ -92,6 +98,7 @@ class LaminaWorkspaceBackend:
             return function(self._workspace, name)
 
     def _find_root(self) -> str:
+        """Return the real path of the folder. It is looked for at each use: the caller may remove it."""
         root = os.path.realpath(self._root)
         if not os.path.isdir(root):  # noqa: PTH112 - text, as pydantic-ai has it
             raise WorkspaceUnavailableError(f"there is no folder {self._root}")
@@ -100,6 +107,7 @@ class LaminaWorkspaceBackend:
 
 @contextmanager
 def _raise_built_in_errors(files: Workspace, name: str) -> Iterator[None]:
+    """Raise what the workspace refuses as the built-in error that pydantic-ai expects."""
     try:
         yield
     except BadInput as error:
@@ -107,7 +115,11 @@ def _raise_built_in_errors(files: Workspace, name: str) -> Iterator[None]:
 
 
 def _find_built_in_error(files: Workspace, name: str) -> type[OSError]:
-    """Return the error that the system would have raised for what is at this path."""
+    """Return the error that the system would have raised for what is at this path.
+
+    A path below a file is not a folder. What the workspace withholds is not permitted. What is there, and
+    was refused for another reason, is not permitted either.
+    """
     above = posixpath.dirname(name)
     while above:
         if not files.withheld(above) and files.kind(above) == "file":

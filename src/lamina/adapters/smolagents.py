@@ -109,6 +109,7 @@ class RecallTool(Tool):
         self.agent = agent
 
     def forward(self, key: str, start: int | None = None, find: str | None = None) -> str:
+        """Answer a call. A code agent may leave out `start` and `find`, or give None for them."""
         arguments = {"key": key, "start": start or 0, "find": find or ""}
         memory = self.agent.memory
         answer: str = self.agent.fitter.answer(memory.steps, arguments, ledger=memory.ledger)
@@ -138,6 +139,7 @@ def _write_step(step: MemoryStep) -> list[dict[str, Any]]:
 
 
 def _write_text(message: ChatMessage) -> dict[str, Any]:
+    """Write a message of a step that is not an action. What the model said or called is the assistant's."""
     role = "user"
     if message.role in (MessageRole.ASSISTANT, MessageRole.TOOL_CALL):
         role = "assistant"
@@ -150,12 +152,17 @@ def _read_output(step: ActionStep) -> str:
 
 
 def _list_responses(step: ActionStep) -> list[str]:
+    """Return what the tools of a step answered, as smolagents writes it for the model."""
     responses = [message for message in step.to_messages() if message.role == MessageRole.TOOL_RESPONSE]
     return [chat.read_text(message.content) for message in responses]
 
 
 def _read_step(turns: Sequence[Turn], source: MemoryStep | None) -> MemoryStep:
-    """Return a new step: what was lowered in it is new, the rest is as it was."""
+    """Return a new step: what was lowered in it is new, the rest is as it was.
+
+    The first call's result stands for all results of the step, as `_write_step` has written it. A step
+    that is no action, or lamina's own text, becomes a note.
+    """
     wire = turns[0].wire
     if not isinstance(source, ActionStep) or not source.tool_calls:
         return NoteStep(role=wire["role"], text=chat.read_text(wire["content"]))
@@ -172,6 +179,7 @@ def _read_step(turns: Sequence[Turn], source: MemoryStep | None) -> MemoryStep:
 
 
 def _change_calls(step: ActionStep, wire: dict[str, Any]) -> ActionStep:
+    """Return the step with the text and the arguments of a lowered turn."""
     arguments = chat.map_arguments(wire)
     calls = [
         replace(call, arguments=arguments.get(call.id, call.arguments)) for call in step.tool_calls or ()

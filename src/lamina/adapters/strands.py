@@ -68,6 +68,11 @@ class LaminaConversationManager(ConversationManager):
             raise e
 
     def _show_fitted(self, event: BeforeModelCallEvent) -> None:
+        """Put the fitted messages into the agent just before the model is called.
+
+        Strands reads the request from `agent.messages` right after this hook, so the list itself is
+        changed. `_show_whole` brings the whole messages back.
+        """
         agent = event.agent
         self._history = list(agent.messages)
         specs = agent.tool_registry.get_all_tool_specs()
@@ -83,6 +88,7 @@ class LaminaConversationManager(ConversationManager):
         agent.messages[:] = fitted.messages
 
     def _show_whole(self, event: AfterModelCallEvent) -> None:
+        """Bring the whole history back after the call. Strands then appends the answer to it."""
         if self._history is not None:
             event.agent.messages[:] = self._history
             self._history = None
@@ -102,6 +108,10 @@ class LaminaConversationManager(ConversationManager):
 
 
 def _read_model_name(agent: Agent) -> str:
+    """Return the name of the agent's model, "" if its configuration does not have one.
+
+    Each provider of Strands has a configuration of its own. Most have the name under `model_id`.
+    """
     config = agent.model.get_config()
     if isinstance(config, Mapping):
         return str(config.get("model_id") or "")
@@ -109,7 +119,11 @@ def _read_model_name(agent: Agent) -> str:
 
 
 def _write_message(message: Any) -> list[dict[str, Any]]:
-    """Write a message: each result is a turn, and so is everything else together."""
+    """Write a message: each result is a turn, and so is everything else together.
+
+    A message of the user may have results and text. The results come first, since they answer the calls
+    of the message before it.
+    """
     texts: list[str] = []
     calls: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
@@ -137,7 +151,10 @@ def _read_result(result: Mapping[str, Any]) -> str:
 
 
 def _read_message(turns: Sequence[Turn], source: Any) -> Any:
-    """Return a new message. Its metadata, and blocks that no turn has, are those of its source."""
+    """Return a new message. Its metadata, and blocks that no turn has, are those of its source.
+
+    Blocks that no turn has, such as pictures and documents, come first.
+    """
     blocks: list[Any] = []
     for turn in turns:
         blocks += _read_blocks(turn.wire, source)
@@ -168,7 +185,10 @@ def _read_blocks(wire: Mapping[str, Any], source: Any) -> list[dict[str, Any]]:
 
 
 def _read_status(source: Any, call_id: str) -> str:
-    """Return whether a result said success or error."""
+    """Return whether a result said success or error.
+
+    A result that lamina wrote has no block in the source. It counts as a success.
+    """
     for block in (source or {}).get("content", ()):
         result = block.get("toolResult") or {}
         if result.get("toolUseId") == call_id:

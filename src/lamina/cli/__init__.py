@@ -109,6 +109,10 @@ def parser_for(command: str = "") -> Parser:
 
 
 def _run(words: list[str]) -> int:
+    """Run the command that the first word names, and return its exit code.
+
+    `lamina fit request.json` imports `lamina.cli.fit` and nothing of the other commands.
+    """
     try:
         if words and words[0] in COMMANDS:
             arguments = parser_for(words[0]).parse_args(words[1:])
@@ -152,6 +156,10 @@ class _Failure(NamedTuple):
 
 
 def _report_failure(error: Exception, *, as_json: bool) -> int:
+    """Tell what went wrong, as a line and with --json as an object too, and return the exit code.
+
+    If the output itself failed, nothing more is written to it.
+    """
     failure = _describe_failure(error)
     if failure.kind == "output":
         _silence()
@@ -164,6 +172,10 @@ def _report_failure(error: Exception, *, as_json: bool) -> int:
 
 
 def _describe_failure(error: Exception) -> _Failure:
+    """How an error is reported: its exit code, a word for programs, a sentence, and its facts as JSON.
+
+    Anything that is not an error of lamina's, nor one of the output, is a bug.
+    """
     if isinstance(error, BudgetExceeded):
         return _Failure(NO_ROOM, "budget_exceeded", str(error), {"floor": error.floor, "room": error.room})
     if isinstance(error, BadInput):
@@ -186,7 +198,10 @@ def _print_warning(message: Warning | str, *_: Any) -> None:
 
 
 def _open_streams() -> bool:
-    """Whether there is an output; remarks may go nowhere. Characters that it lacks are escaped."""
+    """Whether there is an output; remarks may go nowhere. Characters that it lacks are escaped.
+
+    A program without a console, such as a service, may have neither stream.
+    """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
     if sys.stdout is None:

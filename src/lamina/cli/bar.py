@@ -23,7 +23,10 @@ SIGNS = {
 
 
 def tokens_by_layer(envelope: Envelope) -> dict[str, int]:
-    """Tokens by layer, with what stands around the messages, and what is free."""
+    """Tokens by layer, with what stands around the messages, and what is free.
+
+    An amount of 0 is left out, so that it takes no room in the bar.
+    """
     account = envelope.account
     amounts = dict.fromkeys(SIGNS, 0)
     amounts["tools"] = account.tools
@@ -46,7 +49,10 @@ def draw_bar(amounts: Mapping[str, int], *, width: int) -> str:
 
 
 def _share_out_width(amounts: Mapping[str, int], total: int, width: int) -> dict[str, int]:
-    """Whole characters for each amount, at least one; what is left goes to the largest remainders."""
+    """Whole characters for each amount, at least one; what is left goes to the largest remainders.
+
+    Of 10 characters, amounts of 98, 1 and 1 get 8, 1 and 1: a small amount stays in sight.
+    """
     widths = {name: max(tokens * width // total, 1) for name, tokens in amounts.items()}
     by_remainder = sorted(amounts, key=lambda name: (-(amounts[name] * width % total), name))
     characters_left = max(width - sum(widths.values()), 0)
@@ -59,4 +65,5 @@ def _share_out_width(amounts: Mapping[str, int], total: int, width: int) -> dict
 
 
 def draw_legend(amounts: Mapping[str, int]) -> str:
+    """What each sign of a bar stands for, with its tokens."""
     return ", ".join(f"{SIGNS[name]} {name} {tokens:,}" for name, tokens in amounts.items())

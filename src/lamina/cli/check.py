@@ -34,6 +34,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print which rules the request breaks. The exit code is 1 if it breaks any."""
     request = read_request(arguments.file)
     dialect = find_dialect(arguments.dialect) if arguments.dialect is not None else recognise(request)
     violations = dialect.check(request)
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _violation_lines(violations: Sequence[Violation]) -> str:
+    """A table of the rules that are broken, with the place of each. A message stands on one line."""
     rule_width = max(len(violation.rule) for violation in violations)
     place_width = max(len(violation.place) for violation in violations)
     lines = []

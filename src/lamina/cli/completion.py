@@ -80,12 +80,14 @@ def _read_option(action: argparse.Action) -> CommandOption:
 
 
 def _choices_of(action: argparse.Action) -> tuple[str, ...]:
+    """The words that an argument may be, none if it may be anything."""
     if action.choices is None:
         return ()
     return tuple(str(choice) for choice in action.choices)
 
 
 def _write_bash(commands: list[CommandWords]) -> Iterator[str]:
+    """The lines of a completion for bash: the commands, the choices of options, then all options."""
     yield "# bash completion for lamina"
     yield "_lamina() {"
     yield '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"'
@@ -120,6 +122,7 @@ def _write_bash(commands: list[CommandWords]) -> Iterator[str]:
 
 
 def _write_zsh(commands: list[CommandWords]) -> Iterator[str]:
+    """The lines of a completion for zsh: the commands with their summaries, then the options of each."""
     yield "#compdef lamina"
     yield "_lamina() {"
     yield "    local -a commands"
@@ -157,6 +160,7 @@ def _zsh_option(option: CommandOption, name: str) -> str:
 
 
 def _write_fish(commands: list[CommandWords]) -> Iterator[str]:
+    """The lines of a completion for fish: first the commands, then the words and options of each."""
     yield "# fish completion for lamina"
     for command in commands:
         yield (
@@ -171,6 +175,7 @@ def _write_fish(commands: list[CommandWords]) -> Iterator[str]:
 
 
 def _fish_option(option: CommandOption) -> str:
+    """An option as fish writes it: `-l window -d 'tokens' -r`."""
     words = []
     for name in option.names:
         if name.startswith("--"):

@@ -63,6 +63,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print every setting with its value and where that comes from."""
     rows = [*_trace_user_settings(os.environ), *_trace_gateway_settings(arguments, os.environ)]
     if arguments.changed:
         rows = [row for row in rows if row.origin != "default"]
@@ -140,7 +141,10 @@ def _is_option(name: str, arguments: argparse.Namespace, differs: bool) -> bool:
 
 
 def _flatten(settings: GatewaySettings) -> dict[str, str]:
-    """Every setting by its name in the file, such as `limits.body`, with its value as text."""
+    """Every setting by its name in the file, such as `limits.body`, with its value as text.
+
+    Groups of settings, and upstreams, are taken apart into their fields.
+    """
     values: dict[str, Any] = {}
     for name in settings.__struct_fields__:
         value = getattr(settings, name)
@@ -169,6 +173,7 @@ def _describe_tokens(tokens: Any) -> str:
 
 
 def _write_value(value: Any) -> str:
+    """A value as a table shows it. A password in an address is hidden."""
     if value in ("", None, ()):
         return "-"
     if isinstance(value, bool):

@@ -62,6 +62,7 @@ async def _run_action(arguments: argparse.Namespace) -> int:
 
 
 async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Print the conversations of the gateway, those that were used last first."""
     rows = [row async for row in _read_all(store, workspace)]
     rows.sort(key=lambda row: row["updated"], reverse=True)
     if arguments.json:
@@ -77,6 +78,7 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Print one conversation: its fields, then its cuts."""
     row = await _read_one(store, workspace, arguments.name)
     if row is None:
         raise _no_such(arguments.name)
@@ -92,6 +94,7 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Delete one conversation of the gateway. Without --yes nothing is deleted."""
     if not arguments.yes:
         problem = f"{arguments.name!r} would be gone for good"
         raise BadInput(problem, place="delete", hint="say --yes if you mean it")
@@ -102,6 +105,7 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
 
 
 async def _prune(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Delete the conversations that were not used for so many days. Without --yes nothing is deleted."""
     oldest = time() - arguments.days * DAY
     rows = [row async for row in _read_all(store, workspace)]
     names = [row["name"] for row in rows if row["updated"] < oldest]
@@ -117,6 +121,7 @@ async def _prune(store: Store, workspace: str, arguments: argparse.Namespace) ->
 
 
 async def _read_all(store: Store, workspace: str) -> AsyncIterator[dict[str, Any]]:
+    """All conversations of a workspace. One that is deleted meanwhile is left out."""
     place = _place(workspace, "any")
     async for head in every_conversation(store, place.workspace):
         row = await _read_one(store, workspace, head.conversation)

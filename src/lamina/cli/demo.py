@@ -123,6 +123,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Replay a made-up session under each policy, and print what lamina did and what each costs."""
     check_folder(arguments.html)
     write_page = page_writer() if arguments.html else None
     request = make_recording(arguments.seed, turns=max(arguments.turns, 1))
@@ -184,7 +185,10 @@ def _make_trace(request: dict[str, Any], seed: int) -> Trace:
 
 
 def _fit_calls(request: dict[str, Any], window: int) -> tuple[Fitted, list[CutLine]]:
-    """The last call of the session, after all calls before it, and the cuts on the way."""
+    """The last call of the session, after all calls before it, and the cuts on the way.
+
+    A cut is told by what was in full in the call before it, and is no longer.
+    """
     budget = Budget(window=window, reserve=window // RESERVE)
     rules = rules_for(MODEL, dialect=CHAT)
     memo = RequestMemo()
@@ -277,13 +281,17 @@ def _replay_policies(request: dict[str, Any], arguments: argparse.Namespace) -> 
 
 
 def _can_update() -> bool:
+    """Whether a line on the screen can be drawn over."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def _print_session(
     arguments: argparse.Namespace, account: ReplayAccount, cuts: Sequence[CutLine], *, live: bool
 ) -> None:
-    """Prints the cuts; if `live`, also the newest call in place."""
+    """Prints the cuts; if `live`, also the newest call in place.
+
+    A call is drawn over by the next one, unless there was a cut at it, or it is the last.
+    """
     own = next(outcome for outcome in account.outcomes if outcome.policy == OWN)
     print(
         f"A coding agent's session, made up from seed {arguments.seed}: {arguments.turns} turns, {own.calls} "
@@ -309,6 +317,7 @@ def _print_session(
 
 
 def _legend(own: ReplayOutcome) -> str:
+    """What each sign of a bar stands for, without layers that no request of the session has."""
     layers = {"framing", "free"}
     for point in own.points:
         layers.update(point.layers)
@@ -333,6 +342,7 @@ def _print_costs(account: ReplayAccount) -> None:
 
 
 def _describe_total(total: Total) -> str:
+    """What a policy did to the session, in a sentence: refused, nothing, or cuts and what is missing."""
     if total.refused:
         return f"{total.refused} of {total.calls} requests are too large: the provider refuses them"
     if not total.cuts:

@@ -58,6 +58,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print where and why the second request parts from the first. The exit code is 1 if it does."""
     if arguments.before == arguments.after == "-":
         raise BadInput("both requests are standard input", place="diff", hint="give a file for one of them")
     with progress("comparing"):
@@ -76,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _seconds(text: str) -> float:
+    """A number of seconds, 0 or more, from the command line."""
     try:
         seconds = float(text)
     except ValueError:
@@ -86,6 +88,7 @@ def _seconds(text: str) -> float:
 
 
 def _read_stream(path: str, dialect_name: str | None) -> Stream:
+    """The request in a file as a stream of blocks. An error names the file before the place in it."""
     request = read_request(path)
     try:
         dialect: Dialect = find_dialect(dialect_name) if dialect_name is not None else recognise(request)
@@ -97,6 +100,7 @@ def _read_stream(path: str, dialect_name: str | None) -> Stream:
 
 
 def _find_rules(name: str, after: Stream) -> CacheRules:
+    """The rules of a cache: those of the model, those of this name, or those in a file."""
     if name == AUTO:
         return rules_for(after.model, dialect=after.dialect)
     rules_by_name = all_rules()
@@ -111,6 +115,7 @@ def _find_rules(name: str, after: Stream) -> CacheRules:
 def _continuing_lines(
     difference: Difference, arguments: argparse.Namespace, after: Stream, rules: CacheRules | None
 ) -> list[str]:
+    """What is printed if the second request continues the first: what is kept, and what is new."""
     tool_blocks = sum(block.sort == "tool" for block in after.blocks)
     new_blocks = len(after.blocks) - tool_blocks - difference.at
     news = "nothing new"
@@ -127,6 +132,7 @@ def _continuing_lines(
 def _parting_lines(
     difference: Difference, arguments: argparse.Namespace, rules: CacheRules | None
 ) -> list[str]:
+    """What is printed if the two part: where, why, how much that loses, and what to do."""
     place = difference.place or "its beginning"
     if difference.name:
         place += f" ({difference.name})"

@@ -81,6 +81,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print what was checked, and what to do about it. The exit code is 1 if something is wrong."""
     lines = list(_check_all(arguments, os.environ))
     if arguments.json:
         emit({"lines": msgspec.to_builtins(lines)})
@@ -93,6 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Check the user's settings and the store, then the gateway and what it needs.
+
+    Without its packages nothing of the gateway can be checked. If its settings cannot be read, its
+    upstreams are not known, so none is tried.
+    """
     yield _check_user_settings()
     yield _check_store(arguments)
     missing_package = find_missing_package()
@@ -141,6 +147,7 @@ def _check_client(
 
 
 def _check_user_settings() -> CheckLine:
+    """Whether the user's settings can be read, and which of them are set."""
     try:
         settings = load_settings()
     except LaminaError as error:
@@ -179,7 +186,10 @@ async def _read_from_store(arguments: argparse.Namespace) -> None:
 
 
 def _is_missing_file(arguments: argparse.Namespace) -> bool:
-    """Whether the store is a file that does not exist yet, in a place where it can be made."""
+    """Whether the store is a file that does not exist yet, in a place where it can be made.
+
+    The next command that writes makes it, so this is no fault.
+    """
     try:
         address = arguments.store or load_settings().store_address()
         anyio.run(find_key, arguments.key_file)

@@ -36,6 +36,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print each segment with its form and reason, a bar of the window, and what the input costs."""
     fitted = fit_from_arguments(arguments)
     envelope = fitted.envelope
     name = str(fitted.request.get("model", ""))

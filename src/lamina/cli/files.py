@@ -96,6 +96,7 @@ def write_ledger(path: str, ledger: Ledger) -> None:
 
 
 def _read_bytes(path: str) -> bytes:
+    """The content of a file. An error of the system becomes BadInput, with what to do."""
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -110,6 +111,7 @@ def _read_bytes(path: str) -> bytes:
 
 
 def _read_stdin() -> bytes:
+    """The standard input. Somebody who typed the command without a file is told what it waits for."""
     if sys.stdin is None:
         raise BadInput("it is closed", place="stdin", hint="pipe a request into the command")
     if sys.stdin.isatty():

@@ -56,6 +56,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print the request, fitted.
+
+    What was done to it goes to the other stream, so that a pipe gets only JSON.
+    """
     fitted = fit_from_arguments(arguments)
     if arguments.ledger is not None:
         write_ledger(arguments.ledger, fitted.ledger)
@@ -117,7 +121,10 @@ def manifest_json(envelope: Envelope) -> dict[str, Any]:
 
 
 def fit_summary(envelope: Envelope) -> str:
-    """What was done, in a line or two."""
+    """What was done, in a line or two.
+
+    The first line has the size and how many segments are in full. A cut and remarks stand below it.
+    """
     entries = [entry for entry in envelope.entries if entry.segment.origin != "lamina"]
     in_full = sum(entry.form is Form.FULL for entry in entries)
     tokens = f"{envelope.tokens:,}"
@@ -131,6 +138,7 @@ def fit_summary(envelope: Envelope) -> str:
 
 
 def _budget(name: str, *, window: int | None, reserve: int | None) -> Budget | None:
+    """The budget that the options name. A reserve alone leaves the window of the model."""
     if window is None and reserve is None:
         return None
     if window is None:

@@ -125,6 +125,7 @@ def _tell_problems(inspector: Inspector) -> None:
 
 
 def _find_sessions(arguments: argparse.Namespace) -> Sessions:
+    """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places."""
     sources: list[TraceSource] = []
     if arguments.store is not None:
         sources.append(StoreSource(arguments))
@@ -182,6 +183,7 @@ class StoreSource:
         return anyio.run(self._read_conversations)
 
     async def _count_records(self) -> dict[str, int]:
+        """How many records each conversation has: one that has more than before is read again."""
         async with open_named_store(self._arguments) as (store, workspace):
             counts: dict[str, int] = {}
             for place in _list_places(workspace):
@@ -190,6 +192,10 @@ class StoreSource:
             return counts
 
     async def _read_conversations(self) -> list[Trace | UnreadableLine]:
+        """All conversations of the store.
+
+        Those that have not grown since the last time are not read again.
+        """
         traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
         async with open_named_store(self._arguments) as (store, workspace):
             for place in _list_places(workspace):
@@ -236,6 +242,7 @@ async def _read_gateway_conversation(store: Store, where: Where) -> Trace | Unre
 
 
 async def _read_conversation(store: Store, workspace: str, name: str) -> Trace | UnreadableLine:
+    """One conversation of a store as a trace. One that cannot be read is told with its reason."""
     try:
         async with open_existing(store, workspace, name) as session:
             return log_to_trace(session.log, name, model=session.setup.model or "")

@@ -70,6 +70,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Serve the tools until the client goes, or Ctrl-C."""
     try:
         import lamina.mcp.http  # noqa: F401, PLC0415 - an extra
     except ImportError as error:

@@ -52,6 +52,7 @@ def progress(what: str) -> Iterator[None]:
 
 
 def _report(what: str, done: threading.Event) -> None:
+    """Write the seconds that something takes, while it takes them, and wipe the line at the end."""
     seconds = 0
     while not done.wait(PATIENCE):
         seconds += 1

@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _recall(arguments: argparse.Namespace) -> int:
+    """Print what a key stands for, a part of it, or the places in it that have a text."""
     async with (
         open_named_store(arguments) as (store, workspace),
         open_existing(store, workspace, arguments.conversation) as session,
@@ -61,6 +62,7 @@ async def _recall(arguments: argparse.Namespace) -> int:
 
 
 def _part(text: str) -> tuple[int, int]:
+    """`100:500` as a start and a length, in characters."""
     start, colon, length = text.partition(":")
     if not (colon and start.isdigit() and length.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not START:LENGTH")

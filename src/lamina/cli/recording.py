@@ -39,7 +39,11 @@ def make_recording(seed: int, *, turns: int = 14, steps: int = 10) -> dict[str, 
 
 
 def split_calls(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The request as it was at each call of the model: up to a prompt, or up to the results of a step."""
+    """The request as it was at each call of the model: up to a prompt, or up to the results of a step.
+
+    Of user, assistant, tool, assistant, user these are three: after the user, after the tool, and the
+    whole.
+    """
     messages = request["messages"]
     for end in range(1, len(messages) + 1):
         is_answered_next = end == len(messages) or messages[end]["role"] == "assistant"
@@ -54,7 +58,10 @@ def _tool_definition(name: str, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _group_by_message(log: Sequence[Segment]) -> list[list[Segment]]:
-    """Segments by message; an attached file stands in the message of the user that it came with."""
+    """Segments by message; an attached file stands in the message of the user that it came with.
+
+    A file comes before the words that it is attached to, so the words join it.
+    """
     groups: list[list[Segment]] = []
     for segment in log:
         follows_file = bool(groups) and groups[-1][-1].kind == "file" and segment.role is Role.USER
@@ -66,7 +73,10 @@ def _group_by_message(log: Sequence[Segment]) -> list[list[Segment]]:
 
 
 def _make_message(group: Sequence[Segment]) -> dict[str, Any]:
-    """A message of the API. One text stands in it as it is, several stand in blocks, and none is null."""
+    """A message of the API. One text stands in it as it is, several stand in blocks, and none is null.
+
+    A result has a message of its own, since the API answers each call by one.
+    """
     texts: list[str] = []
     calls: list[dict[str, Any]] = []
     for segment in group:

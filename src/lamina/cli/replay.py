@@ -157,7 +157,10 @@ def _open_chosen_engine(
 
 
 def print_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:
-    """Print an account, and write it to the files that are named."""
+    """Print an account, and write it to the files that are named.
+
+    With `-` as the JSON file, JSON is all that is printed.
+    """
     if html_file:
         write_file(html_file, page_writer()(account))
     if json_file == "-":
@@ -206,6 +209,7 @@ def _listed(names: str) -> list[str]:
 
 
 def _windows(text: str) -> list[int]:
+    """The windows that `--window` names, such as `auto,64000`. Raises BadInput for any other word."""
     windows = []
     for word in _listed(text):
         if word == AUTO:
@@ -233,6 +237,7 @@ def _limit_traces(traces: Iterable[Trace | UnreadableLine], limit: int) -> Itera
 
 
 def _refuse_empty(account: ReplayAccount, paths: Sequence[str]) -> None:
+    """Raise BadInput if there is nothing to compare, with what was found instead of sessions."""
     place = ", ".join(paths)
     if summarise(account).calls:
         return
@@ -259,6 +264,7 @@ def write_file(path: str, content: str) -> None:
 
 
 def _processors() -> int:
+    """How many processors this program may use, which may be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -289,6 +295,7 @@ class _Bar:
         self._draw()
 
     def count(self, traces: Iterable[Trace | UnreadableLine]) -> Iterator[Trace | UnreadableLine]:
+        """The same traces, each counted as it passes."""
         for trace in traces:
             if isinstance(trace, Trace):
                 self._sessions += 1
@@ -296,6 +303,7 @@ class _Bar:
             yield trace
 
     def _draw(self) -> None:
+        """Draw the bar over the last one, a few times a second at most."""
         now = time.monotonic()
         if not self._is_terminal or now - self._last < SECONDS_BETWEEN_DRAWINGS:
             return

@@ -74,6 +74,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Run the client behind a gateway: one that runs already, or one that lives as long as the client.
+
+    If no gateway can be started, the client runs without one, and the user is told why.
+    """
     command = _read_command(arguments.client)
     if arguments.gateway:
         return _run_at(arguments.gateway.rstrip("/"), command, arguments)
@@ -166,6 +170,7 @@ def _keep_direct_urls(
 
 
 def _run_pointed(command: tuple[str, ...], url: str, window: int) -> int:
+    """Run the client with its address set to the gateway. A limit that is set for it is told."""
     from lamina.gateway.clients import find_client, point_client  # noqa: PLC0415 - an extra
 
     launch = point_client(command, url, os.environ, window=window)
@@ -201,7 +206,10 @@ def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -
 
 
 def _read_counters(url: str) -> dict[str, float]:
-    """The counters of a running gateway. Raises BadInput if none answers there."""
+    """The counters of a running gateway. Raises BadInput if none answers there.
+
+    They are lines of the Prometheus format, such as `lamina_requests_total 12`.
+    """
     hint = "start one with lamina serve, or leave --gateway out"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:

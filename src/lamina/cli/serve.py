@@ -84,7 +84,10 @@ def settings_path(arguments: argparse.Namespace) -> Path | None:
 def apply_arguments(
     settings: GatewaySettings, arguments: argparse.Namespace, *, place: str
 ) -> GatewaySettings:
-    """The settings of the file, with those of the command line over them. `place` is the command."""
+    """The settings of the file, with those of the command line over them. `place` is the command.
+
+    `--upstream` replaces all upstreams of the file, and `--window` is set for each of them.
+    """
     values = msgspec.to_builtins(settings)
     for name in ("host", "port", "workers", "store", "key_file", "keep", "recall"):
         value = getattr(arguments, name, None)

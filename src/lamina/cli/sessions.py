@@ -83,6 +83,7 @@ async def _run_action(arguments: argparse.Namespace) -> int:
 
 
 async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Print the conversations of the store, with the number of records in each."""
     heads = [head async for head in every_conversation(store, workspace)]
     if arguments.json:
         emit(
@@ -96,6 +97,7 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Print what was said in a conversation."""
     async with open_existing(store, workspace, arguments.names[0]) as session:
         dialogue = session.dialogue()
         if arguments.json:
@@ -109,6 +111,7 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Write a conversation to the output: as a page of Markdown, or as one line of JSON for each segment."""
     from lamina.formats.markdown import MarkdownChat, write  # noqa: PLC0415
 
     async with open_existing(store, workspace, arguments.names[0]) as session:
@@ -120,6 +123,7 @@ async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -
 
 
 async def _import(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Make a conversation of an exported file. A name that is in use is refused."""
     path, name = arguments.names
     try:
         text = await anyio.Path(path).read_text("utf-8")
@@ -135,6 +139,7 @@ async def _import(store: Store, workspace: str, arguments: argparse.Namespace) -
 
 
 def _parse_export(text: str) -> list[Any]:
+    """The segments of an exported file. Lines of JSON begin with an object, and pages do not."""
     if text.lstrip().startswith('{"'):
         return decode(line.encode() for line in text.splitlines() if line.strip())
     from lamina.formats.markdown import read  # noqa: PLC0415
@@ -143,6 +148,7 @@ def _parse_export(text: str) -> list[Any]:
 
 
 async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Delete a conversation and what is kept of its costs. Without --yes nothing is deleted."""
     [name] = arguments.names
     if not arguments.yes:
         raise BadInput(f"{name!r} would be gone for good", place="delete", hint="say --yes if you mean it")
@@ -156,6 +162,7 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
 
 
 async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Copy all conversations to another store, which may be of another kind and sealed with another key."""
     from lamina.stores.copies import copy_conversations  # noqa: PLC0415
 
     [address] = arguments.names
@@ -172,6 +179,7 @@ async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Read every record of these conversations, or of all. A damaged record raises an error."""
     names = arguments.names
     if not names:
         names = [head.conversation async for head in every_conversation(store, workspace)]
@@ -210,6 +218,7 @@ def _risk_of(store: Store) -> str:
 
 
 async def _rescue(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Write the segments that can still be read of a damaged conversation."""
     where = Where(workspace, arguments.names[0])
     if not isinstance(store, Rescuable):
         hint = "restore it from a backup, or read single records with read(at=...)"

@@ -47,6 +47,7 @@ class _Refused(Exception):
 
 
 def _object_without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, as the parser makes it. Parsers differ in which of two equal keys they keep."""
     value = dict(pairs)
     if len(value) != len(pairs):
         raise _Refused
@@ -58,6 +59,7 @@ def _refuse_constant(_: str) -> Any:
 
 
 def _parse_finite_float(text: str) -> float:
+    """A number with a point or an exponent. `1e999` would become infinity, which is not JSON."""
     if len(text) > DIGITS:
         raise _Refused
     number = float(text)
@@ -67,6 +69,7 @@ def _parse_finite_float(text: str) -> float:
 
 
 def _parse_bounded_int(text: str) -> int:
+    """A whole number. Python takes quadratic time for a long one."""
     if len(text) > DIGITS:
         raise _Refused
     return int(text)
@@ -89,6 +92,7 @@ def _is_too_deep(value: Any) -> bool:
 
 
 def _syntax_error(error: json.JSONDecodeError, name: str) -> BadInput:
+    """What the standard parser refused, in our words, with line and column."""
     problem = error.msg[:1].lower() + error.msg[1:]
     hint = "give JSON"
     if error.msg == "Extra data":
@@ -156,6 +160,7 @@ def _locate_error(text: str, name: str) -> BadInput:
 
 
 def _check_token(kind: str, content: str, levels: list[_Level], *, is_key: bool) -> _Problem | None:
+    """What is wrong with a token, None if nothing is. Marks also change the levels."""
     if kind == "mark":
         return _follow_mark(levels, content)
     if kind == "word":
@@ -182,6 +187,7 @@ def _follow_mark(levels: list[_Level], mark: str) -> _Problem | None:
 
 
 def _check_key(level: _Level, string: str) -> _Problem | None:
+    r"""What is wrong with a key: it comes twice. `"\u0061"` and `"a"` are the same key."""
     key = json.loads(string, strict=False)
     level.at = key
     if key in level.keys:
@@ -191,6 +197,7 @@ def _check_key(level: _Level, string: str) -> _Problem | None:
 
 
 def _check_word(word: str) -> _Problem | None:
+    """What is wrong with a word that is not in quotes. `true`, `null` and usual numbers are in order."""
     hint = "give a finite number, or null"
     if word in ("NaN", "Infinity", "-Infinity"):
         return _Problem(f"{word} is not JSON", hint)
@@ -203,6 +210,7 @@ def _check_word(word: str) -> _Problem | None:
 
 
 def _describe_place(text: str, position: int, name: str, levels: list[_Level]) -> str:
+    """Such as `request.json:3:14 (messages[0].content)`."""
     line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)
     return f"{name}:{line}:{column} ({_describe_path(levels)})"

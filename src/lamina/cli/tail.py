@@ -58,6 +58,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print the events of a gateway as they come, and at the end what they add up to."""
     try:
         from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
     except ImportError as error:

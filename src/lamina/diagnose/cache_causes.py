@@ -47,13 +47,19 @@ class CachedRequest(NamedTuple):
     numbers: list[int]
 
     def number_of(self, index: int) -> int:
-        """The number in the stream of a block of the path. After the last one, the end of the stream."""
+        """The number in the stream of a block of the path.
+
+        After the last block, it is the end of the stream.
+        """
         if index < len(self.numbers):
             return self.numbers[index]
         return len(self.stream.blocks)
 
     def index_of(self, number: int) -> int | None:
-        """The block of the path with this number in the stream, None if the provider leaves it out."""
+        """The block of the path with this number in the stream.
+
+        None if the provider leaves that block out.
+        """
         index = bisect_left(self.numbers, number)
         if index < len(self.numbers) and self.numbers[index] == number:
             return index
@@ -128,7 +134,10 @@ def _choose_earliest(causes: list[Cause]) -> Cause:
 
 
 def _means_nothing_cached(cause: Cause) -> bool:
-    """Whether the cache had nothing at all of the earlier request."""
+    """Whether the cache had nothing at all of the earlier request.
+
+    An entry that expired may leave a longer-lived one before it, which still counts.
+    """
     if cause.cause == "expired":
         return cause.block == 0
     return cause.cause in ("no breakpoint", "below the minimum")
@@ -137,7 +146,11 @@ def _means_nothing_cached(cause: Cause) -> bool:
 def _find_causes(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules, gap: float
 ) -> Iterator[Cause]:
-    """Everything that costs under these rules, in no order."""
+    """Everything that costs under these rules, in no order.
+
+    A cache finds what it has by markers, by the ends of turns, or by the longest equal beginning. Each of
+    these ways has causes of its own.
+    """
     yield from _find_setting_causes(old.stream, new.stream, rules)
     yield from _find_dropped_thinking(old, new, stream_cause, rules)
     yield from _find_expiry(old, rules, gap)
@@ -219,16 +232,18 @@ def _find_expiry(old: CachedRequest, rules: CacheRules, gap: float) -> Iterator[
     entries = _find_entries(old, rules)
     live = [index for index, word in entries.items() if rules.seconds(word) >= gap]
     start = max(live, default=-1) + 1
-    for index in sorted(entries):
-        if index >= start:
-            lifetime = rules.seconds(entries[index])
-            detail = f"{gap:,.0f} s between them, it lives {lifetime:,.0f} s"
-            yield Cause("expired", old.number_of(start), detail)
-            return
+    expired = [index for index in entries if index >= start]
+    if expired:
+        lifetime = rules.seconds(entries[min(expired)])
+        detail = f"{gap:,.0f} s between them, it lives {lifetime:,.0f} s"
+        yield Cause("expired", old.number_of(start), detail)
 
 
 def _find_entries(request: CachedRequest, rules: CacheRules) -> dict[int, str]:
-    """Where a request leaves something in the cache, and the word of its lifetime."""
+    """Where a request leaves something in the cache, and the word of its lifetime.
+
+    A cache that finds the longest equal beginning has one entry, at the end of the request.
+    """
     stream = request.stream
     path = request.path
     if rules.match == "breakpoints":
@@ -240,7 +255,10 @@ def _find_entries(request: CachedRequest, rules: CacheRules) -> dict[int, str]:
 
 
 def _find_short_request(old: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
-    """A request that is too short to be cached at all."""
+    """A request that is too short to be cached at all.
+
+    A cache that stores in steps of 128 tokens has nothing of a request with 100.
+    """
     model = old.stream.model
     least = max(rules.least(model), rules.step(model))
     if least > 1 and old.path.tokens < least:
@@ -329,13 +347,12 @@ def _last_unchanged_entry(
 
     Entries after the first change cannot be read, whatever the markers are.
     """
-    last = None
-    for index in _find_entries(old, rules):
-        number = old.number_of(index)
-        is_unchanged = number < stream_cause.block and new.index_of(number) is not None
-        if is_unchanged and (last is None or number > last):
-            last = number
-    return last
+    numbers = map(old.number_of, _find_entries(old, rules))
+    before_change = [number for number in numbers if number < stream_cause.block]
+    for number in sorted(before_change, reverse=True):
+        if new.index_of(number) is not None:
+            return number
+    return None
 
 
 def _missing_marker(old: CachedRequest, new: CachedRequest, entry: int) -> Cause:
@@ -359,7 +376,11 @@ def _missing_marker(old: CachedRequest, new: CachedRequest, entry: int) -> Cause
 def _find_boundary_causes(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> Iterator[Cause]:
-    """What happened to the boundaries, and so to the entries that they ended."""
+    """What happened to the boundaries, and so to the entries that they ended.
+
+    A cache that had no entry at all was too short for one, or was asked for none. Otherwise the last entry
+    that could be read is looked for: its boundary is gone, has moved, or lies too far back.
+    """
     if not _find_entries(old, rules):
         if EXPLICIT in old.stream.automatic and not old.count_markers():
             yield Cause("no breakpoint", 0)

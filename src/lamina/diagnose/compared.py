@@ -56,7 +56,10 @@ class ComparedRequest(NamedTuple):
 
     @property
     def tools(self) -> int:
-        """How many tool definitions it begins with."""
+        """How many tool definitions it begins with.
+
+        A cache reads them before everything else.
+        """
         for index, block in enumerate(self.stream.blocks):
             if block.sort != "tool":
                 return index
@@ -64,7 +67,10 @@ class ComparedRequest(NamedTuple):
 
     @property
     def counted_stream(self) -> Stream:
-        """The stream with each block's tokens. The tokens before all blocks are added to the first."""
+        """The stream with each block's tokens. The tokens before all blocks are added to the first.
+
+        So the sum over the blocks is that of the whole request.
+        """
         counts = list(self.counts)
         if counts:
             counts[0] += self.head
@@ -203,7 +209,10 @@ def _estimate_by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]
 
 
 def _read_envelope(envelope: Envelope, entries: Sequence[Entry]) -> ComparedRequest:
-    """A block for each tool and each of these entries, which are the first that are sent."""
+    """A block for each tool and each of these entries, which are the first that are sent.
+
+    An envelope has counted its entries, so nothing is counted here.
+    """
     blocks = [_tool_block(tool, index) for index, tool in enumerate(envelope.head.tools)]
     blocks += map(_entry_block, entries)
     model = text_or_empty(envelope.head.parameters.get("model"))

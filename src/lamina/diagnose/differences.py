@@ -65,7 +65,10 @@ def diff(
 
 
 def _request_as_sent(value: Any) -> Any:
-    """The request inside a fitted request: a cache sees its markers and settings, an envelope has none."""
+    """The request inside a fitted request: a cache sees its markers and settings, an envelope has none.
+
+    Any other value is compared as it is.
+    """
     request = getattr(value, "request", None)
     if isinstance(request, Mapping):
         return request
@@ -95,7 +98,10 @@ def _find_cause(before: ComparedRequest, after: ComparedRequest, *, compare_keys
 
 
 def _prefer_own_cause(before: Envelope, after: Envelope, cause: Cause, tools: int) -> Cause:
-    """The cause that lamina itself knows of, if it has one, instead of the cause that the blocks show."""
+    """The cause that lamina itself knows of, if it has one, instead of the cause that the blocks show.
+
+    Blocks that were lowered look edited. The envelope records that lamina lowered them.
+    """
     if tenant_changed(before, after):
         return Cause("tenant changed", 0)
     own_cause = find_own_cause(before, after, cause.block - tools)
@@ -122,7 +128,10 @@ class Amounts(NamedTuple):
     price: float | None = None
 
     def scaled(self, counted: int, reported: int) -> Amounts:
-        """The same, if the provider reported `reported` tokens where we counted `counted`."""
+        """The same, if the provider reported `reported` tokens where we counted `counted`.
+
+        The two amounts of tokens still add up: what is lost is the rest.
+        """
         unchanged = self.unchanged * reported // counted
         all_tokens = (self.unchanged + self.lost) * reported // counted
         cached = self.cached
@@ -167,7 +176,10 @@ _BEFORE_FRAMING = frozenset(
 def _describe(
     before: ComparedRequest, after: ComparedRequest, cause: Cause, amounts: Amounts, tokens: int | None
 ) -> Difference:
-    """The result: the cause with its places, amounts, sentence and advice."""
+    """The result: the cause with its places, amounts, sentence and advice.
+
+    If the provider reported the tokens of the earlier request, the amounts are scaled to that.
+    """
     old_block = _block_at(before, cause.block)
     new_block = _block_at(after, cause.block)
     byte = 0
@@ -205,6 +217,10 @@ def _block_at(request: ComparedRequest, index: int) -> StreamBlock | None:
 
 
 def _find_changed_settings(before: ComparedRequest, after: ComparedRequest) -> tuple[str, ...]:
+    """The names of parameters that differ, in the order of the alphabet.
+
+    One that only one of the requests has counts as different.
+    """
     old = before.stream.settings
     new = after.stream.settings
     changed = [name for name in {*old, *new} if old.get(name) != new.get(name)]

@@ -34,7 +34,10 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
     if any(entry.why.startswith("covered by ") for entry in same_entries):
         return "summarised"
     is_lowered = _is_lowered(old, same_entries)
-    if is_lowered and after.cut is not None and after.cut.lowered > 0:
+    lowered_by_cut = 0
+    if after.cut is not None:
+        lowered_by_cut = after.cut.lowered
+    if is_lowered and lowered_by_cut > 0:
         return "cut"
     layers = (old.layer, new.layer)
     causes = (

@@ -153,7 +153,10 @@ def _find_changed_runs(old: Blocks, new: Blocks, start: int, matched: dict[int, 
 
 
 def _free_run(start: int, end: int, used: Container[int]) -> range:
-    """The places from `start` up to the first that is used."""
+    """The places from `start` up to the first that is used.
+
+    If the first is used already, the run is empty.
+    """
     stop = start
     while stop < end and stop not in used:
         stop += 1
@@ -166,8 +169,10 @@ def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[Blo
     At the end of both requests the next turn follows, so there the later request may have more blocks.
     """
     at_end = (runs.old.stop, runs.new.stop) == (len(old), len(new))
-    same_length = len(runs.old) == len(runs.new)
-    if same_length or (at_end and len(runs.old) < len(runs.new)):
+    changed_in_place = len(runs.old) == len(runs.new)
+    if at_end and len(runs.old) < len(runs.new):
+        changed_in_place = True
+    if changed_in_place:
         for old_index, new_index in zip(runs.old, runs.new, strict=False):
             old_block = old[old_index]
             new_block = new[new_index]

@@ -55,10 +55,12 @@ class BlockChange(NamedTuple):
 
     @property
     def was(self) -> StreamBlock:
+        """The block of the earlier request that differs."""
         return self.old[self.at]
 
     @property
     def now(self) -> StreamBlock:
+        """The block of the later request at the same place."""
         return self.new[self.at]
 
     @property
@@ -118,12 +120,10 @@ def _explain_tools(old: Blocks, new: Blocks, at: int) -> Cause:
     Tools that are all there, in another order, are reordered. If definitions are gone and none is new, a tool
     was removed.
     """
-    old_tools = [block for block in old if block.sort == "tool"]
-    new_tools = [block for block in new if block.sort == "tool"]
-    removed = _drop_equal(old_tools, new_tools)
-    added = _drop_equal(new_tools, old_tools)
+    removed = _find_tools_only_in(old, new)
+    added = _find_tools_only_in(new, old)
     if not removed and not added:
-        names = [tool.name for tool in old_tools[at : at + 1]]
+        names = [block.name for block in old[at : at + 1] if block.sort == "tool"]
         return Cause("tools reordered", at, name="".join(names))
     if all(b"web_search" in tool.data for tool in (*removed, *added)):
         return Cause("web search changed", at, name="web_search")
@@ -134,13 +134,14 @@ def _explain_tools(old: Blocks, new: Blocks, at: int) -> Cause:
     return _explain_changed_tools(removed, added, at)
 
 
-def _drop_equal(tools: Blocks, others: Blocks) -> list[StreamBlock]:
-    """The tools whose definition is not among the others.
+def _find_tools_only_in(blocks: Blocks, others: Blocks) -> list[StreamBlock]:
+    """The tools of a request whose definition is not in the other one.
 
     Two tools with the same definition are equal, whatever their order.
     """
-    definitions = {block.data for block in others}
-    return [block for block in tools if block.data not in definitions]
+    other_definitions = {block.data for block in others if block.sort == "tool"}
+    tools = [block for block in blocks if block.sort == "tool"]
+    return [tool for tool in tools if tool.data not in other_definitions]
 
 
 def _explain_changed_tools(removed: Blocks, added: Blocks, at: int) -> Cause:
@@ -153,24 +154,41 @@ def _explain_changed_tools(removed: Blocks, added: Blocks, at: int) -> Cause:
     if not pairs:
         detail = f"{_list_names(removed)} became {_list_names(added)}"
         return Cause("tools changed", at, detail, removed[0].name)
-    was, now = pairs[0]
     if len(pairs) == len(removed) == len(added):
-        where = f"in the tool {was.name}"
-        say_the_same = all(same_spelling(old.data, new.data) for old, new in pairs)
-        if say_the_same and any(keys_reordered(old.data, new.data) for old, new in pairs):
-            return Cause("keys reordered", at, where, was.name)
-        volatile_text = describe_volatile(was.data, now.data)
-        if volatile_text:
-            return Cause("volatile text", at, f"{volatile_text} {where}", was.name)
-        if say_the_same:
-            return Cause("re-encoded", at, where, was.name)
+        cause = _explain_rewritten_tools(pairs, at)
+        if cause is not None:
+            return cause
+    was, now = pairs[0]
     detail = f"{_list_names(removed)}; {quote_difference(was.data, now.data)}"
     return Cause("tools changed", at, detail, was.name)
 
 
+def _explain_rewritten_tools(pairs: Sequence[tuple[StreamBlock, StreamBlock]], at: int) -> Cause | None:
+    """The cause if the same tools are written differently; None if they say something else.
+
+    Each pair is a tool as it was and as it is now. A description with the time of day is volatile text: it
+    says something else at every call.
+    """
+    was, now = pairs[0]
+    where = f"in the tool {was.name}"
+    say_the_same = all(same_spelling(old.data, new.data) for old, new in pairs)
+    if say_the_same and any(keys_reordered(old.data, new.data) for old, new in pairs):
+        return Cause("keys reordered", at, where, was.name)
+    volatile_text = describe_volatile(was.data, now.data)
+    if volatile_text:
+        return Cause("volatile text", at, f"{volatile_text} {where}", was.name)
+    if say_the_same:
+        return Cause("re-encoded", at, where, was.name)
+    return None
+
+
 def _list_names(tools: Blocks) -> str:
-    """The names of the first few tools, for a sentence."""
-    return ", ".join(tool.name or "a tool without a name" for tool in tools[:MOST_NAMES])
+    """The names of the first few tools, for a sentence: `read_file, run_tests`.
+
+    Tools that run on the provider's side may have no name.
+    """
+    names = [tool.name or "a tool without a name" for tool in tools[:MOST_NAMES]]
+    return ", ".join(names)
 
 
 # system text
@@ -283,11 +301,20 @@ def _explain_history(change: BlockChange) -> Cause:
     cause = _explain_same_text(change)
     if cause is not None:
         return cause
-    if was.sort == "thinking":
-        rest = [block.data for block in change.old[change.at :] if block.sort != "thinking"]
-        if rest[:1] == [now.data]:
-            return _explain_gap(change, change.at + 1)
+    if _is_next_after_thinking(change):
+        return _explain_gap(change, change.at + 1)
     return _explain_moved_blocks(change) or _explain_same_block(change) or _explain_other_block(change)
+
+
+def _is_next_after_thinking(change: BlockChange) -> bool:
+    """Whether the new block is the one that came after thinking, and that thinking is gone.
+
+    Old thinking, thinking, text and new text: both thoughts are gone.
+    """
+    for block in change.old[change.at :]:
+        if block.sort != "thinking":
+            return change.was.sort == "thinking" and block.data == change.now.data
+    return False
 
 
 def _explain_moved_blocks(change: BlockChange) -> Cause | None:
@@ -313,18 +340,28 @@ def _find_block(block: StreamBlock, there: Blocks, here: Blocks, at: int) -> int
     It is the only block like it in both requests, or most of the next few blocks follow it there too, as far
     as both requests go.
     """
-    sought = (block.data, block.role)
-    places = [i for i in range(at + 1, len(there)) if (there[i].data, there[i].role) == sought]
+    places: list[int] = []
+    for index in range(at + 1, len(there)):
+        other = there[index]
+        if (other.data, other.role) == (block.data, block.role):
+            places.append(index)
     if len(places) == 1 and sum(other.data == block.data for other in here) == 1:
         return places[0]
-    here_row = here[at : at + COMPARED_IN_ROW]
+    row = here[at : at + COMPARED_IN_ROW]
     for index in places[:TRIED_PLACES]:
-        there_row = there[index : index + COMPARED_IN_ROW]
-        compared = min(len(there_row), len(here_row))
-        equal = sum(one.data == other.data for one, other in zip(there_row, here_row, strict=False))
-        if equal * 2 > compared:
+        if _mostly_agree(row, there[index : index + COMPARED_IN_ROW]):
             return index
     return None
+
+
+def _mostly_agree(row: Blocks, other_row: Blocks) -> bool:
+    """Whether more than half of the blocks at the same places are equal.
+
+    A, B, C and A, X, C mostly agree. If one row is shorter, only its length counts.
+    """
+    pairs = list(zip(row, other_row, strict=False))
+    equal = sum(one.data == other.data for one, other in pairs)
+    return equal * 2 > len(pairs)
 
 
 def _explain_gap(change: BlockChange, end: int) -> Cause:
@@ -338,9 +375,11 @@ def _explain_gap(change: BlockChange, end: int) -> Cause:
         return change.explain("thinking dropped", _count_words(len(gone)))
     messages_before = 0
     for block in change.old[: change.at]:
-        messages_before += block.opens and block.sort not in ("tool", "system")
+        if block.sort not in ("tool", "system"):
+            messages_before += block.opens
     messages_gone = sum(block.opens for block in gone)
-    if messages_before < PINNED_MESSAGES and messages_gone > 1:
+    is_near_beginning = messages_before < PINNED_MESSAGES
+    if is_near_beginning and messages_gone > 1:
         return change.explain("truncated", f"{messages_gone} messages")
     return change.explain("removed", _count_words(len(gone)))
 
@@ -354,10 +393,9 @@ def _explain_same_block(change: BlockChange) -> Cause | None:
     now = change.now
     if (was.sort, was.role) != (now.sort, now.role):
         return None
-    if keys_reordered(was.data, now.data):
-        return change.explain("keys reordered", change.quote)
-    if same_but_ids(was.data, now.data):
-        return change.explain("ids changed", change.quote)
+    for cause, is_same in (("keys reordered", keys_reordered), ("ids changed", same_but_ids)):
+        if is_same(was.data, now.data):
+            return change.explain(cause, change.quote)
     if same_spelling(was.data, now.data):
         return change.explain("re-encoded")
     return None

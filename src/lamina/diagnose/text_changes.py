@@ -78,7 +78,10 @@ _INVISIBLE = dict.fromkeys((*map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u206
 
 
 def quote_difference(one: bytes, other: bytes) -> str:
-    """The first words that differ, in both texts: `'at 10:02' is now 'at 10:03'`."""
+    """The first words that differ, in both texts: `'at 10:02' is now 'at 10:03'`.
+
+    A few characters before the difference are quoted too, so that a reader finds the place.
+    """
     at = count_common_items(one, other)
     return f"{_quote(one, at)!r} is now {_quote(other, at)!r}"
 
@@ -138,14 +141,20 @@ def _match_at(pattern: re.Pattern[str], text: str, mark: int) -> str:
 
 
 def _is_random(word: str) -> bool:
-    """Whether letters and digits are mixed as nobody would name a thing."""
+    """Whether letters and digits are mixed as nobody would name a thing.
+
+    `req_8f3ka92lq` is random. `version2`, with one digit, and `20261116`, without a letter, are not.
+    """
     digits = sum(character.isdigit() for character in word)
     letters_and_digits = len(word) - word.count("-") - word.count("_")
     return 3 <= digits < letters_and_digits
 
 
 def lowered_by_lamina(one: bytes, other: bytes) -> bool:
-    """Whether lamina's text for something that it lowered stands in the later text only."""
+    """Whether lamina's text for something that it lowered stands in the later text only.
+
+    `[shortened: …]` in both texts says nothing: it was lowered before.
+    """
     return any(words in other and words not in one for words in _LAMINA)
 
 
@@ -153,7 +162,10 @@ def lowered_by_lamina(one: bytes, other: bytes) -> bool:
 
 
 def same_spelling(one: bytes, other: bytes) -> bool:
-    """Whether two blocks say the same, up to spaces, invisible signs, Unicode forms and JSON in strings."""
+    """Whether two blocks say the same, up to spaces, invisible signs, Unicode forms and JSON in strings.
+
+    `{"a": 1}` and `{ "a":1 }` say the same, as text too.
+    """
     return _agree(one, other, _normalize_text)
 
 
@@ -168,7 +180,10 @@ def keys_reordered(one: bytes, other: bytes) -> bool:
 
 
 def same_but_ids(one: bytes, other: bytes) -> bool:
-    """Whether two blocks differ in nothing but the ids of calls."""
+    """Whether two blocks differ in nothing but the ids of calls.
+
+    Some clients make up new ids each time they write a history.
+    """
     return _agree(one, other, str, without=_IDS)
 
 
@@ -177,7 +192,10 @@ Normalize = Callable[[str], Any]
 
 
 def _agree(one: bytes, other: bytes, normalize: Normalize, *, without: frozenset[str] = frozenset()) -> bool:
-    """Whether two blocks are equal after all their texts are normalized."""
+    """Whether two blocks are equal after all their texts are normalized.
+
+    Blocks that cannot be decoded agree with nothing.
+    """
     try:
         first = _normalize_value(msgspec.json.decode(one), normalize, without)
         second = _normalize_value(msgspec.json.decode(other), normalize, without)
@@ -211,7 +229,10 @@ def _normalize_value(value: Any, normalize: Normalize, without: frozenset[str]) 
 
 
 def _normalize_text(text: str) -> Any:
-    """A text in one spelling; if it is JSON, its value."""
+    """A text in one spelling; if it is JSON, its value.
+
+    Arguments of a call are JSON in a text, so spaces and escapes inside of them do not count either.
+    """
     if not text.startswith(("{", "[")):
         return _normalize_words(text)
     try:
@@ -249,7 +270,10 @@ def _normalize_words(text: str) -> str:
 
 
 def join_texts(blocks: Sequence[bytes]) -> str:
-    """What blocks of text say together, without spaces; "" if one of them is not text."""
+    """What blocks of text say together, without spaces; "" if one of them is not text.
+
+    Two blocks `Hel` and `lo world` say `Helloworld`, and so does one block `Hello world`.
+    """
     joined = []
     for data in blocks:
         text = read_text(data)
@@ -278,7 +302,10 @@ def read_text(data: bytes) -> str | None:
 
 
 def name_section(data: bytes, at: int) -> str:
-    """The heading or tag above an offset of a text, as a reader would name that part: `Tools`."""
+    """The heading or tag above an offset of a text, as a reader would name that part: `Tools`.
+
+    A heading is a line that begins with `#`, and a tag one that begins with `<`.
+    """
     start = max(data.rfind(sign, 0, at) for sign in (b"\\n#", b"\\n<", b'"#', b'"<'))
     if start < 0:
         return ""

@@ -42,6 +42,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def continues(self) -> bool:
+        """Whether the later request only adds to the earlier one."""
         return self.cause == "none"
 
     @property

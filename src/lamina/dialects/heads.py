@@ -43,7 +43,10 @@ def read_function(function: Mapping[str, Any]) -> Tool | None:
 
 
 def write_function(tool: Tool, name: str) -> dict[str, Any]:
-    """The definition of a function under a name that the API takes. What is empty is left out."""
+    """The definition of a function under a name that the API takes. What is empty is left out.
+
+    `{"type": "function", "function": {"name": "now"}}` takes no arguments.
+    """
     function: dict[str, Any] = {"name": name}
     if tool.description:
         function["description"] = tool.description
@@ -53,7 +56,10 @@ def write_function(tool: Tool, name: str) -> dict[str, Any]:
 
 
 def read_stream_switch(parameters: Mapping[str, Any]) -> bool | None:
-    """Whether the answer is streamed; None if the request does not say."""
+    """Whether the answer is streamed; None if the request does not say.
+
+    Null means no, since the request does say something.
+    """
     if "stream" not in parameters:
         return None
     return bool(parameters["stream"])

@@ -33,12 +33,16 @@ _DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,"
 _ENCODER = msgspec.json.Encoder()
 
 
-def dump_model(value: Any) -> Any:
-    """What an object of an SDK holds, without the fields that nobody set; None for any other value."""
+def dump_model(value: Any, *, leave_out: str = "exclude_unset") -> Any:
+    """What an object of an SDK holds, without the fields that nobody set; None for any other value.
+
+    A class is not an object of itself: `Message` has a `model_dump` too, but nothing to dump. `leave_out` is
+    pydantic's word for the fields to leave out, for an SDK that sets fields by itself.
+    """
     dump = getattr(value, "model_dump", None)
     if not callable(dump) or isinstance(value, type):
         return None
-    return dump(mode="json", exclude_unset=True)
+    return dump(mode="json", **{leave_out: True})
 
 
 def to_dict_or_none(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json | None:
@@ -59,8 +63,12 @@ def to_dict_or_none(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json
 
 
 def to_dict_or_empty(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json:
-    """Like `to_dict_or_none`, with an empty dict for a value that is not an object."""
-    if isinstance(value, dict):  # nearly always: this saves a call for every block of a long request
+    """Like `to_dict_or_none`, with an empty dict for a value that is not an object.
+
+    A dict comes back at once: nearly every value is one, and this saves a call for every block of a long
+    request.
+    """
+    if isinstance(value, dict):
         return value
     return to_dict_or_none(value, dump) or {}
 
@@ -123,7 +131,10 @@ def name_value(value: Any) -> str:
 
 
 def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
-    """The same error, with its place as seen from further out: `role` becomes `messages[3].role`."""
+    """The same error, with its place as seen from further out.
+
+    `role` becomes `messages[3].role`, and `[0].text` becomes `content[0].text`.
+    """
     inner_place = error.place
     if inner_place and inner_place[0] not in ".[":
         inner_place = f".{inner_place}"
@@ -131,7 +142,10 @@ def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
 
 
 def encode_json(value: Any, place: str) -> str:
-    """A value as JSON text. Raises BadInput with this place for what JSON has no word for, such as a set."""
+    """A value as JSON text. Raises BadInput with this place for what JSON has no word for.
+
+    A function has none, and neither has a list that holds itself.
+    """
     try:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -155,7 +169,10 @@ def decode_arguments(arguments: str) -> Json:
 
 
 def split_data_url(url: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL; two empty strings for any other address."""
+    """Media type and base64 of a data URL; two empty strings for any other address.
+
+    `data:image/png;base64,iVBORw0…` is `("image/png", "iVBORw0…")`.
+    """
     beginning = _DATA_URL.match(url)
     if beginning is None:
         return "", ""
@@ -220,7 +237,10 @@ _EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 
 
 def drop_default(value: Any, default: Any) -> Any:
-    """None if the value is the documented default, which means the same as an absent field."""
+    """None if the value is the documented default, which means the same as an absent field.
+
+    A cache must not see a difference between the two.
+    """
     if value == default:
         return None
     return value

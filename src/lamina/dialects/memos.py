@@ -99,7 +99,10 @@ def copy_message(message: Any) -> Any:
 
 
 def _copy_value(value: Any) -> Any:
-    """A copy of a value. Only plain dicts and lists are walked: an object of an SDK copies itself."""
+    """A copy of a value. Only plain dicts and lists are walked: an object of an SDK copies itself.
+
+    Strings are shared: they cannot change, and they are most of a request.
+    """
     match value:
         case str() | bytes():
             return value

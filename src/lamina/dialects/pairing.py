@@ -7,12 +7,12 @@ first call of all that has none. This module sees one assistant message at a tim
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
 
-from lamina.core.values import Entry, ToolCall, ToolResult
+from lamina.core.values import Entry, Segment, ToolCall, ToolResult
 
 Label = tuple[str, str]
 """How a result may refer to a call: ("name", its tool) or ("id", its id)."""
@@ -21,6 +21,14 @@ Label = tuple[str, str]
 def make_call_id(place: int, name: str) -> str:
     """An id for a call that has none on the wire. It does not depend on where the message stands."""
     return f"call_{place}_{name}"
+
+
+def list_calls(segments: Iterable[Segment]) -> Iterator[ToolCall]:
+    """The calls among some segments, in order. A segment with a call has nothing else."""
+    for segment in segments:
+        part = segment.parts[0]
+        if isinstance(part, ToolCall):
+            yield part
 
 
 class CallStep:
@@ -78,7 +86,10 @@ class CallStep:
         return places[0]
 
     def _find_first_open(self) -> int | None:
-        """The position of the first call that waits; None if all have their result."""
+        """The position of the first call that waits; None if all have their result.
+
+        It never goes back, so it is looked for from where it was last.
+        """
         while self._first_open in self._answered:
             self._first_open += 1
         if self._first_open >= len(self.calls):

@@ -51,7 +51,10 @@ def require_request(request: Request, hint: str) -> None:
 
 
 def require_definitions(tools: Sequence[Any], field: str) -> None:
-    """Raises BadInput if the definition of a tool, in the list in this field, is not an object."""
+    """Raises BadInput if the definition of a tool, in the list in this field, is not an object.
+
+    The place is `tools[2]`, for example.
+    """
     for position, tool in enumerate(tools):
         if not isinstance(tool, dict):
             problem = f"expected an object, got {describe_value(tool)}"

@@ -53,6 +53,7 @@ class RoleMessageView:
     __slots__ = ("index", "message", "role", "sort", "wire")
 
     def __init__(self, message: Any, index: int, wire: Mapping[str, Any], roles: Collection[str]) -> None:
+        """Reads the role once for all rules. A value that is not one of `roles` is ""."""
         role = wire.get("role")
         if not isinstance(role, str) or role not in roles:
             role = ""
@@ -136,7 +137,10 @@ def _find_last_seam(views: list[AnyView], ends_a_step: Callable[[AnyView], bool]
 
 
 def apply_rules(rules: Rules, subject: Any) -> list[Violation]:
-    """Every place where a request breaks one of these rules. `subject` is what the rules look at."""
+    """Every place where a request breaks one of these rules. `subject` is what the rules look at.
+
+    They are in the order of the rules, and for each rule in its own order.
+    """
     violations: list[Violation] = []
     for name, rule in rules.items():
         for place, problem in rule(subject):

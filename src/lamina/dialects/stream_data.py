@@ -41,7 +41,10 @@ def mark_nothing(request: Request, _: Marking) -> dict[str, Any]:
 
 
 def read_marker(holder: Mapping[str, Any], field: str, default_lifetime: str) -> str:
-    """The lifetime that a marker in this field asks for, "" if there is no marker."""
+    """The lifetime that a marker in this field asks for, "" if there is no marker.
+
+    A marker that asks for none has the default lifetime.
+    """
     marker = holder.get(field)
     if marker is None:
         return ""

@@ -28,7 +28,10 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thinking_turns: int = 0
 
     def __str__(self) -> str:
-        """Such as "2 tool uses and 1 thinking turn", or "nothing"."""
+        """What was cleared, in words.
+
+        Such as "2 tool uses and 1 thinking turn", or "nothing".
+        """
         counts: list[str] = []
         if self.tool_uses:
             counts.append(count_noun(self.tool_uses, "tool use"))

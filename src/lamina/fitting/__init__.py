@@ -4,9 +4,10 @@
   server reported.
 - `recalls` has the recall tool and what it answers.
 - `wrap` puts `fit_request` in front of an SDK's client. It uses `sdk_calls` with `steps` for each call,
-  `pending_call` for the request on its way, and `conversations` with `conversation`, `request_digests` and
-  `conversation_store` to keep the ledger from call to call. `recall_loop` and `recall_streams` answer recalls
-  inside a call, and `events` reports cuts, repairs and misses.
+  `shown_streams` for what the client sees of a stream, `pending_call` for the request on its way, and
+  `conversations` with `conversation`, `request_digests` and `conversation_store` to keep the ledger from call
+  to call. `recall_loop` and `recall_streams` answer recalls inside a call, and `events` reports cuts, repairs
+  and misses.
 """
 
 from lamina.fitting.events import CutEvent, MissEvent, RepairEvent

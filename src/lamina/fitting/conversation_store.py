@@ -57,7 +57,10 @@ class ConversationStore:
         self._store: Store | None = None
 
     def load(self, names: list[str], dialect: str) -> list[Conversation]:
-        """Return the conversations of a dialect under the first of these names that is used."""
+        """Return the conversations of a dialect under the first of these names that is used.
+
+        One name may hold several: conversations that begin alike have the same name.
+        """
         for name in names:
             state = self._call(partial(_read_state, where=Where(WORKSPACE, name)))
             if state:
@@ -82,7 +85,10 @@ class ConversationStore:
             self._thread = None
 
     def _call(self, action: Callable[[Store], Awaitable[T]]) -> T:
-        """Run an action on the store in its thread."""
+        """Run an action on the store in its thread, which is started at the first call.
+
+        If the store could not be opened, each call raises the reason again.
+        """
         with self._lock:
             if self._thread is None:
                 self._start()

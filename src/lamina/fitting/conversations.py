@@ -188,7 +188,10 @@ class Conversations:
         return key
 
     def save(self, key: str | int) -> None:
-        """Store a conversation, if there is a store. A failure is logged: the answer is the caller's."""
+        """Store a conversation, if there is a store. A failure is logged: the answer is the caller's.
+
+        A named conversation is stored under its name, another one under the hash of its beginning.
+        """
         conversation = self.by_key.get(key)
         if self.store is None or conversation is None:
             return
@@ -222,7 +225,10 @@ class Conversations:
         return msgspec.structs.replace(conversation, dialect=dialect.name, digests=digests)
 
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
-        """Remember stored conversations that are new here, or that another process has continued."""
+        """Remember stored conversations that are new here, or that another process has continued.
+
+        A stored conversation with a lower revision than ours is older, and is left alone.
+        """
         keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
         for conversation in stored:
             own_key = keys.get(conversation.uid, key)
@@ -293,7 +299,10 @@ class AnswerCalls:
 
 
 def _has_same_turn(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...], index: int) -> bool:
-    """Whether both have the same turn at this index."""
+    """Whether both have the same turn at this index.
+
+    Clients often pass the very object again, so that is compared first.
+    """
     if index >= len(turns):
         return False
     try:

@@ -113,7 +113,10 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
     def report_request(
         self, fitted: Fitted, before: Ledger, last_fitted: Fitted | None, conversation: str
     ) -> None:
-        """Report what was done to a request that was answered. `before` is the ledger that it began with."""
+        """Report what was done to a request that was answered. `before` is the ledger that it began with.
+
+        A repair is reported once. Later requests repeat it, and their ledgers have it already.
+        """
         cut = fitted.envelope.cut
         if cut is not None and cut.lowered:
             saves, costs = _price_cut(_model_of(fitted), cut.before, cut.after)
@@ -143,7 +146,11 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
     def report_usage(
         self, fitted: Fitted, usage: Usage, last_fitted: Fitted | None, last_usage: Usage, conversation: str
     ) -> None:
-        """Report a miss: the provider says that it read less than it held. After a cut that is no news."""
+        """Report a miss: the provider says that it read less than it held. After a cut that is no news.
+
+        The two requests are compared to say why. If the later one continues the earlier, it is the
+        provider's doing.
+        """
         held = min(last_usage.cached + last_usage.written, usage.input)
         if last_fitted is None or held - usage.cached < LEAST_MISS:
             return
@@ -178,12 +185,16 @@ def _model_of(fitted: Fitted) -> str:
 
 
 def _rules_of(fitted: Fitted) -> Any:
+    """The cache rules of the model and the API that a request was fitted for."""
     dialect = fitted.dialect.name if fitted.dialect else ""
     return rules_for(_model_of(fitted), dialect=dialect)
 
 
 def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float | None]:
-    """Return what a cut saves with each later request, and what it costs once."""
+    """Return what a cut saves with each later request, and what it costs once.
+
+    Each later request reads fewer tokens from the cache. The first one writes all that is left anew.
+    """
     prices = _prices_of(model)
     if prices.input is None or prices.read is None:
         return None, None
@@ -193,7 +204,10 @@ def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float
 
 
 def _price_tokens(model: str, tokens: int) -> float | None:
-    """Return what tokens cost that are paid anew, above what reading them would cost."""
+    """Return what tokens cost that are paid anew, above what reading them would cost.
+
+    None if the model has no price, or its cache has none.
+    """
     prices = _prices_of(model)
     if prices.input is None or prices.read is None:
         return None

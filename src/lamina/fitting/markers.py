@@ -122,7 +122,10 @@ def _weigh_start(stream: Stream, counter: Counter, least: int) -> Stream:
 
 
 def _framing_tokens(block: StreamBlock, counter: Counter, *, is_first: bool) -> int:
-    """Return what the provider counts around the text of a block: for the request, the tools, a message."""
+    """Return what the provider counts around the text of a block: for the request, the tools, a message.
+
+    The framing of the request, and that of all tools together, counts with the first block.
+    """
     framing = counter.framing
     tokens = 0
     if block.sort == "tool":
@@ -147,14 +150,20 @@ def _without_tail(stream: Stream, envelope: Envelope) -> Stream:
 
 
 def _last_sent_block(envelope: Envelope, before: SentMark | None, cut: Cut | None) -> int | None:
-    """Return the number of the last block of the previous request, if this request continues it."""
+    """Return the number of the last block of the previous request, if this request continues it.
+
+    None for the first request, and after a cut.
+    """
     if before is None or cut is not None:
         return None
     return _last_block(envelope, envelope.sent[: before.sent])
 
 
 def _last_block_before_cut(envelope: Envelope) -> int | None:
-    """Return the number of the last block that the last cut left as it was; None if there is none."""
+    """Return the number of the last block that the last cut left as it was; None if there is none.
+
+    A cut names the first entry that it lowered. A digest that it wrote may stand before that entry.
+    """
     cut = _last_lowering_cut(envelope.ledger)
     if cut is None:
         return None
@@ -173,7 +182,10 @@ def _last_block_before_cut(envelope: Envelope) -> int | None:
 
 
 def _last_lowering_cut(ledger: Ledger) -> Cut | None:
-    """Return the last cut that names the first entry it changed."""
+    """Return the last cut that names the first entry it changed.
+
+    A cut that only records a change of the client's, such as a new tool, names none.
+    """
     for cut in reversed(ledger.cuts):
         if cut.first:
             return cut

@@ -44,7 +44,10 @@ def name_segments(
 
 
 def check_budget(budget: Any, place: str) -> None:
-    """Raise BadInput unless this is a budget, or None."""
+    """Raise BadInput unless this is a budget, or None.
+
+    A whole number is most likely meant as the window, so the hint says how to write that.
+    """
     if budget is None or isinstance(budget, Budget):
         return
     hint = "give Budget(window=...)"
@@ -54,7 +57,10 @@ def check_budget(budget: Any, place: str) -> None:
 
 
 def _describe(segment: Segment, place: str) -> str:
-    """Return the name of a segment in an error: its place or its key, what it is, and how it begins."""
+    """Return the name of a segment in an error: its place or its key, what it is, and how it begins.
+
+    `messages[3] (tool result of read_file, "import os …")`, for example.
+    """
     text = make_inert(text_of(segment.parts), QUOTE)
     details = _describe_kind(segment)
     if text:

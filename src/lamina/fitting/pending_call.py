@@ -146,7 +146,11 @@ class PendingCall:
         self._trace.end(error=type(error).__name__)
 
     def remember_id(self, shown_id: str, last_id: str) -> None:
-        """Remember which answer the client means by the id that it saw; "" if the API keeps no answers."""
+        """Remember which answer the client means by the id that it saw; "" if the API keeps no answers.
+
+        After a recall the client saw the id of the first answer, and the server must continue the last
+        one. The results of recalls that the client never saw are remembered too.
+        """
         if not shown_id:
             return
         results: tuple[Any, ...] = ()
@@ -202,6 +206,7 @@ class PendingCall:
         self._report_usage(usage)
 
     def _report_usage(self, usage: Usage | int) -> None:
+        """Tell the listeners what the API counted for this call and for the one before it."""
         last_usage = self._conversation.usage
         if isinstance(usage, Usage) and isinstance(last_usage, Usage) and usage.input:
             self._conversations.listeners.report_usage(
@@ -215,13 +220,20 @@ class PendingCall:
         return f"conversation {self._key}"
 
     def _complete_usage(self, usage: Usage | int) -> Usage | int:
-        """Return the usage. If the answer reported none, what the server cleared last still holds."""
+        """Return the usage. If the answer reported none, what the server cleared last still holds.
+
+        A stream that was interrupted reports nothing.
+        """
         last_usage = self._conversation.usage
         if usage in (0, Usage()) and isinstance(last_usage, Usage):
             return Usage(cleared=last_usage.cleared)
         return usage
 
     def _fit(self, budget: Budget) -> Fitted:
+        """Fit the request with what is remembered of its conversation, and record that in the trace.
+
+        A request that is over the budget is not failed yet: `shrink` tries again.
+        """
         conversation: Conversation = self._conversation
         memo = conversation.memo
         if self._is_spliced:
@@ -252,7 +264,11 @@ class PendingCall:
         return fitted
 
     def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
-        """Record what the API counted, and end the trace. A stream reports that at its end."""
+        """Record what the API counted, and end the trace. A stream reports that at its end.
+
+        What the call before it read and wrote should be read now, unless there was a cut: that is
+        predicted.
+        """
         if not self._trace.is_on or (usage in (0, Usage()) and not is_last):
             return
         last_usage = self._conversation.usage
@@ -291,7 +307,10 @@ def _read_iterators(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def limit_budget(budget: Budget, window: int, *, reserve: int | None = None) -> Budget:
-    """Return the budget with a smaller window. The answer's reserve takes at most half of it."""
+    """Return the budget with a smaller window. The answer's reserve takes at most half of it.
+
+    Of a window of 8,000 with a reserve of 6,000, 4,000 are left for the request.
+    """
     if reserve is None and budget.reserve is not None:
         reserve = min(budget.reserve, window // 2)
     return msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve)

@@ -339,7 +339,10 @@ def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
 
 
 def load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
-    """Return a ledger, or the one that `dump` wrote. Anything else raises BadInput."""
+    """Return a ledger, or the one that `dump` wrote. Anything else raises BadInput.
+
+    None is an empty ledger. The hint says what to do with a text, and with a whole `Fitted`.
+    """
     if ledger is None:
         return Ledger()
     if isinstance(ledger, Ledger):

@@ -33,7 +33,10 @@ NO_DIGESTS = RequestDigests()
 
 
 def digest_log(log: tuple[Segment, ...], previous: RequestDigests) -> RequestDigests:
-    """Digest a log. Segments at its start that are the same objects as in `previous` are not hashed again."""
+    """Digest a log. Segments at its start that are the same objects as in `previous` are not hashed again.
+
+    Each link of the chain hashes the link before it, so equal links mean equal beginnings.
+    """
     system_end = _index_after_system(log)
     segments = log[system_end:]
     same_count = count_same_objects(segments, previous.segments)
@@ -72,6 +75,7 @@ def count_shared_links(chain: tuple[bytes, ...], other: tuple[bytes, ...]) -> in
 
 
 def _index_after_system(log: tuple[Segment, ...]) -> int:
+    """The index of the first segment that is not system text."""
     for index, segment in enumerate(log):
         if segment.role is not Role.SYSTEM:
             return index
@@ -79,6 +83,7 @@ def _index_after_system(log: tuple[Segment, ...]) -> int:
 
 
 def _index_of_first_answer(segments: tuple[Segment, ...]) -> int:
+    """The index of the first segment that the model wrote; the number of segments if there is none."""
     for index, segment in enumerate(segments):
         if segment.role is Role.ASSISTANT:
             return index

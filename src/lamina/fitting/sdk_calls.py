@@ -11,10 +11,10 @@ Only for `lamina.fitting.wrap`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial, wraps
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -28,6 +28,7 @@ from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.recall_answers import strip_recalls
 from lamina.fitting.recall_streams import filter_for, find_answer_id, mend_recalls
+from lamina.fitting.shown_streams import AsyncShownStream, ShownStream, SyncShownStream
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()
@@ -37,7 +38,11 @@ END = object()
 def fit_calls(
     send: Callable[..., Any], conversations: Conversations, dialect: Dialect, path: str
 ) -> Callable[..., Any]:
-    """Return a function like `send` that fits its request first. `path` is where the client has it."""
+    """Return a function like `send` that fits its request first. `path` is where the client has it.
+
+    Some methods send when they are called, with or without `await`. Those that return a context manager
+    send when it is entered.
+    """
     is_async = inspect.iscoroutinefunction(inspect.unwrap(send))
 
     def make_call(arguments: tuple[Any, ...], request: dict[str, Any], *, is_async: bool) -> SdkCall:
@@ -92,7 +97,11 @@ class SdkCall:
         return self._pending
 
     def send(self) -> Steps:
-        """Send the request, and return the SDK's answer."""
+        """Send the request, and return the SDK's answer.
+
+        A stream is passed on while it comes. Of a whole answer, recalls are answered first: the request
+        is sent again until the model says something else.
+        """
         yield from self._prepare()
         answer = yield from self._send_fitting(self._send_once)
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
@@ -148,7 +157,10 @@ class SdkCall:
         return self.pending.remember_answer(answer)
 
     def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
-        """Send the request, and once more if the API says that it is too long."""
+        """Send the request, and once more if the API says that it is too long.
+
+        The second request has a deeper cut. If the API refuses that too, its error is the caller's.
+        """
         try:
             return (yield from send())
         except Exception as error:
@@ -181,7 +193,11 @@ class SdkCall:
         return stream, (yield self._next(stream))
 
     def _pass_events(self, stream: Any, send: Callable[[], Steps]) -> Steps:
-        """Show the events of a stream, without recalls, and those of the streams that follow a recall."""
+        """Show the events of a stream, without recalls, and those of the streams that follow a recall.
+
+        The first event is read before anything is shown: an overflow is reported then, and the request
+        can still be sent anew. The client sees one stream, whose end is that of the last.
+        """
         streams = iter([stream])
 
         def send_or_reuse() -> Steps:
@@ -283,68 +299,6 @@ class AllEvents:
         return []
 
 
-class ShownStream:
-    """An SDK's stream of which other events are seen. Everything else is the stream's own."""
-
-    def __init__(self, stream: Any, events: Any) -> None:
-        self._stream = stream
-        self._events = events
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        """Frameworks ask what a stream is an instance of."""
-        return type(self._stream)
-
-
-class SyncShownStream(ShownStream):
-    """The stream of a sync client."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._events)
-
-    def __next__(self) -> Any:
-        return next(self._events)
-
-    def close(self) -> None:
-        """Close this stream, and those that followed a recall."""
-        self._events.close()
-        self._stream.close()
-
-    def __enter__(self) -> Self:
-        self._stream.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> Any:
-        self._events.close()
-        return self._stream.__exit__(*error)
-
-
-class AsyncShownStream(ShownStream):
-    """The stream of an async client."""
-
-    def __aiter__(self) -> Any:
-        return self._events
-
-    def __anext__(self) -> Any:
-        return anext(self._events)
-
-    async def close(self) -> None:
-        """Close this stream, and those that followed a recall."""
-        await self._events.aclose()
-        await self._stream.close()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> Any:
-        await self._events.aclose()
-        return await self._stream.__aexit__(*error)
-
-
 class StreamContext:
     """A context manager of an SDK, which sends its request when it is entered. Its stream is the SDK's."""
 
@@ -374,7 +328,11 @@ class StreamContext:
 def _name_arguments(
     send: Callable[..., Any], arguments: tuple[Any, ...], request: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return all arguments by their names."""
+    """Return all arguments by their names.
+
+    SDKs take the request by keyword, and a few arguments by position too. If they do not match, the SDK
+    itself says so.
+    """
     if not arguments:
         return request
     names = list(inspect.signature(send).parameters)[: len(arguments)]
@@ -413,6 +371,7 @@ def _find_betas_header(headers: Mapping[str, str]) -> str:
 
 
 def _is_stream(answer: Any) -> bool:
+    """Whether an answer is read event by event, with or without `await`."""
     return hasattr(answer, "__next__") or hasattr(answer, "__anext__")
 
 
@@ -425,7 +384,10 @@ def _read_snapshot(stream: Any) -> Any:
 
 
 def _shrink_after(pending: PendingCall, error: Exception) -> bool:
-    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now."""
+    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now.
+
+    SDKs have the status of the answer under one of two names.
+    """
     code = getattr(error, "code", "")
     error_type = getattr(error, "type", "")
     status = getattr(error, "status_code", None) or getattr(error, "code", None)

@@ -34,7 +34,10 @@ class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_server_help(request: Mapping[str, Any], dialect: Dialect, server: ServerHelp | None) -> ServerRequest:
-    """Ask the provider's server for the help in `server`, if it would have something to do."""
+    """Ask the provider's server for the help in `server`, if it would have something to do.
+
+    Dropping thinking helps only if the thinking is bound to what stands before it.
+    """
     if server is None or not server.drop_block:
         return ServerRequest(request=request)
     if dialect.binding(request) != "strict":
@@ -46,7 +49,7 @@ def add_server_help(request: Mapping[str, Any], dialect: Dialect, server: Server
 
 
 def usage_of(usage: Usage | int | None) -> Usage:
-    """Return the usage as a `Usage`. A number is the count of input tokens."""
+    """Return the usage as a `Usage`. A number is the count of input tokens, and None is no report."""
     if isinstance(usage, Usage):
         return usage
     return Usage(input=usage or 0)
@@ -82,7 +85,11 @@ _SERVER_STATE_FIELDS = ("previous_response_id", "conversation", "cached_content"
 
 
 def _continues_on_server(request: Mapping[str, Any]) -> bool:
-    """Whether the server adds content of its own before this request or inside it."""
+    """Whether the server adds content of its own before this request or inside it.
+
+    It does if the request names a response, a conversation, a cached content, a template or an item that
+    only the server has.
+    """
     config = request.get("config")
     for name in _SERVER_STATE_FIELDS:
         if read_field(request, name) or read_field(config, name):
@@ -119,6 +126,7 @@ def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
 
 
 def _last_clearing(ledger: Ledger) -> str:
+    """The reason of the last cut that the server made, "" if it made none."""
     for cut in reversed(ledger.cuts):
         if cut.reason.startswith(CLEARED):
             return cut.reason

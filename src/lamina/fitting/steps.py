@@ -70,7 +70,10 @@ def iterate(steps: Steps, close: Callable[[], Steps]) -> Iterator[Any]:
 
 
 async def iterate_async(steps: Steps, close: Callable[[], Steps]) -> AsyncIterator[Any]:
-    """Do as `iterate`, and await what is to be awaited."""
+    """Do as `iterate`, and await what is to be awaited.
+
+    A reader that stops early closes the generator, which closes the streams behind it.
+    """
     resume, value = steps.send, None
     try:
         while True:

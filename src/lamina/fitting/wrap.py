@@ -160,6 +160,11 @@ class Wrapped:
         return call.fitted
 
     def __getattr__(self, name: str) -> Any:
+        """The attribute of the client. An endpoint that takes requests fits them first.
+
+        `client.messages` is wrapped, since `client.messages.create` is an endpoint. A copy of the client
+        is wrapped too, and shares the conversations.
+        """
         if name.startswith("__"):  # `copy` asks an object that has no attributes yet
             raise AttributeError(name)
         attribute = getattr(self._inner, name)

@@ -123,7 +123,10 @@ def read_state(plain: Any, *, pin_users: bool = False, options: Options = MIRROR
 
 
 def write(log: Iterable[Segment], *, metadata: Mapping[str, Any] | None = None, run: str = "") -> bytes:
-    """Write a checkpoint that the agent of that system reads."""
+    """Write a checkpoint that the agent of that system reads.
+
+    `metadata` is the application's own, and `run` the id of the run that goes on from here.
+    """
     fields = {
         "version": VERSION,
         "format": FORMAT,

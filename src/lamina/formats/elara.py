@@ -90,7 +90,11 @@ async def read_folder(
 async def import_folder(
     folder: str | os.PathLike[str], store: Store, where: Where, *, key: str = ""
 ) -> Imported:
-    """Append the messages of a folder to a new conversation, as one group. Doing it again does no harm."""
+    """Append the messages of a folder to a new conversation, as one group. Doing it again does no harm.
+
+    The group has a digest of its content. A second import of the same messages is the same group, and one
+    of other messages is refused.
+    """
     messages = await read_folder(folder, key=key)
     if not messages.segments:
         page = await store.read(where, last=0)
@@ -133,7 +137,7 @@ def _read_files(folder: Path, key: str, last: int | None) -> ElaraMessages:
 
 
 def _list_names(folder: Path) -> list[str]:
-    """The names of the files that may be messages."""
+    """The names of the files that may be messages. Raises BadInput if there is no such folder."""
     try:
         return [path.name for path in folder.iterdir() if path.name.endswith(".json")]
     except OSError as error:

@@ -49,6 +49,7 @@ class _App:
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one connection, as ASGI has it."""
         match scope["type"]:
             case "http":
                 await self._answer(scope, receive, send)
@@ -62,6 +63,7 @@ class _App:
                 )
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request. The views are computed in a thread: they build whole sessions."""
         path = scope["path"].removeprefix(self._prefix)
         if not path:
             # The page names its files relative to itself, so its address has to end with a slash.
@@ -129,6 +131,7 @@ async def _live(receive: Receive, send: Send) -> None:
 
 
 async def _send_answer(answer: PageAnswer, send: Send, *, has_body: bool = True, prefix: str = "") -> None:
+    """Send an answer of the page as the events of ASGI. A HEAD request gets the headers only."""
     fields = answer.headers | {"Content-Length": str(len(answer.body))}
     if "Location" in fields:
         fields["Location"] = prefix + fields["Location"]  # the page is mounted below it

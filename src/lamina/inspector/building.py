@@ -146,7 +146,10 @@ def build_in_full(built: BuiltSession, number: int) -> Envelope:
 
 
 def find_call(built: BuiltSession, number: int) -> BuiltCall:
-    """The call of this number. Of a long session, only some calls may be built."""
+    """The call of this number. Of a long session, only some calls may be built.
+
+    Raises BadInput for a number that the session does not have, and for a call that was not built.
+    """
     at = bisect_left(built.calls, number, key=lambda call: call.number)
     if at < len(built.calls) and built.calls[at].number == number:
         return built.calls[at]

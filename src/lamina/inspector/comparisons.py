@@ -20,7 +20,11 @@ from lamina.replay.model_calls import CHAT
 def compare_requests(
     inspector: Inspector, session_id: str, before: int, after: int, settings: BuildSettings
 ) -> Json:
-    """Where and why two requests part, what that costs, and what to do."""
+    """Where and why two requests part, what that costs, and what to do.
+
+    The requests are compared as they are sent, under the rules of the cache. If lamina made a cut between
+    them, its own reason is the cause.
+    """
     built = inspector.built(session_id, settings)
     calls = [find_call(built, before), find_call(built, after)]
     envelopes = [inspector.builder.build_call(built, number) for number in (before, after)]

@@ -16,8 +16,9 @@ from lamina.dialects.memos import ParseMemo
 from lamina.errors import LaminaError
 from lamina.inspector.built_values import BuiltCall, FormChange
 from lamina.inspector.pricing import add_unrecorded, price_call
-from lamina.inspector.walk import SessionWalk, idle_between, sum_layers, turn_of
+from lamina.inspector.walk import SessionWalk, idle_between, turn_of
 from lamina.replay.model_calls import CHAT
+from lamina.replay.policies.lamina_policies import sum_layers
 
 _CHECKED_CALLS = 5
 """Calls of a long session that are built, to see whether measuring it gives the same."""
@@ -102,7 +103,10 @@ class _EntrySums:
         return self._fixed + self._all[end]
 
     def layers_before(self, end: int) -> dict[str, int]:
-        """Tokens by layer of the same request: what is older than its last turn is history."""
+        """Tokens by layer of the same request: what is older than its last turn is history.
+
+        `end` is the number of entries that the request had.
+        """
         if not end:
             return {}
         start = self._turn_starts[end - 1]
@@ -118,7 +122,7 @@ class _EntrySums:
         return {name: tokens for name, tokens in layers.items() if tokens}
 
     def _find_turn_starts(self) -> list[int]:
-        """Where the turn of each entry begins."""
+        """Where the turn of each entry begins: at the first entry with the same turn."""
         starts: list[int] = []
         for at, entry in enumerate(self._entries):
             begins = at == 0 or entry.turn != self._entries[at - 1].turn
@@ -127,7 +131,10 @@ class _EntrySums:
 
 
 def _guess_tally(run: SessionWalk, tokens: int, previous_tokens: int, idle: float) -> Tally:
-    """What a cache would read of a request that continues the last one: all of it, while it is remembered."""
+    """What a cache would read of a request that continues the last one: all of it, while it is remembered.
+
+    A request that is shorter than the least that the cache stores is never read.
+    """
     rules = run.rules
     model = run.session.conversation.trace.model
     lifetime = rules.lifetimes.get(rules.lifetime, 0.0)
@@ -141,7 +148,10 @@ def _guess_tally(run: SessionWalk, tokens: int, previous_tokens: int, idle: floa
 
 
 def _are_as_built(run: SessionWalk, calls: Sequence[BuiltCall]) -> bool:
-    """Whether a few calls, built one by one, have the measured sizes."""
+    """Whether a few calls, built one by one, have the measured sizes.
+
+    If one has not, the measured sizes are not used at all.
+    """
     step = max(len(calls) // _CHECKED_CALLS, 1)
     for call in calls[::step]:
         request = run.session.conversation.request(call.call)

@@ -78,7 +78,10 @@ def write_page(inspector: Inspector, *, redact: bool = False) -> str:
 
 
 def _collect(inspector: Inspector, *, redact: bool) -> dict[str, Any]:
-    """Every answer that the page asks for, by its address."""
+    """Every answer that the page asks for, by its address.
+
+    The page in the file asks the same addresses as one on a server.
+    """
     answers: dict[str, Any] = {"/api/sessions": show_sessions(inspector)}
     for summary in inspector.sessions.summaries():
         answers |= _collect_session(inspector, summary.id)
@@ -88,6 +91,11 @@ def _collect(inspector: Inspector, *, redact: bool) -> dict[str, Any]:
 
 
 def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
+    """Every answer about one session, by its address. The page in the file finds them there.
+
+    Requests share most of their entries, so each entry stands once, in a list of rows. The newest
+    requests come first: of a very long session the oldest have no room.
+    """
     settings = BuildSettings()
     session = show_session(inspector, session_id, settings)
     answers: dict[str, Any] = {f"/api/session/{session_id}": session}
@@ -141,7 +149,10 @@ _EMPTIED_FIELDS: dict[str, Any] = {"difference": [], "images": [], "path": {}, "
 
 
 def _redact(value: Any) -> Any:
-    """The value without what was said: sizes, tools and reasons stay."""
+    """The value without what was said: sizes, tools and reasons stay.
+
+    Texts are told by the names of their fields, at any depth.
+    """
     if isinstance(value, dict):
         clean: dict[str, Any] = {}
         for name, inner in value.items():

@@ -80,7 +80,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 def answer_request(
     inspector: Inspector, method: str, target: str, headers: Mapping[str, str], access: Access
 ) -> PageAnswer:
-    """The answer to one request. `headers` have names in lower case."""
+    """The answer to one request. `headers` have names in lower case.
+
+    A token in the address is remembered in a cookie, and the browser is sent to the address without it.
+    """
     if method not in ("GET", "HEAD"):
         return _problem(HTTPStatus.METHOD_NOT_ALLOWED, "the inspector only shows things; use GET")
     refusal = refuse_stranger(target, headers, access)
@@ -182,6 +185,7 @@ _VIEWS: dict[tuple[str, int], View] = {
 def _answer_api(
     inspector: Inspector, words: list[str], query: dict[str, str], *, in_lines: bool
 ) -> PageAnswer:
+    """A view as JSON, or as lines of JSON if the page asks for these. An export is a file to save."""
     view = _VIEWS.get((words[0], len(words)))
     if view is None:
         return _problem(HTTPStatus.NOT_FOUND, "there is no such view")
@@ -231,7 +235,10 @@ def _number(word: str) -> int:
 
 
 def _answer_file(words: list[str]) -> PageAnswer:
-    """A file of the page. Views have their addresses behind its #, so there is no other page."""
+    """A file of the page. Views have their addresses behind its #, so there is no other page.
+
+    The files stand at the root and below `static`.
+    """
     name = words[-1]
     if words == [""]:
         name = "index.html"

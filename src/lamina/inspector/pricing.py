@@ -37,7 +37,10 @@ def price_calls(run: SessionWalk) -> list[BuiltCall]:
 
 
 def price_call(run: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
-    """One call with its tally, or with the reported one where the session is shown as it was recorded."""
+    """One call with its tally, or with the reported one where the session is shown as it was recorded.
+
+    Under other rules, or with other settings, nothing was reported, so the tally is simulated.
+    """
     model = run.session.conversation.trace.model
     usage = run.usages[call.number]
     shows_records = run.is_plain and not run.settings.rules
@@ -64,7 +67,10 @@ def price_call(run: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
 
 
 def add_unrecorded(tally: Tally, unrecorded: int) -> Tally:
-    """The tally with the head that the records lack: it is read whenever anything is."""
+    """The tally with the head that the records lack: it is read whenever anything is.
+
+    It stands before all messages. If nothing was read, it is written or paid with them.
+    """
     if not unrecorded:
         return tally
     if tally.read:

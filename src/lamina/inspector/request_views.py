@@ -91,7 +91,10 @@ def _full_sizes(inspector: Inspector, built: BuiltSession, number: int) -> dict[
 
 
 def _mark_cached(rows: list[Json], call: BuiltCall, tool_tokens: int) -> None:
-    """Says of each row whether the cache held it: what was read stands at the beginning of a request."""
+    """Says of each row whether the cache held it: what was read stands at the beginning of a request.
+
+    A row of which the cache held only a part counts as not read.
+    """
     position = tool_tokens
     for row in rows:
         if row["form"] == Form.OMITTED.name:
@@ -144,7 +147,10 @@ def find_markers(built: BuiltSession, call: BuiltCall, envelope: Envelope) -> It
 
 
 def group_entries(entries: Sequence[Entry]) -> Json:
-    """Sums by kind, layer, author, tool and path; and files that were read again and again."""
+    """Sums by kind, layer, author, tool and path; and files that were read again and again.
+
+    Each sum has the largest hundred. What is omitted takes no tokens, but its file was read all the same.
+    """
     sums: dict[str, Tally[str]] = {group: Tally() for group in ("kind", "layer", "author", "tool", "path")}
     reads: Tally[str] = Tally()
     subjects = find_subjects(entries)
@@ -165,7 +171,10 @@ def group_entries(entries: Sequence[Entry]) -> Json:
 
 
 def find_subjects(entries: Sequence[Entry]) -> dict[int, tuple[str, str]]:
-    """The tool and the path of each call and of its result, by position."""
+    """The tool and the path of each call and of its result, by position.
+
+    A result has no path of its own: it has that of its call.
+    """
     subjects: dict[int, tuple[str, str]] = {}
     sources = [entry.source for entry in entries]
     results = {result: call for call, result in pair_calls(entries)}

@@ -12,7 +12,10 @@ LONGEST_PREVIEW = 100
 
 
 def join_texts(parts: Sequence[Part]) -> str:
-    """The text of all parts. What has no text is named in square brackets."""
+    """The text of all parts. What has no text is named in square brackets.
+
+    A call is written as one would in Python: `read_file({"path": "a.py"})`.
+    """
     texts: list[str] = []
     for part in parts:
         match part:

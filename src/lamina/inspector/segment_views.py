@@ -37,7 +37,10 @@ _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 def show_segment(
     inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings
 ) -> Json:
-    """One segment of a request: as sent, in full, how the two differ, why, and its form over the session."""
+    """One segment of a request: as sent, in full, how the two differ, why, and its form over the session.
+
+    Long texts are clipped. What lamina wrote itself has no other text than the one that is sent.
+    """
     built = inspector.built(session_id, settings)
     envelope = inspector.builder.build_call(built, number)
     entry = _find_entry(envelope, ref)
@@ -79,7 +82,10 @@ def show_text(inspector: Inspector, session_id: str, number: int, ref: str, sett
 
 
 def find_images(parts: Sequence[Part]) -> Iterator[str]:
-    """Images of a segment as data addresses. One at another address is not loaded, so it is not here."""
+    """Images of a segment as data addresses. One at another address is not loaded, so it is not here.
+
+    Images inside of results count too. A very large one is left out.
+    """
     for part in parts:
         if isinstance(part, ToolResult):
             yield from find_images(part.content)
@@ -106,7 +112,10 @@ def _find_entry(envelope: Envelope, ref: str) -> Entry:
 
 
 def compare_texts(original: str, sent: str) -> Iterator[tuple[str, str]]:
-    """Lines of both texts: " " for one that is in both, "-" for one that was left out, "+" for a new one."""
+    """Lines of both texts: " " for one that is in both, "-" for one that was left out, "+" for a new one.
+
+    Only the first lines of very long texts are compared.
+    """
     if original == sent:
         return
     before = original.split("\n")[:LONGEST_DIFFERENCE]
@@ -122,7 +131,10 @@ def compare_texts(original: str, sent: str) -> Iterator[tuple[str, str]]:
 
 
 def explain_form(entry: Entry, history: Sequence[Any], built: BuiltSession) -> str:
-    """Why a segment is sent as it is, in a sentence or two."""
+    """Why a segment is sent as it is, in a sentence or two.
+
+    "Only its name and a handle are sent: attachment. It was lowered at request 4 of 9. …"
+    """
     forms = {
         "FULL": "It is sent in full",
         "COMPACT": "It is sent shortened",

@@ -142,6 +142,7 @@ class Sessions:
         return (_look_at_files(self._paths), *(source.state() for source in self._sources))
 
     def _refresh(self) -> None:
+        """Read again what has changed since the last look. Two sessions with the same id are named apart."""
         state = self._look()
         if state == self._state:
             return
@@ -162,7 +163,7 @@ class Sessions:
                 self._sessions[session.summary.id] = session
 
     def _read_files(self) -> None:
-        """Reads the files that are new or have changed."""
+        """Reads the files that are new or have changed. Files that are gone are forgotten."""
         by_file: dict[str, _ReadFile] = {}
         for path, state in _look_at_files(self._paths):
             read_file = self._by_file.get(path)
@@ -180,7 +181,10 @@ class _ReadFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _look_at_files(paths: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], ...]:
-    """The path or URL of each file, with its size and time."""
+    """The path or URL of each file, with its size and time.
+
+    A file that has both unchanged is not read again.
+    """
     if not paths:
         return ()
     files: list[tuple[str, tuple[int, int]]] = []
@@ -194,6 +198,7 @@ def _look_at_files(paths: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], .
 
 
 def _read_sessions(traces: Iterable[Trace | UnreadableLine]) -> list[RecordedSession | UnreadableLine]:
+    """Traces as sessions. A trace in which no model was asked is left out, a damaged line stays."""
     results: list[RecordedSession | UnreadableLine] = []
     for trace in traces:
         if isinstance(trace, UnreadableLine):
@@ -214,7 +219,10 @@ def _name_apart(session: RecordedSession, others: Mapping[str, RecordedSession])
 
 
 def read_session(trace: Trace) -> RecordedSession | None:
-    """A trace as a session; None for one in which no model was asked."""
+    """A trace as a session; None for one in which no model was asked.
+
+    A question at the end that nobody answered counts as a call, if it is the only one.
+    """
     try:
         conversation = read_conversation(trace)
     except (LaminaError, RecursionError):
@@ -272,7 +280,10 @@ def window_of(model: str) -> int:
 
 
 def find_first_words(conversation: RecordedConversation) -> str:
-    """The beginning of the first question, without what the client put before it."""
+    """The beginning of the first question, without what the client put before it.
+
+    Clients put reminders and files into tags before the words.
+    """
     for message in conversation.messages:
         if message.get("role") != "user":
             continue
@@ -302,7 +313,10 @@ def _make_id(trace: Trace) -> str:
 
 
 def _find_project(trace: Trace) -> str:
-    """The folder in which Claude Code keeps the sessions of a project: "-home-me-app" for /home/me/app."""
+    """The folder in which Claude Code keeps the sessions of a project.
+
+    It is "-home-me-app" for /home/me/app.
+    """
     if trace.source != "claude-code":
         return ""
     for folder in Path(trace.place).parents:

@@ -54,6 +54,7 @@ def read_settings(query: dict[str, str]) -> BuildSettings:
 
 
 def _whole(query: dict[str, str], name: str) -> int | None:
+    """A whole number in the query; None if it is absent or empty."""
     word = query.get(name, "")
     if not word:
         return None

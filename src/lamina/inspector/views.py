@@ -22,6 +22,7 @@ from lamina.inspector.sessions import RecordedSession, Sessions
 from lamina.inspector.settings import POLICIES, BuildSettings
 from lamina.inspector.walk import usages_by_call
 from lamina.models.facts import AS_OF
+from lamina.replay.account_sums import select_known, sum_fields
 
 Json = dict[str, Any]
 
@@ -41,7 +42,10 @@ class Inspector:
 
 
 def show_sessions(inspector: Inspector, search: str = "") -> Json:
-    """The list of sessions, or those in which a text occurs."""
+    """The list of sessions, or those in which a text occurs.
+
+    With them go the names that the page offers in its menus.
+    """
     summaries = inspector.sessions.summaries()
     words = search.strip().lower()
     if words:
@@ -59,6 +63,7 @@ def show_sessions(inspector: Inspector, search: str = "") -> Json:
 
 
 def _occurs_in(session: RecordedSession, words: str) -> bool:
+    """Whether a text in lower case occurs in a session: in its summary, or in any message."""
     summary = session.summary
     if any(words in text.lower() for text in (summary.first_words, summary.name, summary.model)):
         return True
@@ -105,7 +110,10 @@ def show_lane(session: RecordedSession) -> Json:
 
 
 def find_compacted_calls(session: RecordedSession) -> list[int]:
-    """The calls before which the client itself replaced what stood there."""
+    """The calls before which the client itself replaced what stood there.
+
+    The records have the place of a compaction among the items. The next answer after it is the call.
+    """
     starts = sorted(session.conversation.trace.used)
     calls = {bisect_left(starts, place) for place in session.conversation.trace.compacted}
     return sorted(number for number in calls if number < len(session.conversation.calls))
@@ -140,17 +148,15 @@ def show_call(call: BuiltCall) -> Json:
 
 def sum_calls(calls: Sequence[BuiltCall]) -> Json:
     """The sums of a session. Money is None if the price of the model is not known."""
-    prices = [call.dollars for call in calls if not call.error]
-    known_prices = [price for price in prices if price is not None]
+    sent_calls = [call for call in calls if not call.error]
+    prices = select_known(sent_calls, "dollars")
     dollars: float | None = None
-    if prices and len(known_prices) == len(prices):
-        dollars = sum(known_prices)
-    amounts = ("read", "written", "uncached", "output", "equivalents")
-    sums = {name: sum(getattr(call, name) for call in calls) for name in amounts}
+    if prices and len(prices) == len(sent_calls):
+        dollars = sum(prices)
     return {
         "calls": len(calls),
         "sent": sum(call.tokens for call in calls),
-        **sums,
+        **sum_fields(calls, ["read", "written", "uncached", "output", "equivalents"]),
         "dollars": dollars,
         "cuts": sum(bool(call.cut) for call in calls),
         "broken": sum(not call.continues for call in calls),
@@ -160,7 +166,10 @@ def sum_calls(calls: Sequence[BuiltCall]) -> Json:
 
 
 def find_limits(built: BuiltSession) -> Json:
-    """Room, trigger and target in tokens, as far as the settings have them."""
+    """Room, trigger and target in tokens, as far as the settings have them.
+
+    A session that is shown as it was recorded has no budget, only the window of its model.
+    """
     budget = built.budget
     if budget is None:
         return {"window": built.session.window, "room": None, "trigger": None, "target": None}
@@ -176,7 +185,10 @@ def find_limits(built: BuiltSession) -> Json:
 
 
 def find_tool_use(built: BuiltSession) -> Iterator[Json]:
-    """Each tool with the size of its definition, and how often it was called; the unused ones first."""
+    """Each tool with the size of its definition, and how often it was called; the unused ones first.
+
+    A tool that was called without a definition has no size.
+    """
     calls: Tally[str] = Tally()
     for message in built.session.conversation.messages:
         for call in message.get("tool_calls") or ():

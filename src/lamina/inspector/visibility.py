@@ -63,6 +63,7 @@ def _states_of_turns(calls: Sequence[BuiltCall], states: Sequence[str]) -> list[
 
 
 def _visibility(entry: Entry, lowered_text: str) -> str:
+    """How much of a text can be seen in an entry: all of it, a part, or nothing before a recall."""
     if entry.form is Form.FULL:
         return "full"
     if entry.form is not Form.OMITTED and lowered_text in join_texts(entry.parts).lower():
@@ -71,7 +72,10 @@ def _visibility(entry: Entry, lowered_text: str) -> str:
 
 
 def find_runs(calls: Sequence[BuiltCall]) -> list[tuple[int, int]]:
-    """The first and the last request of each run in which every request continues the one before it."""
+    """The first and the last request of each run in which every request continues the one before it.
+
+    A request that could not be built belongs to no run.
+    """
     runs: list[tuple[int, int]] = []
     for call in calls:
         if call.error:

@@ -15,7 +15,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.layout import Filter, Layout
 from lamina.core.recall import list_refs
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Ref, Segment
+from lamina.core.values import Budget, Entry, Form, Head, Ledger, Ref, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.translate import choose_options
@@ -28,6 +28,7 @@ from lamina.models.counters.openai import o200k
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT, ModelCall
 from lamina.replay.needed_names import NeededTerms
+from lamina.replay.policies.lamina_policies import sum_layers
 from lamina.replay.policies.port import PolicyRequest
 from lamina.replay.values import RecordedUsage
 from lamina.replay.walk import WalkStep
@@ -97,6 +98,10 @@ class SessionWalk:
         return max(usage.total - recorded, 0)
 
     def send(self, number: int, call: ModelCall) -> None:
+        """Build the next call of the session, and keep its sizes, its cut and the forms of its segments.
+
+        A call that cannot be built is kept with its error, and the ledger stays as it was.
+        """
         idle = self._idle_before(call)
         ledger = self.ledger
         request = self.session.conversation.request(call)
@@ -174,7 +179,10 @@ class SessionWalk:
         self.steps.append(WalkStep(call=call, sent=None, failed=error))
 
     def _note_forms(self, number: int, envelope: Envelope) -> None:
-        """Keeps the form of each segment when it arrives, and whenever it changes."""
+        """Keeps the form of each segment when it arrives, and whenever it changes.
+
+        So the history of a segment has one line for each form, not one for each call.
+        """
         for entry in envelope.entries:
             changes = self.history.setdefault(entry.ref, [])
             self.arrivals.setdefault(entry.ref, number)
@@ -223,7 +231,10 @@ def build_log(
 
 
 def choose_segments(log: tuple[Segment, ...], settings: BuildSettings) -> tuple[Segment, ...]:
-    """The log with the segments pinned, and marked to be left out, that the settings name by their refs."""
+    """The log with the segments pinned, and marked to be left out, that the settings name by their refs.
+
+    Without either, it is the log itself.
+    """
     if not settings.pinned and not settings.left_out:
         return log
     chosen: list[Segment] = []
@@ -235,14 +246,6 @@ def choose_segments(log: tuple[Segment, ...], settings: BuildSettings) -> tuple[
         else:
             chosen.append(segment)
     return tuple(chosen)
-
-
-def sum_layers(entries: Sequence[Entry]) -> dict[str, int]:
-    """Tokens by layer, in the order of the layers."""
-    sums = {layer.value: 0 for layer in Layer}
-    for entry in entries:
-        sums[entry.layer.value] += entry.tokens
-    return {name: tokens for name, tokens in sums.items() if tokens}
 
 
 def usages_by_call(session: RecordedSession) -> list[RecordedUsage | None]:

@@ -88,7 +88,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def price_of_recalls(self) -> float | None:
-        """The part of the price that is for recalls."""
+        """The part of the price that is for recalls; None without prices, and without recalls."""
         if not self.priced or not self.recalls:
             return None
         return self.recall_dollars
@@ -146,9 +146,17 @@ class LossSum(NamedTuple):
 
 
 def setting_of(outcome: ReplayOutcome) -> ReplaySetting:
-    """The setting that an outcome belongs to. Sessions with windows of their own are one setting."""
-    rules = OWN_RULES if outcome.own_rules else outcome.rules
-    window = OWN_WINDOW if outcome.own_window else outcome.window
+    """The setting that an outcome belongs to.
+
+    Sessions with windows of their own are one setting, whatever these windows are. So are those with the
+    rules of their own providers.
+    """
+    rules = outcome.rules
+    if outcome.own_rules:
+        rules = OWN_RULES
+    window = outcome.window
+    if outcome.own_window:
+        window = OWN_WINDOW
     return ReplaySetting(rules, window)
 
 
@@ -157,18 +165,26 @@ def sum_outcomes(outcomes: Iterable[ReplayOutcome]) -> tuple[Total, ...]:
     groups = group_by(outcomes, lambda outcome: (setting_of(outcome), outcome.policy))
     totals = []
     for (setting, policy), group in groups.items():
-        prices = select_known(group, "dollars")
-        total = Total(
-            policy=policy,
-            window=setting.window,
-            rules=setting.rules,
-            sessions=len(group),
-            priced=len(prices),
-            dollars=sum(prices),
-            **sum_fields(group, _SUMMED_FIELDS),
-        )
+        total = _sum_sessions(policy, setting, group, sum_fields(group, _SUMMED_FIELDS))
         totals.append(total)
     return tuple(totals)
+
+
+def _sum_sessions(policy: str, setting: ReplaySetting, rows: Sequence[Any], sums: dict[str, Any]) -> Total:
+    """A total of these rows, one for each session, with the `sums` of their other fields.
+
+    Of three sessions, one of them with a model that has no price, two are priced.
+    """
+    prices = select_known(rows, "dollars")
+    return Total(
+        policy=policy,
+        window=setting.window,
+        rules=setting.rules,
+        sessions=len(rows),
+        priced=len(prices),
+        dollars=sum(prices),
+        **sums,
+    )
 
 
 def group_by(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -207,22 +223,16 @@ def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]
 
 
 def sum_recorded(reported: Iterable[Reported]) -> list[Total]:
-    """What the records say of all sessions that have usage: a row beside the policies, or none."""
+    """What the records say of all sessions that have usage: a row beside the policies, or none.
+
+    Compactions of the client count as its cuts.
+    """
     reports = [report for report in reported if report.calls]
     if not reports:
         return []
-    prices = select_known(reports, "dollars")
-    total = Total(
-        policy=AS_IT_WAS,
-        window=OWN_WINDOW,
-        rules=OWN_RULES,
-        sessions=len(reports),
-        priced=len(prices),
-        dollars=sum(prices),
-        cuts=sum(report.compactions for report in reports),
-        **sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"]),
-    )
-    return [total]
+    sums = sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"])
+    sums["cuts"] = sum(report.compactions for report in reports)
+    return [_sum_sessions(AS_IT_WAS, ReplaySetting(OWN_RULES, OWN_WINDOW), reports, sums)]
 
 
 def find_frontier(totals: Sequence[Total]) -> list[Total]:
@@ -238,9 +248,10 @@ def find_frontier(totals: Sequence[Total]) -> list[Total]:
     frontier = []
     for total in candidates:
         recall = total.recall or 0
-        if recall > best_recall:
-            best_recall = recall
-            frontier.append(total)
+        if recall <= best_recall:
+            continue
+        best_recall = recall
+        frontier.append(total)
     return frontier
 
 
@@ -277,7 +288,7 @@ def list_losses(reported: Iterable[Reported]) -> list[CacheLoss]:
     losses: list[CacheLoss] = []
     for report in reported:
         losses += [CacheLoss(trace=report.trace, **msgspec.structs.asdict(lost)) for lost in report.lost]
-    losses.sort(key=lambda loss: (-(loss.dollars or 0.0), -loss.tokens, loss.trace, loss.call))
+    losses.sort(key=lambda loss: (*_rank_cost(loss), loss.trace, loss.call))
     return losses
 
 
@@ -290,7 +301,12 @@ def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
     for why, group in group_by(losses, lambda loss: _IDLE_SPAN.sub("idle, ", loss.why)).items():
         tokens = sum(loss.tokens for loss in group)
         sums.append(LossSum(why, len(group), tokens, sum_known(group, "dollars")))
-    return sorted(sums, key=lambda row: (-(row.dollars or 0.0), -row.tokens, row.why))
+    return sorted(sums, key=lambda row: (*_rank_cost(row), row.why))
+
+
+def _rank_cost(loss: CacheLoss | LossSum) -> tuple[float, int]:
+    """Sorts the dearest loss first. Without a price, that of most tokens."""
+    return -(loss.dollars or 0.0), -loss.tokens
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -65,7 +65,10 @@ def format_milliseconds(seconds: float | None) -> str:
 
 def format_money(dollars: float | None) -> str:
     """Two digits after the point; four for less than a dollar."""
-    return _format(dollars, "{:,.2f}" if abs(dollars or 0) >= 1 else "{:.4f}")
+    pattern = "{:.4f}"
+    if abs(dollars or 0) >= 1:
+        pattern = "{:,.2f}"
+    return _format(dollars, pattern)
 
 
 def format_date(moment: float | None) -> str:
@@ -140,7 +143,10 @@ PAID_COLUMNS = (
 
 
 def account_json(account: ReplayAccount) -> dict[str, Any]:
-    """Everything as plain JSON: the figures that are shown, and what they are sums of."""
+    """Everything as plain JSON: the figures that are shown, and what they are sums of.
+
+    The terminal and the page show the same figures, under the same names.
+    """
     recorded = [_row_as_json(POLICY_COLUMNS, total) for total in sum_recorded(account.reported)]
     return {
         "as_of": account.as_of,
@@ -242,13 +248,19 @@ def _lost_lines(headline: Headline) -> list[str]:
 
 
 def describe_reason(reason: LossReason) -> str:
-    """Such as "$1.20, 3 times: the model changed"; tokens instead of dollars if there is no price."""
+    """Such as "$1.20, 3 times: the model changed".
+
+    If there is no price, tokens stand in place of dollars.
+    """
     cost = f"{reason.tokens:,} tokens" if reason.dollars is None else f"${format_money(reason.dollars)}"
     return f"{cost}, {count_noun(reason.times, 'time')}: {printable(reason.why)}"
 
 
 def describe_setting(setting: ReplaySetting) -> str:
-    """Such as "window 200,000, cache rules anthropic"; a setting may be each session's own."""
+    """Such as "window 200,000, cache rules anthropic".
+
+    Window and rules may be each session's own.
+    """
     window = f"window {setting.window:,}"
     if setting.window == OWN_WINDOW:
         window = "the window of each session's model"
@@ -325,7 +337,10 @@ def _model_lines(account: ReplayAccount) -> list[str]:
 
 
 def _damaged_lines(damaged: Sequence[UnreadableLine]) -> list[str]:
-    """What could not be read, each with its place and the reason."""
+    """What could not be read, each with its place and the reason.
+
+    At most a few are named. A last line then says how many more there are.
+    """
     if not damaged:
         return []
     lines = [f"{len(damaged):,} damaged, and skipped"]
@@ -358,5 +373,8 @@ def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """On one line, without what would move a terminal's cursor: names come from files."""
+    """On one line, without what would move a terminal's cursor: names come from files.
+
+    A line end, an escape and a tab become question marks.
+    """
     return "".join(sign if sign.isprintable() else "?" for sign in text)

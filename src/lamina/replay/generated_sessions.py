@@ -104,7 +104,10 @@ def generate_session(
 
 
 def split_calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
-    """The log as it was at each call of the model: up to a prompt, or up to the results of a step."""
+    """The log as it was at each call of the model: up to a prompt, or up to the results of a step.
+
+    A step with two calls has two results, after which the model is called once.
+    """
     for end in range(1, len(log) + 1):
         answered = end == len(log) or log[end].role is Role.ASSISTANT
         if answered and log[end - 1].role is not Role.ASSISTANT:
@@ -112,7 +115,11 @@ def split_calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
 
 
 def _opening(project: _Project, turn: int, turns: int) -> list[Segment]:
-    """What the user puts in: a request, often with a file; now and then one that was there before."""
+    """What the user puts in: a request, often with a file; now and then one that was there before.
+
+    The brief is attached three times, and revised before the last. So a session has the same attachment
+    unchanged, and changed.
+    """
     brief = project.brief
     third = max(turns // 3, 1)
     attached = []
@@ -127,7 +134,10 @@ def _opening(project: _Project, turn: int, turns: int) -> list[Segment]:
 
 
 def _step(project: _Project, exchanges: Sequence[_Exchange], *, thinking: bool) -> list[Segment]:
-    """A message of the assistant with calls, and their results."""
+    """A message of the assistant with calls, and their results.
+
+    Most often it says something before the calls.
+    """
     ids = [f"call_{project.rng.getrandbits(48):012x}" for _ in exchanges]
     parts = []
     if project.rng.random() < 0.6:
@@ -177,6 +187,7 @@ class _Agent:
         return [self._one_read(self.subject)]
 
     def _one_read(self, path: str) -> _Exchange:
+        """A read of a file: now and then one that is not there, most often a part of a long one."""
         if self.rng.random() < 0.05:
             missing = path.replace("/", "/old_", 1)
             return _Exchange("read_file", {"path": missing}, f"no such file: {missing}", error=True)
@@ -211,7 +222,10 @@ class _Agent:
         ]
 
     def _search(self) -> list[_Exchange]:
-        """A word in all files, with the lines that have it."""
+        """A word in all files, with the lines that have it.
+
+        How many lines are listed varies as in real work: most often few, and sometimes very many.
+        """
         word = self.rng.choice([*_NOUNS, *_FIELDS, *(f"{verb}_" for verb in _VERBS)])
         limit = _heavy_tailed(self.rng, 8, 150)
         matches = self.project.lines_with(word)[:limit]
@@ -223,6 +237,7 @@ class _Agent:
         return [_Exchange("shell", {"command": command}, _test_run(self.rng, self.project, path))]
 
     def _listing(self) -> list[_Exchange]:
+        """The files of a folder with their sizes, as `ls -l` prints them."""
         folder = self.rng.choice(["src", "tests", "docs", "."])
         rows = [
             f"-rw-r--r-- {len(text):>7} {path}"
@@ -258,7 +273,7 @@ class _Project:
         return paths[min(int(self.rng.expovariate(4 / len(paths))), len(paths) - 1)]
 
     def change(self, path: str) -> tuple[str, str]:
-        """One line of a file, and what to put in its place."""
+        """One line of a file, and what to put in its place: the same line with one more below it."""
         noun, field = self.rng.choice(_NOUNS), self.rng.choice(_FIELDS)
         old = self.rng.choice([line for line in self.files[path].splitlines() if line.startswith("    ")])
         new = f"{old}\n    {field} = {noun}.{field} or {self.rng.randint(2, 900)}"
@@ -269,6 +284,7 @@ class _Project:
         self.files[path] += f"\n## Revised\n\n{_sentences(self, _PROSE, 4)}\n"
 
     def lines_with(self, word: str) -> list[str]:
+        """The lines of all files that have a word, as `grep -n` prints them."""
         return [
             f"{path}:{number}:{line}"
             for path, text in self.files.items()
@@ -314,6 +330,7 @@ def _source_module(rng: Random, noun: str, functions: int) -> str:
 
 
 def _function(rng: Random, noun: str) -> list[str]:
+    """The lines of one function, with a docstring and a check about half of the time."""
     verb = rng.choice(_VERBS)
     one, two = rng.sample(_FIELDS, 2)
     limit = rng.randint(2, 400)

@@ -156,7 +156,10 @@ def summarise(account: ReplayAccount) -> Headline:
 
 
 def _advise(loss: LossSum) -> LossReason:
-    """A reason with what to do about it."""
+    """A reason with what to do about it.
+
+    Reasons name models and spans of time, so they are told by their beginnings.
+    """
     for start, advice in ADVICE:
         if loss.why.startswith(start):
             return LossReason(**loss._asdict(), advice=advice)

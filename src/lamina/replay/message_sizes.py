@@ -55,7 +55,10 @@ class MessageSizes:
         self.tool_tokens = sum(block.tokens for block in self.tools)
 
     def measure(self, message: Message) -> MessageSize:
-        """The size of a message, measured once for each shape."""
+        """The size of a message, measured once for each shape.
+
+        Sessions repeat their messages in each call, most often as the same objects.
+        """
         held = self._by_id.get(id(message))
         if held is not None:
             return held[1]
@@ -72,7 +75,10 @@ class MessageSizes:
         return self.tool_tokens + sum(self.measure(message).tokens for message in messages)
 
     def is_refused(self, messages: list[Message]) -> bool:
-        """Whether the provider would refuse them. No rule looks at more than a call with its results."""
+        """Whether the provider would refuse them. No rule looks at more than a call with its results.
+
+        So groups are checked by themselves, and one that was checked before is not checked again.
+        """
         if not messages:
             return True
         return any(self._is_group_refused(group) for group in _groups_of_rules(messages))
@@ -85,7 +91,10 @@ class MessageSizes:
         return Stream(dialect=CHAT, model=model, blocks=tuple(blocks))
 
     def _is_group_refused(self, group: list[Message]) -> bool:
-        """Whether a message with its results breaks a rule of this API, asked once for each group."""
+        """Whether a message with its results breaks a rule of this API, asked once for each group.
+
+        Messages of one shape have one size object, so its id stands for the shape.
+        """
         shape = tuple(id(self.measure(message)) for message in group)
         refused = self._refusals.get(shape)
         if refused is None:
@@ -95,7 +104,10 @@ class MessageSizes:
         return refused
 
     def _measure(self, message: Message) -> MessageSize:
-        """The size of a message: its words and the names and arguments of its calls are counted."""
+        """The size of a message: its words and the names and arguments of its calls are counted.
+
+        The tokens are shared out among the blocks that a cache would see.
+        """
         words = message_text(message)
         calls = []
         for tool_call in message.get("tool_calls") or ():
@@ -114,7 +126,7 @@ class MessageSizes:
         return self.counter.count(words)
 
     def _measure_tools(self, tools: list[dict[str, Any]]) -> tuple[StreamBlock, ...]:
-        """The definitions of tools as blocks with their tokens."""
+        """The definitions of tools as blocks with their tokens, each counted as canonical JSON."""
         if not tools:
             return ()
         blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks

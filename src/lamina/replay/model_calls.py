@@ -46,7 +46,10 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[ModelCall, ...]
 
     def request(self, call: ModelCall) -> dict[str, Any]:
-        """The request of a call, with everything that was said before it."""
+        """The request of a call, with everything that was said before it.
+
+        Model and tools are there only if the records have them.
+        """
         request: dict[str, Any] = {}
         if self.trace.model:
             request["model"] = self.trace.model
@@ -154,7 +157,10 @@ def _answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
 
 
 def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Messages and tools of a trace, in OpenAI chat."""
+    """Messages and tools of a trace, in OpenAI chat.
+
+    The log is built without a budget, so nothing is left out.
+    """
     source = DIALECTS[trace.dialect]
     target = DIALECTS[CHAT]
     items_name = "input" if trace.dialect == "openai_responses" else "messages"

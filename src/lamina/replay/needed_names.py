@@ -53,7 +53,11 @@ class NeededTerms:
     """
 
     def __init__(self, conversation: RecordedConversation, message_sizes: MessageSizes) -> None:
-        """Joins the words of all messages to one text, in which `_starts` has the beginning of each."""
+        """Joins the words of all messages to one text, in which `_starts` has the beginning of each.
+
+        A term is looked for once in the whole text. The position of its first place then says from which
+        message on it can be seen.
+        """
         sizes = [message_sizes.measure(message) for message in conversation.messages]
         self.tokens = [size.tokens for size in sizes]
         self._text = "\n".join(size.words for size in sizes)
@@ -70,7 +74,10 @@ class NeededTerms:
         return bisect_right(self._starts, place) - 1
 
     def _find_needed(self, call: ModelCall) -> Iterator[str]:
-        """The terms of an answer that stood in a message before it."""
+        """The terms of an answer that stood in a message before it.
+
+        A term that stands nowhere before is the model's own.
+        """
         for term in find_terms(call.answer):
             if 0 <= self._first_place(term) < self._starts[call.end]:
                 yield term

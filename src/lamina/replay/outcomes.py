@@ -28,7 +28,11 @@ PACE = 20.0
 def evaluate_walk(
     trace: Trace, policy: Policy, setting: Setting, steps: Sequence[WalkStep], *, points: bool = False
 ) -> ReplayOutcome:
-    """What a walk took and what it showed, under the rules of its setting."""
+    """What a walk took and what it showed, under the rules of its setting.
+
+    If the policy can recall, all that was needed is within reach: what the request did not show is
+    recalled, and that is priced.
+    """
     rules = setting.rules
     read_share = rules.read_share(setting.model)
     tallies = simulate_cache(steps, setting, rules)
@@ -121,7 +125,10 @@ class _BlockNumbers:
 
 
 def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None) -> Stream:
-    """The stream with the markers that lamina would plan, since `last_block` of the request before."""
+    """The stream with the markers that lamina would plan, since `last_block` of the request before.
+
+    A marker without a lifetime has the one that the cache's rules name.
+    """
     blocks = list(stream.blocks)
     for place, lifetime in plan_markers(stream, rules, last=last_block).places.items():
         at = int(place)
@@ -140,7 +147,11 @@ def input_equivalents(tally: Tally, rules: CacheRules, read_share: float) -> flo
 
 
 def _broken_steps(steps: Sequence[WalkStep]) -> list[bool]:
-    """Whether each request fails to continue the one before it."""
+    """Whether each request fails to continue the one before it.
+
+    It does if fewer messages at its start are the same than the request before had. A call that the
+    policy gave up is not compared.
+    """
     flags = []
     previous_count = 0
     for step in steps:
@@ -180,7 +191,10 @@ def price_recalls(steps: Sequence[WalkStep], rules: CacheRules, read_share: floa
 def sum_dollars(
     tallies: Sequence[Tally], outputs: Sequence[int], model: str, rules: CacheRules
 ) -> float | None:
-    """The price of these calls, each with so many tokens of output; None if the model has no price."""
+    """The price of these calls, each with so many tokens of output; None if the model has no price.
+
+    A model that is not known has none.
+    """
     try:
         model_facts = facts_of(model)
         return sum(
@@ -194,7 +208,10 @@ def sum_dollars(
 def _make_points(
     steps: Sequence[WalkStep], tallies: Sequence[Tally], costs: Sequence[float]
 ) -> tuple[Point, ...]:
-    """One point for each request that was sent."""
+    """One point for each request that was sent.
+
+    `spent` grows from point to point: it is the cost so far.
+    """
     points: list[Point] = []
     spent = 0.0
     for step, broken in zip(steps, _broken_steps(steps), strict=True):

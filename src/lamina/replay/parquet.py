@@ -92,6 +92,7 @@ class ParquetTables:
         return self._pyarrow.parquet.ParquetWriter(self._unfinished(name), schema, compression="zstd")
 
     def _write(self, name: str) -> None:
+        """Write the rows of a table that wait in memory. Fields that are lists have no column."""
         writer = self._writers[name]
         rows = [{column: row[column] for column in writer.schema.names} for row in self._rows[name]]
         if rows:

@@ -37,7 +37,10 @@ class _ReportedCall(NamedTuple):
 
 
 def sum_recorded_usage(trace: Trace) -> Reported:
-    """The sums of what was reported of one trace; all are 0 where the records have no usage."""
+    """The sums of what was reported of one trace; all are 0 where the records have no usage.
+
+    Writes for both lifetimes are one sum.
+    """
     calls = _reported_calls(trace)
     usages = [call.usage for call in calls]
     return Reported(
@@ -183,7 +186,10 @@ def _longest_lifetime(calls: Sequence[_ReportedCall], call: _ReportedCall) -> fl
 
 
 def _describe_span(seconds: float) -> str:
-    """Such as "40 seconds", "7 minutes" or "3 hours"."""
+    """Such as "40 seconds", "7 minutes" or "3 hours".
+
+    The next unit begins at one and a half of it: 80 seconds, but 2 minutes.
+    """
     if seconds < 90:
         return f"{seconds:.0f} seconds"
     if seconds < 5400:

@@ -136,7 +136,10 @@ def replay(
 
 
 def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
-    """One trace under every policy, window and cache of the options."""
+    """One trace under every policy, window and cache of the options.
+
+    A trace that cannot be read as a conversation is told as damaged, and the replay goes on.
+    """
     try:
         conversation = read_conversation(trace)
         outcomes = tuple(_make_outcomes(conversation, options))
@@ -146,7 +149,10 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
 
 
 def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -> Iterator[ReplayOutcome]:
-    """Every policy under every window and cache. A session without calls gives none."""
+    """Every policy under every window and cache. A session without calls gives none.
+
+    With `pressed`, a window that the session never fills is passed over.
+    """
     if not conversation.calls:
         return
     message_sizes = _message_sizes(conversation, options)
@@ -214,7 +220,11 @@ def _outcomes_of_policy(
 def _setting(
     trace: Trace, rules_name: str, model: str, message_sizes: MessageSizes, sizes: _Sizes
 ) -> Setting:
-    """The rules of this name, with the model whose prices go with them."""
+    """The rules of this name, with the model whose prices go with them.
+
+    With the session's own rules, its own model has the price. Rules of another provider go with a model
+    of that provider.
+    """
     rules = rules_for(model or trace.model, dialect=trace.dialect)
     priced_model = model or trace.model
     if rules_name not in (OWN_RULES, rules.name):
@@ -239,6 +249,10 @@ def _replay_all(
     engine: Engine | Executor | None,
     jobs: int,
 ) -> Iterator[TraceReplay]:
+    """Replay each trace, in this process, on several processors, or on an engine of the caller's.
+
+    The results come in the order of the traces, wherever each was replayed.
+    """
     replay_one = partial(_replay_record, options=options)
     if engine is None and jobs == 1:
         yield from map(replay_one, traces)

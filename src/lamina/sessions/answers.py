@@ -36,7 +36,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
-    """Turn an answer of any shape into segments."""
+    """Turn an answer of any shape into segments.
+
+    It may be a stream of events, with or without `await`, a whole answer of an SDK, or plain text. An
+    object of an SDK may be iterable without being a stream, and is told by its `model_dump`.
+    """
     if isinstance(answer, AsyncIterable) and not hasattr(answer, "model_dump"):
         return dialect.absorb_stream([event async for event in answer])
     if isinstance(answer, list | tuple | Iterator):
@@ -57,7 +61,10 @@ def make_results(
     *,
     recall: bool,
 ) -> list[Segment]:
-    """Return one segment for each result, in the order of the calls. Recalls are answered from the log."""
+    """Return one segment for each result, in the order of the calls. Recalls are answered from the log.
+
+    Results of calls that nobody made come last, as they were given.
+    """
     names: dict[str, str] = {}
     order: dict[str, int] = {}
     for index, call in enumerate(calls):
@@ -75,7 +82,10 @@ def make_results(
 
 
 def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:
-    """Return the segments of results in any of their forms. `names` has the tool of each call."""
+    """Return the segments of results in any of their forms. `names` has the tool of each call.
+
+    `{"call_1": "done"}` is the result of one call.
+    """
     if isinstance(item, Segment):
         return [item]
     if isinstance(item, ToolResult):
@@ -88,7 +98,7 @@ def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:
 
 
 def _result_id(segment: Segment) -> str:
-    """Return the id of the call that a segment answers, or ""."""
+    """Return the id of the call that a segment answers, or "" if it answers none."""
     for part in segment.parts:
         if isinstance(part, ToolResult):
             return part.id

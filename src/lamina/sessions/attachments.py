@@ -54,7 +54,10 @@ class Attached(NamedTuple):
 async def read_attachments(
     attach: Iterable[Attachable | tuple[Attachable, int]], *, workspace: str, root: Path | None
 ) -> Attached:
-    """Read the attachments in order. A tuple has an attachment and its priority."""
+    """Read the attachments in order. A tuple has an attachment and its priority.
+
+    A path is read as a file. What may not be read, or belongs to another workspace, becomes a note.
+    """
     attached = Attached([], [])
     for item in attach:
         attachment, priority = item if isinstance(item, tuple) else (item, None)
@@ -79,7 +82,10 @@ def is_foreign(candidate: Segment, workspace: str) -> bool:
 
 
 def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
-    """Return the application's hints as one attachment, with a line for each."""
+    """Return the application's hints as one attachment, with a line for each.
+
+    `{"user": "Ada", "plan": "free"}` becomes two lines. Without hints there is no attachment.
+    """
     if not hints:
         return []
     lines = "\n".join(f"{name}: {value}" for name, value in hints.items())
@@ -87,7 +93,10 @@ def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
 
 
 def join_turn(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
-    """Return a turn in the order of the log: context, the prompt, and what continues its message."""
+    """Return a turn in the order of the log: context, the prompt, and what continues its message.
+
+    A picture of the user's joins the prompt. A file stands before it, whatever its message is.
+    """
     before: list[Segment] = []
     after: list[Segment] = []
     for item in context:
@@ -100,7 +109,10 @@ def join_turn(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list
 
 
 def _read_path(path: str | PurePath, root: Path | None) -> Segment | str:
-    """Return a file as a segment, or a note that says why it is left out."""
+    """Return a file as a segment, or a note that says why it is left out.
+
+    With a `root`, only files below it can be read, and none that the workspace withholds.
+    """
     name = PurePath(path).as_posix()
     if root is None:
         return _read_anywhere(name)
@@ -126,7 +138,10 @@ def _read_anywhere(name: str) -> Segment:
 
 
 def _make_segment(name: str, data: bytes) -> Segment:
-    """Return a file as a document, an image or text, by the ending of its name."""
+    """Return a file as a document, an image or text, by the ending of its name.
+
+    A file with any other ending must be UTF-8 text.
+    """
     media_type = MEDIA_TYPES.get(lower_ascii(PurePath(name).suffix), "")
     base64_text = base64.b64encode(data).decode()
     if media_type == "application/pdf":

@@ -68,6 +68,10 @@ def _open_workspace(root: Workspace | str | PathLike[str]) -> AbstractContextMan
 
 
 async def _read_mentioned(mention: Mention, space: Workspace) -> Iterable[Segment]:
+    """Read what a mention names: a folder, a tag, or a note by its name or path.
+
+    A note that does not exist gives nothing: the mention then is plain words.
+    """
     if mention.sort == "folder":
         return await files(space, folders=[mention.name])("", None)
     if mention.sort == "tag":
@@ -79,11 +83,15 @@ async def _read_mentioned(mention: Mention, space: Workspace) -> Iterable[Segmen
 
 
 def _find_note(space: Workspace, name: str) -> str | None:
+    """The path of a note with this name, None if the workspace has none that may be read."""
     return note_path(name, (item.path for item in space.walk() if not item.why))
 
 
 def find_first_mention(log: Sequence[Segment]) -> int | None:
-    """Return the index of the first message that refers to something which the log does not contain."""
+    """Return the index of the first message that refers to something which the log does not contain.
+
+    None if there is no such message.
+    """
     for index, segment in enumerate(log):
         if mentions(segment):
             return index
@@ -91,7 +99,10 @@ def find_first_mention(log: Sequence[Segment]) -> int | None:
 
 
 async def rebuild_log(log: Sequence[Segment], start: int, mentioned: Mentioned | None) -> RebuiltLog:
-    """Return the log from `start` on, with what its messages refer to before each of them."""
+    """Return the log from `start` on, with what its messages refer to before each of them.
+
+    Pages of chats have only the names of what was attached. What is no longer there is named in a note.
+    """
     new_segments: list[Segment] = []
     notes: list[str] = []
 

@@ -85,12 +85,16 @@ def prepare_builder(
 
 
 def _default_setup(settings: Settings) -> Setup:
+    """The setup of a conversation that has none yet: what the user's settings file names."""
     budget = Budget(window=settings.window) if settings.window else None
     return Setup(model=settings.model, dialect=settings.dialect, budget=budget)
 
 
 def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:
-    """Return the setup with the recall tool as it was, once a request was sent or answered."""
+    """Return the setup with the recall tool as it was, once a request was sent or answered.
+
+    The tool is part of the prefix. To add or remove it later would throw the whole cache away.
+    """
     stored_setup = stored.live.setup
     if stored_setup is None or stored_setup.recall == setup.recall:
         return setup

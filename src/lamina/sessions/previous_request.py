@@ -35,7 +35,11 @@ class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SentRequest | None:
-    """Build the request that was sent. Returns None if that is not possible, after a rewind for example."""
+    """Build the request that was sent. Returns None if that is not possible, after a rewind for example.
+
+    The log may have grown since. Its earlier lengths are tried until the prefix is the one that the
+    ledger marks.
+    """
     mark = stored.ledger.mark
     if mark is None:
         return None

@@ -72,7 +72,10 @@ def encode_records(controls: Iterable[Control], segments: Iterable[Segment]) -> 
 
 
 def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> LiveLog:
-    """Read records, which come after those that `after` was read from."""
+    """Read records, which come after those that `after` was read from.
+
+    Segments are decoded together at the end, so those that a rewind took back are not decoded.
+    """
     earlier = after or LiveLog()
     live: list[_PlacedSegment] = list(zip(earlier.places, earlier.log, strict=True))
     undecoded: list[tuple[int, bytes]] = []
@@ -127,7 +130,10 @@ def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Re
 def _find_full_copy(
     segments: Sequence[NamedSegment], target: NamedSegment, in_full: Collection[Ref]
 ) -> NamedSegment:
-    """Return the last segment with the same content that is sent in full; `target` if there is none."""
+    """Return the last segment with the same content that is sent in full; `target` if there is none.
+
+    Later copies are sent as references to it.
+    """
     for item in reversed(segments):
         if item.content == target.content and item.ref in in_full:
             return item

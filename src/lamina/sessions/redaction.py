@@ -41,7 +41,10 @@ def redact_segments(segments: Iterable[Segment], redact: Redact | None) -> list[
 
 
 def _redact_segment(segment: Segment, redact: Redact) -> Segment | None:
-    """Return the redacted segment, or None if it must be left out."""
+    """Return the redacted segment, or None if it must be left out.
+
+    Signed thinking is left out if a text in it would change: its signature would no longer fit.
+    """
     try:
         clean_parts: list[Part] = []
         for part in segment.parts:
@@ -64,7 +67,10 @@ def _redact_segment(segment: Segment, redact: Redact) -> Segment | None:
 
 
 def _redact_part(part: Any, redact: Redact) -> Any:
-    """Redact every text of a part. In calls and raw data these are nested in JSON."""
+    """Redact every text of a part. In calls and raw data these are nested in JSON.
+
+    A result may hold several parts, each of which is redacted.
+    """
     match part:
         case ToolCall():
             return msgspec.structs.replace(part, arguments=_redact_arguments(part.arguments, redact))
@@ -99,7 +105,10 @@ def _redact_arguments(text: str, redact: Redact) -> str:
 
 
 def _redact_meta(meta: dict[str, Any], redact: Redact) -> dict[str, Any]:
-    """Return `meta` without the provider's copy of the message, if something in that copy would change."""
+    """Return `meta` without the provider's copy of the message, if something in that copy would change.
+
+    Without the copy the message is written from its redacted parts.
+    """
     clean: dict[str, Any] = {}
     for name, value in meta.items():
         if name != ORIGIN:
@@ -122,7 +131,10 @@ def _stays_same(origin: Any, redact: Redact) -> bool:
 
 
 def _redact_value(value: Any, redact: Redact) -> Any:
-    """Redact every text in plain JSON or in an object of an SDK. The names of fields stay."""
+    """Redact every text in plain JSON or in an object of an SDK. The names of fields stay.
+
+    Numbers, null and switches stay too.
+    """
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):

@@ -122,7 +122,10 @@ def _stream_of(request: SentRequest) -> Stream:
 
 
 def _measure(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> Metrics:
-    """Count what became of the segments of a request."""
+    """Count what became of the segments of a request.
+
+    A segment that refers to an equal one above it is not lowered: its content is there.
+    """
     lines = envelope.ledger.lines
     referenced = 0
     lowered = 0
@@ -148,6 +151,7 @@ def _measure(envelope: Envelope, *, seconds: dict[str, float], left_out: int) ->
 
 
 def _hash_layers(envelope: Envelope) -> dict[Layer, Digest]:
+    """One hash for each layer, of what is sent in it. A layer with nothing sent has none."""
     hashes_by_layer: dict[Layer, list[Digest]] = {layer: [] for layer in Layer}
     for entry in envelope.sent:
         hashes_by_layer[entry.layer].append(entry.sent)
@@ -155,7 +159,10 @@ def _hash_layers(envelope: Envelope) -> dict[Layer, Digest]:
 
 
 def _list_changed_layers(before: Envelope, after: Envelope) -> tuple[Layer, ...]:
-    """Return the layers of entries that the last request sent and this one does not send as they were."""
+    """Return the layers of entries that the last request sent and this one does not send as they were.
+
+    Entries are compared by what is sent, so one that only moved counts as unchanged.
+    """
     sent_now = Tally(entry.sent for entry in after.sent)
     changed: set[Layer] = set()
     for entry in before.lasting:

@@ -116,7 +116,10 @@ class RequestBuilder:
         self._check_memo = CheckMemo()
 
     async def refresh_sections(self) -> tuple[str, ...]:
-        """Read the sections of the system text again. If that fails, they stay, and a note is returned."""
+        """Read the sections of the system text again. If that fails, they stay, and a note is returned.
+
+        The turn goes on with the system text of the last one.
+        """
         if self.inputs.read_sections is None:
             return ()
         try:
@@ -217,7 +220,10 @@ class RequestBuilder:
     def drop_repeated(
         self, segments: Sequence[Segment], log: Sequence[Segment]
     ) -> tuple[list[Segment], list[str]]:
-        """Return the segments without messages that are in the log already, and a note about those."""
+        """Return the segments without messages that are in the log already, and a note about those.
+
+        A client that sends its history again with each turn would otherwise double it.
+        """
         if not any(self._is_message(segment) for segment in segments):
             return list(segments), []
         messages: dict[str, list[Segment]] = {}
@@ -239,7 +245,10 @@ class RequestBuilder:
         return not (kind.attachment or kind.section)
 
     def prepare_segments(self, segments: Iterable[Segment]) -> list[Segment]:
-        """Return the segments as they may be stored: redacted, and with the time at which they came."""
+        """Return the segments as they may be stored: redacted, and with the time at which they came.
+
+        A segment that has a time keeps it.
+        """
         now = ""
         if self.runtime.clock:
             now = self.runtime.clock().isoformat()
@@ -279,7 +288,10 @@ class RequestBuilder:
     def _name_largest_layer(
         self, error: BudgetExceeded, log: Sequence[Segment], state: SessionState
     ) -> BudgetExceeded:
-        """Return the error with the layer that has most of what cannot be lowered."""
+        """Return the error with the layer that has most of what cannot be lowered.
+
+        The request is built once more without a budget, to see which layer each segment stands in.
+        """
         unlimited = build(
             log, head=self.head, ledger=state.ledger, counter=self.counter, options=self.options
         )
@@ -298,7 +310,10 @@ class RequestBuilder:
 
 
 def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentMark | None) -> int:
-    """Return how many tokens of the last request come after the first difference."""
+    """Return how many tokens of the last request come after the first difference.
+
+    Prefixes are hashes of everything before them: after the first difference none is shared.
+    """
     if last is None:
         return 0
     shared_prefixes = {entry.prefix for entry in fresh_envelope.entries}
@@ -319,7 +334,10 @@ def prompt_of(typed: str, template: Template | None) -> Segment:
 
 
 def _fill_template(typed: str, template: Template | None) -> str:
-    """Return what is sent for what was typed."""
+    """Return what is sent for what was typed.
+
+    A template is a text with `{prompt}` in it, or a function of what was typed.
+    """
     if template is None:
         return typed
     if not isinstance(template, str):

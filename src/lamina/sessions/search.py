@@ -250,7 +250,10 @@ def _source_id(loaded: LoadedSource) -> str:
 
 
 def _list_changed(old_entries: Sequence[IndexEntry], entries: Sequence[IndexEntry]) -> list[int]:
-    """Return the places of entries that are new or not as they were."""
+    """Return the places of entries that are new or not as they were.
+
+    Entries are compared place by place, since the store has one record for each place.
+    """
     changed: list[int] = []
     for nth, entry in enumerate(entries):
         if nth >= len(old_entries) or entry != old_entries[nth]:
@@ -261,7 +264,10 @@ def _list_changed(old_entries: Sequence[IndexEntry], entries: Sequence[IndexEntr
 def _pair_vectors(
     loaded: LoadedSource, chunks: Sequence[Chunk], plan: ChunkChanges, vectors: Sequence[bytes | None]
 ) -> tuple[IndexEntry, ...]:
-    """Return the chunks with their vectors. A chunk that is not new has the vector of an equal one before."""
+    """Return the chunks with their vectors. A chunk that is not new has the vector of an equal one before.
+
+    Equal chunks may be there several times. Each takes one of the old vectors.
+    """
     old_vectors: dict[bytes, list[bytes | None]] = {}
     for entry in reversed(loaded.entries):
         old_vectors.setdefault(digest_of(entry.chunk), []).append(entry.vector)

@@ -35,6 +35,11 @@ class Approval:
         self._always: set[str] = set()
 
     async def __call__(self, call: ToolCall, _: Action) -> bool | str:
+        """Ask the user whether a call may run: True, or what the model is told instead.
+
+        `a` allows this tool for the rest of the chat. Any other words are passed on to the model as the
+        reason. If nobody can be asked, since the chat reads from a pipe, nothing is allowed.
+        """
         if call.name in self._always:
             return True
         if not self._lines.asks:
@@ -55,6 +60,7 @@ class Approval:
         return f"the user said: {answer}"
 
     async def _ask(self) -> str:
+        """The answer of the user, in lower case if it is one of the short ones. Ctrl-C ends the turn."""
         try:
             line = await self._lines.ask(QUESTION)
         except KeyboardInterrupt:
@@ -68,7 +74,11 @@ class Approval:
 
 
 def _describe_change(call: ToolCall) -> str:
-    """What a call would write, as lines with + and -."""
+    """What a call would write, as lines with + and -.
+
+    A call that edits has `old` and `new`. One that writes a whole file has `content`, and every line is
+    new.
+    """
     arguments = decode_arguments(call.arguments)
     old = arguments.get("old", "")
     new = arguments.get("new", arguments.get("content", ""))

@@ -76,7 +76,11 @@ async def attach_path(path: str, space: Workspace) -> GatheredSegments:
 
 
 def _find_path(mention: str, space: Workspace) -> str | None:
-    """The file or folder that is mentioned, perhaps at the end of a sentence; None if there is none."""
+    """The file or folder that is mentioned, perhaps at the end of a sentence; None if there is none.
+
+    In `look at @src/a.py.` it is `src/a.py`: the name with the full stop is tried first, and is not
+    there.
+    """
     for path in (mention, mention.rstrip(_PUNCTUATION)):
         try:
             if path and space.kind(path):
@@ -95,7 +99,10 @@ def _read_file(path: str, space: Workspace) -> Segment:
 
 
 def path_choices(before: str, space: Workspace) -> Iterator[Choice]:
-    """What Tab offers after these characters of a line: paths below the workspace, one folder at a time."""
+    """What Tab offers after these characters of a line: paths below the workspace, one folder at a time.
+
+    After `see @src/ma` it offers `src/main.py`. A path that begins with a quote may have spaces.
+    """
     typing = _TYPING.search(before)
     if typing is None:
         return

@@ -37,6 +37,7 @@ class Command(NamedTuple):
 
 
 async def _help(chat: TerminalChat, _: str) -> None:
+    """Show all commands, each with what it takes and does."""
     usages = {f"/{name} {command.takes}": command.does for name, command in COMMANDS.items()}
     width = max(len(usage) for usage in usages)
     lines = [f"{usage:<{width}}  {does}" for usage, does in usages.items()]
@@ -48,6 +49,7 @@ async def _help(chat: TerminalChat, _: str) -> None:
 
 
 async def _context(chat: TerminalChat, _: str) -> None:
+    """Show what fills the window. After a restart the request is built again to see it."""
     session = chat.session
     envelope = session.envelope
     if envelope is None and session.log:
@@ -64,6 +66,7 @@ async def _inspect(chat: TerminalChat, _: str) -> None:
 
 
 async def _why(chat: TerminalChat, key: str) -> None:
+    """Show why each segment is sent as it is, or all that is known of one."""
     rows = chat.session.explain().rows if chat.session.log else ()
     if not rows:
         chat.screen.show(NOTHING)
@@ -79,6 +82,10 @@ async def _why(chat: TerminalChat, key: str) -> None:
 
 
 async def _compact(chat: TerminalChat, instructions: str) -> None:
+    """Summarise the conversation so far, and show what that saved.
+
+    The request is built at once, so that /context shows it as the next message will find it.
+    """
     chat.screen.wait()
     compaction = await compact(chat.session, chat.write, instructions=instructions)
     chat.screen.end()
@@ -93,6 +100,11 @@ async def _compact(chat: TerminalChat, instructions: str) -> None:
 
 
 async def _pin(chat: TerminalChat, key: str) -> None:
+    """Pin a segment, or list those that are pinned.
+
+    The request is built at once. If the pinned segment leaves no room for the rest, the pin is taken
+    back.
+    """
     if not key:
         pinned = [segment_name(segment) for segment in chat.session.log if segment.pinned]
         chat.screen.show("\n".join(pinned) or "nothing is pinned; /pin KEY does it, /why lists the keys")
@@ -146,6 +158,7 @@ def _cost_of_last_request(chat: TerminalChat) -> str:
 
 
 async def _attach(chat: TerminalChat, path: str) -> None:
+    """Attach a file or folder to the next message, and show what waits for it."""
     if path:
         await chat.attach(path.removeprefix("@").strip('"'))
     waiting = ", ".join(segment.key for segment in chat.queue) or "nothing"
@@ -157,6 +170,7 @@ async def _retry(chat: TerminalChat, _: str) -> None:
 
 
 async def _sessions(chat: TerminalChat, _: str) -> None:
+    """List the sessions of this workspace, those that were used last at the end."""
     names = await _list_sessions(chat)
     if not names:
         chat.screen.show("none is kept yet")
@@ -182,6 +196,7 @@ class SessionRow(NamedTuple):
 
 
 async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
+    """One row of /sessions: its name, its last moment in the user's time zone, and its first words."""
     page = await chat.store.read(Where(chat.session.workspace, name))
     try:
         log = read_records([record.body for record in page.records]).log
@@ -197,11 +212,13 @@ async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
 
 
 async def _list_sessions(chat: TerminalChat) -> list[str]:
+    """The names of all sessions of this workspace."""
     heads = await chat.store.list(chat.session.workspace, limit=10_000)
     return [head.conversation for head in heads]
 
 
 async def _new(chat: TerminalChat, name: str) -> None:
+    """Begin a new session, under this name or a fresh one."""
     chat.leave(name or fresh_name())
 
 
@@ -248,7 +265,10 @@ def segment_names(log: tuple[Segment, ...]) -> list[str]:
 
 
 def _find_segment(chat: TerminalChat, key: str) -> Segment:
-    """The segment with this key, handle or ref; or the only one whose name begins like that."""
+    """The segment with this key, handle or ref; or the only one whose name begins like that.
+
+    A key may be copied from a table in which it was shortened, with an ellipsis at its end.
+    """
     segments_by_name = index_by_name(identify_segments(chat.session.log))
     if key in segments_by_name:
         return segments_by_name[key]
@@ -267,6 +287,7 @@ def _find_segment(chat: TerminalChat, key: str) -> Segment:
 
 
 def _ref_of(chat: TerminalChat, segment: Segment) -> str:
+    """The ref of a segment, by which the session knows it."""
     return next(each.ref for each in identify_segments(chat.session.log) if each.segment is segment)
 
 

@@ -74,7 +74,10 @@ class TerminalChat:
         self._serving = ExitStack()
 
     async def begin(self, model: str, where: str) -> None:
-        """Shows which model and session this is, and the last turn; and finds what it has cost so far."""
+        """Shows which model and session this is, and the last turn; and finds what it has cost so far.
+
+        The last turn is shown on a terminal only. It begins with the last message of the user.
+        """
         self.cost = await open_cost(self.store, self.session)
         session = self.session
         self.screen.remark(
@@ -168,6 +171,7 @@ class TerminalChat:
             self.screen.remark(note)
 
     async def _run_turn(self, turn: Callable[..., Awaitable[TurnOutcome]]) -> None:
+        """Run a turn and show its events. What its calls cost is recorded, even if it is interrupted."""
         self.last = TurnCost()
 
         async def hear(event: TurnEvent) -> None:
@@ -196,6 +200,7 @@ class TerminalChat:
             self.cost = await add_cost(self.store, self.session, spent, uncounted=self.cost.uncounted)
 
     def _status(self) -> str:
+        """Such as "1,204 of 5,500 tokens · $0.0100 · cut 2: over the trigger", for the end of a turn."""
         envelope = self.session.envelope
         if envelope is None:
             return ""
@@ -220,7 +225,10 @@ ENDINGS = {
 
 
 def is_unanswered(log: tuple[Segment, ...]) -> bool:
-    """Whether the last message of the user has no word of the model after it."""
+    """Whether the last message of the user has no word of the model after it.
+
+    That is so if an answer was interrupted before its first word, or the model could not be reached.
+    """
     last_question = None
     for at, segment in enumerate(log):
         if segment.role is Role.USER and segment.meta.get(PROMPT_KEY):

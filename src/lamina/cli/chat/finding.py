@@ -116,7 +116,11 @@ async def reach_model(
 
 
 def find_route(model: str, environment: Mapping[str, str], dialect: str = "") -> ModelRoute:
-    """Which model is meant, and how it is reached; asks local servers for their models where it must."""
+    """Which model is meant, and how it is reached; asks local servers for their models where it must.
+
+    Without a name the first of these that is there counts: a compatible server, a provider whose key is
+    set, a local Ollama.
+    """
     if model.startswith("ollama/") or (model and dialect == "ollama"):
         name = model.removeprefix("ollama/")
         return ModelRoute(model=name, dialect="ollama", url=ollama_host(environment))
@@ -136,7 +140,10 @@ def find_route(model: str, environment: Mapping[str, str], dialect: str = "") ->
 
 
 def _route_to(model: str, environment: Mapping[str, str]) -> ModelRoute:
-    """By the provider's own key, else by a compatible server, else by a local Ollama that has it."""
+    """By the provider's own key, else by a compatible server, else by a local Ollama that has it.
+
+    `claude-…` with an Anthropic key goes there, whatever OPENAI_BASE_URL says.
+    """
     own_dialect = _dialect_of_name(own_name(model))
     has_key = bool(_find_key(own_dialect, environment))
     if own_dialect != "openai_chat" and has_key:
@@ -154,15 +161,19 @@ def _route_to(model: str, environment: Mapping[str, str]) -> ModelRoute:
 
 
 def _dialect_of_name(name: str) -> str:
-    if name.startswith("claude"):
-        return "anthropic"
-    if name.startswith("gemini"):
-        return "gemini"
+    """The API of the provider that has models of this name. Any name may be one of a compatible server."""
+    for beginning, dialect in (("claude", "anthropic"), ("gemini", "gemini")):
+        if name.startswith(beginning):
+            return dialect
     return "openai_chat"
 
 
 def ollama_host(environment: Mapping[str, str]) -> str:
-    """Where Ollama answers, by the rules of its own programs: `:8080` is http://127.0.0.1:8080."""
+    """Where Ollama answers, by the rules of its own programs.
+
+    `:8080` is `http://127.0.0.1:8080`, and `box` is `http://box:11434`. An address with https has its own
+    port.
+    """
     address = environment.get("OLLAMA_HOST", "").strip().rstrip("/")
     if not address:
         return LOCAL
@@ -194,7 +205,10 @@ def _first_served_model(url: str, environment: Mapping[str, str]) -> str:
 
 
 def _listed_names(answer: Any, list_name: str, field: str) -> list[str]:
-    """One field of each object in a list of an answer; of a server of any kind, so nothing is expected."""
+    """One field of each object in a list of an answer.
+
+    The answer is that of a server of any kind, so nothing is taken for granted.
+    """
     if not isinstance(answer, dict):
         return []
     entries = answer.get(list_name) or ()
@@ -212,6 +226,10 @@ def _fetch_json(address: str, headers: dict[str, str]) -> Any:
 
 
 def _find_key(dialect: str, environment: Mapping[str, str]) -> str:
+    """The key of a provider in the environment, "" without one.
+
+    Some providers have it under several names.
+    """
     for name in KEYS[dialect]:
         if environment.get(name):
             return environment[name]
@@ -223,6 +241,7 @@ _SDKS = {"anthropic": "anthropic", "openai_chat": "openai", "gemini": "google.ge
 
 
 def _require_sdk(dialect: str) -> None:
+    """Raise BadInput if the SDK for this dialect is not installed. It is not imported."""
     module = _SDKS[dialect]
     try:
         spec = importlib.util.find_spec(module)
@@ -234,6 +253,10 @@ def _require_sdk(dialect: str) -> None:
 
 
 def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) -> ReachedModel:
+    """The client for a route, with where it asks and how much fits.
+
+    Ollama takes its window with each request, so the chat has to choose one.
+    """
     if route.dialect == "ollama":
         size = window or OLLAMA_WINDOW
         return ReachedModel(
@@ -259,6 +282,7 @@ def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) 
 
 
 def _budget(model: str, window: int) -> Budget | None:
+    """The budget for a window that was given; None if the model's own window is known."""
     if window:
         return Budget(window=window)
     try:
@@ -301,7 +325,10 @@ async def _serve_local_model(name: str, window: int) -> AsyncIterator[ReachedMod
 
 
 def find_weights() -> Path:
-    """The file of weights in the package, which is found without importing it."""
+    """The file of weights in the package, which is found without importing it.
+
+    The package brings a model of its own, which would be loaded on import.
+    """
     package = importlib.util.find_spec(SMOLLM2_PACKAGE)
     if package is not None:
         for folder in package.submodule_search_locations or ():

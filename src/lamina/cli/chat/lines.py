@@ -35,7 +35,10 @@ class LineSource(Protocol):
 
 
 def lines_for(history: Path | None, choices: Choices) -> LineSource:
-    """An editor on a terminal, where prompt_toolkit is installed; else plain lines."""
+    """An editor on a terminal, where prompt_toolkit is installed; else plain lines.
+
+    Input from a pipe or a file asks nobody, so no prompt is printed for it.
+    """
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         return Plain(sys.stdin, asks=False)
     try:
@@ -92,6 +95,10 @@ class Plain:
             return await self._read_line(question)
 
     async def _read_line(self, prompt: str) -> str | None:
+        """The next line of a stream, None at its end.
+
+        Lines that were pasted together are read at once. Each waits for its turn.
+        """
         if self.asks:
             print(prompt, end="", flush=True)
         while "\n" not in self._left and not self._ended:
@@ -102,6 +109,10 @@ class Plain:
         return line.removesuffix("\r")
 
     async def _read_more(self) -> str:
+        """The next characters of the stream, "" at its end.
+
+        Waiting for them does not block the answers that come meanwhile.
+        """
         try:
             source = self._stream.fileno()
         except (AttributeError, OSError, ValueError):  # no file behind it: all of it is there
@@ -139,6 +150,7 @@ class Editor:
         self._question_session: PromptSession[str] = PromptSession()
 
     async def read(self, prompt: str) -> str | None:
+        """A line of the user's. Ctrl-C empties it, and Ctrl-D ends the chat."""
         try:
             return await self._session.prompt_async(prompt, handle_sigint=False)
         except KeyboardInterrupt:

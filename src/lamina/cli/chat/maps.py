@@ -39,6 +39,7 @@ def _draw_bar(tokens: int, total: int) -> str:
 
 
 def _describe_size(manifest: Manifest) -> str:
+    """Such as "1,204 of 5,500 tokens (estimated) in 12 segments: 10 full, 2 stub"."""
     tokens = f"{manifest.tokens:,}"
     if manifest.room is not None:
         tokens += f" of {manifest.room:,}"
@@ -72,7 +73,10 @@ def _count_forms(rows: Iterable[ManifestRow]) -> str:
 
 
 def reasons_table(rows: Sequence[ManifestRow], *, width: int) -> str:
-    """One line for each segment and each digest: its key, where it stands, in which form, and why."""
+    """One line for each segment and each digest: its key, where it stands, in which form, and why.
+
+    A line that is wider than the screen is shortened at its end, where the reason stands.
+    """
     table = [("key", "what", "layer", "form", "tokens", "why"), *(_cells(row) for row in join_folds(rows))]
     widths = [max(len(cells[at]) for cells in table) for at in range(5)]
     lines = []
@@ -115,6 +119,7 @@ def spending_text(last: TurnCost, cost: CountedCost, next_cost: str) -> str:
 
 
 def _describe_spent(spent: TurnCost) -> str:
+    """Such as "3 calls, 5,000 tokens read (80% from the cache), 120 written, $0.0100"."""
     if not spent.steps:
         return "nothing"
     read = f"{spent.input:,} tokens read"

@@ -32,6 +32,7 @@ def make_inert(text: str, *, lines: bool = True) -> str:
 
 
 def _make_character_inert(character: str, replacements: Mapping[str, str]) -> str:
+    """A character as it is printed. A space of any width is a plain one, and control characters are gone."""
     if character.isprintable():
         return character
     if unicodedata.category(character) == "Zs":
@@ -45,6 +46,7 @@ def count_columns(text: str) -> int:
 
 
 def _columns_of(character: str) -> int:
+    """The columns of one character. Marks over the one before it take none, East Asian signs take two."""
     if unicodedata.combining(character) or character in _JOINERS:
         return 0
     if unicodedata.east_asian_width(character) in "WF":
@@ -68,6 +70,7 @@ class Markdown:
         self._line_style = ""
 
     def feed(self, text: str) -> str:
+        """Take the next piece of a text, and return what can be printed of it already."""
         text = make_inert(text)
         if not self.styled:
             return text
@@ -79,6 +82,10 @@ class Markdown:
         return self._flush_word() + self._end_of_style()
 
     def _take_character(self, character: str) -> str:
+        """Take one character, and return what can be printed: a word when it ends.
+
+        Spaces before the first word of a line are its indent.
+        """
         if character == "\n":
             return self._flush_word() + self._begin_line()
         if character != " ":
@@ -103,6 +110,7 @@ class Markdown:
         return end_of_line + self._line_style
 
     def _end_of_style(self) -> str:
+        """What ends the style that is on, "" if none is."""
         if self._line_style or self._bold or self._code:
             return PLAIN
         return ""
@@ -145,6 +153,7 @@ class Markdown:
         return self._place_word(word)
 
     def _place_word(self, word: str) -> str:
+        """A word with its styles, on the next line if this one has no room for it."""
         styled_word = self._apply_marks(word)
         width = count_columns(_STYLE.sub("", styled_word))
         if self._column > self._indent and self._column + width > self.width:
@@ -154,7 +163,10 @@ class Markdown:
         return styled_word
 
     def _apply_marks(self, word: str) -> str:
-        """A word with its marks of bold and code as styles; a mark that begins or ends nothing stays."""
+        """A word with its marks of bold and code as styles; a mark that begins or ends nothing stays.
+
+        `**bold**` is bold. A mark inside of code is code, and `a ** b` has no word after its mark.
+        """
         pieces = _MARK.split(word)
         output = ""
         for at, piece in enumerate(pieces):
@@ -171,6 +183,10 @@ class Markdown:
         return output
 
     def _toggles_bold(self, before: str, after: str) -> bool:
+        """Whether two stars between these texts begin or end bold.
+
+        In code they are stars. `2**3` has them between letters and digits, so it begins nothing.
+        """
         if self._code:
             return False
         if self._bold:
@@ -178,6 +194,7 @@ class Markdown:
         return bool(after) and not before[-1:].isalnum()
 
     def _style(self) -> str:
+        """What sets the style that holds now: that of the line, bold and code."""
         style = PLAIN + self._line_style
         if self._bold:
             style += BOLD

@@ -31,6 +31,7 @@ class Screen:
     """Standard output, as a chat uses it. `live`: somebody reads along on a terminal."""
 
     def __init__(self, *, live: bool) -> None:
+        """`live` is a terminal. It gets styles, unless NO_COLOR or TERM says that it wants none."""
         self.live = live
         self.styled = live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._markdown: Markdown | None = None
@@ -74,6 +75,7 @@ class Screen:
             self._waiting.enter_context(progress("waiting for the model; Ctrl-C interrupts"))
 
     async def hear(self, event: TurnEvent) -> None:
+        """Show an event of a turn: words as they come, and one line for each tool that ran."""
         if isinstance(event, StopEvent | UsageEvent):
             return
         self._waiting.close()
@@ -108,6 +110,7 @@ class Screen:
             self._markdown = None
 
     def _dim(self, text: str) -> str:
+        """The text in a weaker colour, set anew on each line."""
         if not self.styled:
             return text
         return "\n".join(f"{DIM}{line}{PLAIN}" for line in text.split("\n"))
@@ -123,7 +126,10 @@ def describe_call(call: ToolCall) -> str:
 
 
 def _describe_arguments(arguments: str) -> str:
-    """The values without their names; the text as it is, if it is not JSON."""
+    """The values without their names; the text as it is, if it is not JSON.
+
+    `{"path": "a.py", "line": 3}` is shown as `a.py 3`.
+    """
     try:
         decoded: Any = json.loads(arguments or "{}")
         values = list(decoded.values()) if isinstance(decoded, dict) else [decoded]
@@ -134,6 +140,7 @@ def _describe_arguments(arguments: str) -> str:
 
 
 def _describe_result(event: ToolRunEvent) -> str:
+    """One line for a tool that ran: how many lines it returned, or what went wrong."""
     parts = event.result.parts
     first = parts[0] if parts else None
     if not isinstance(first, ToolResult):

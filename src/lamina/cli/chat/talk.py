@@ -182,6 +182,7 @@ class ChatRun:
         )
 
     async def _read_lines(self, chat: TerminalChat) -> None:
+        """Read lines and take them, until the user leaves or the input ends."""
         while not chat.left:
             line = await self.lines.read(PROMPT)
             if line is None:
@@ -257,7 +258,10 @@ async def _find_model(name: str, store: Store, session_name: str, settings: Sett
 
 
 def _find_persona(text: str) -> Words | None:
-    """The persona, as words or as the file that has them; None for the chat's own."""
+    """The persona, as words or as the file that has them; None for the chat's own.
+
+    `persona.md` must be a file, since words do not look like that. A long text is never taken for a path.
+    """
     if not text:
         return None
     if len(text) > LONGEST_PATH or "\n" in text:

@@ -46,7 +46,10 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """Reads all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped."""
+    """Reads all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped.
+
+    A stream that was interrupted has no last event. What came until then is the answer.
+    """
     stream = _StreamedMessage()
     for event in events:
         mapping = to_dict_or_none(event)
@@ -162,7 +165,8 @@ class _StreamedBlock:
     def finish(self) -> dict[str, Any] | None:
         """The block, or None if it broke off so that it cannot be sent back.
 
-        Text can be sent back whenever it broke off, if there is some. A call cannot if its input is not JSON.
+        Text can be sent back whenever it broke off, if there is some. A call cannot if its input is not
+        JSON: the API would refuse it, and nobody can say what the model meant.
         """
         block = self.block
         is_text = block.get("type") == "text"

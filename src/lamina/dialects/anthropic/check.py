@@ -7,8 +7,8 @@ checked.
 
 Below, the rules stand in groups: about whole messages, about calls and results, about thinking, and about
 cache markers, with the functions that find the markers of a request. `markers` takes those from here: it
-removes what the rules refuse, so it must see the same markers. The file is long because the API has many
-rules, and a reader looks for all of them in one place.
+removes what the rules refuse, so it must see the same markers. `bound_thoughts` hashes a request again for
+rule A10. The file is long because the API has many rules, and a reader looks for all of them in one place.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from lamina.core.bound_thinking import is_thinking
-from lamina.core.build import build
-from lamina.core.hashing import stem_of
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Digest, Head, Ledger, Segment
+from lamina.core.values import Ledger
+from lamina.dialects.anthropic.bound_thoughts import find_unbound_thoughts
 from lamina.dialects.anthropic.model import (
     DEFAULT_LIFETIME,
     LONG_LIFETIME,
@@ -47,14 +45,9 @@ from lamina.dialects.json_values import (
     to_dict_or_none,
 )
 from lamina.dialects.memos import CheckMemo
-from lamina.dialects.origins import read_origin
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, check_growing, name_rules
-from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
-
-OPENING_MESSAGE = {"role": "user", "content": OPENING}
-"""What `render` puts first where the assistant would begin: the API wants the user first."""
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -125,7 +118,11 @@ class MessageReading:
     )
 
     def __init__(self, message: Any, position: int) -> None:
-        """Reads a message once for all rules. The position is that in the whole request."""
+        """Reads a message once for all rules. The position is that in the whole request.
+
+        Most blocks have no marker, and long requests have many blocks. So markers are looked for only
+        where one may be: on a block itself, and inside of results.
+        """
         mapping = to_dict_or_empty(message)
         self.position = position
         self.message = message
@@ -147,7 +144,6 @@ class MessageReading:
                 )
             elif block_type in THINKING_TYPES:
                 self.thoughts.append(BlockReading(position, index, block))
-            # Most blocks have no marker, and long requests have many blocks: look only where one may be.
             holds_blocks = block_type == "tool_result" and not isinstance(block.get("content"), str)
             if holds_blocks or MARKER in block:
                 self.markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
@@ -197,6 +193,10 @@ class RequestReading:
         *,
         ledger: Ledger | None,
     ) -> None:
+        """Collects calls, thoughts and markers, so that a rule looks only at those it is about.
+
+        Markers of messages that were checked before still count: the API takes four in the whole request.
+        """
         self.request = request
         self.messages = messages
         self.past = past
@@ -443,63 +443,21 @@ def thinking_is_whole(reading: RequestReading) -> Faults:
 def thinking_is_bound(reading: RequestReading) -> Faults:
     """A10: what comes before bound thinking is what came before it when it was first sent.
 
-    The request is hashed again and compared with the ledger. `render` may have put a user message first, so
-    the request is also tried without it. Some requests cannot be judged, and nothing is reported for them: if
-    there are system messages, which `render` may have moved; if the ledger has repairs, since then the
-    messages are not those that were hashed; and equal thoughts, which cannot be told apart.
+    The request is hashed again and compared with the ledger (`bound_thoughts`). Some requests cannot be
+    judged, and nothing is reported for them: if there are system messages, which `render` may have moved; if
+    the ledger has repairs, since then the messages are not those that were hashed; and equal thoughts, which
+    cannot be told apart.
     """
     ledger = reading.ledger
     if ledger is None or not ledger.bound or ledger.repairs:
         return
     if any(message.role == "system" for message in reading.messages):
         return
-    parsed = parse(reading.request)
-    unbound = _find_unbound_thoughts(parsed.log, parsed.head, ledger)
-    if unbound and reading.messages and reading.messages[0].message == OPENING_MESSAGE:
-        rest = _drop_message(parsed.log, reading.messages[0].message)
-        unbound &= _find_unbound_thoughts(rest, parsed.head, ledger)
-    for number in sorted(unbound):
+    for number in find_unbound_thoughts(reading.request, ledger):
         yield (
             reading.thoughts[number].place,
             "invalid `signature` in `thinking` block: bound to a different conversation",
         )
-
-
-def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
-    """The log without the segments that came from this message.
-
-    They are told by the object itself: an equal message is another one.
-    """
-    rest: list[Segment] = []
-    for segment in log:
-        origin = read_origin(segment)
-        if origin is None or origin.message is not message:
-            rest.append(segment)
-    return rest
-
-
-def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
-    """The numbers of thoughts, counted from 0, that do not come after what the ledger says.
-
-    The request is built as it was when its thinking was bound, and each thought is compared with the prefix
-    that the ledger has for it. A thought that the ledger names twice, or not at all, is not judged.
-    """
-    recorded_prefixes: dict[str, list[Digest]] = {}
-    for ref, prefix in ledger.bound.items():
-        recorded_prefixes.setdefault(stem_of(ref), []).append(prefix)
-
-    unbound: set[int] = set()
-    envelope = build(log, head=head)
-    number = 0
-    prefix = envelope.root
-    for entry in envelope.entries:
-        if is_thinking(entry):
-            recorded = recorded_prefixes.get(stem_of(entry.ref), [])
-            if len(recorded) == 1 and recorded[0] != prefix:
-                unbound.add(number)
-            number += 1
-        prefix = entry.prefix
-    return unbound
 
 
 def marks_are_few(reading: RequestReading) -> Faults:

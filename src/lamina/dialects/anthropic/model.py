@@ -79,7 +79,11 @@ _VERSION_FIRST = re.compile(
 
 
 def read_version(model: str) -> tuple[str, tuple[int, int]]:
-    """Family and version of a model: `("opus", (5, 5))`; `("", (0, 0))` if the name does not say."""
+    """Family and version of a model; an empty family and version 0.0 if the name does not say.
+
+    `claude-opus-5-5` is `("opus", (5, 5))`. Older names have the version first: `claude-3-5-sonnet` is
+    `("sonnet", (3, 5))`.
+    """
     match = _FAMILY_FIRST.search(model) or _VERSION_FIRST.search(model)
     if match is None:
         return "", (0, 0)
@@ -152,6 +156,9 @@ def read_model(request: Mapping[str, Any]) -> str:
 
 
 def _is_since(model: str, table: Since) -> bool:
-    """Whether a model's version is the one in the table, or a later one of its family."""
+    """Whether a model's version is the one in the table, or a later one of its family.
+
+    With `{"opus": (4, 6)}` it holds for `claude-opus-5`, and not for `claude-sonnet-5`.
+    """
     family, number = read_version(model)
     return family in table and number >= table[family]

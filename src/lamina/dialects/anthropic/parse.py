@@ -179,7 +179,11 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
 
 
 def _copy_message(message: Any) -> Any:
-    """A copy to compare with later, which shares all strings. If it cannot be copied, it equals nothing."""
+    """A copy to compare with later, which shares all strings.
+
+    The caller may change its message after the call. A message that cannot be copied is replaced by an
+    object that equals nothing, so it is read anew each time.
+    """
     try:
         return msgspec.to_builtins(message)
     except (TypeError, ValueError, RecursionError):
@@ -223,6 +227,11 @@ class MessageScan:
     """
 
     def __init__(self, past: list[tuple[Segment, ...]], *, demotes_system: bool = False) -> None:
+        """Begins after the messages in `past`, which were parsed before.
+
+        Of these only the last step is taken in: it may have calls that wait. Older ones are looked at if
+        a result asks for them.
+        """
         self.demotes_system = demotes_system
         self.open_calls: dict[str, deque[Segment]] = {}
         self.older_calls: dict[str, Segment] = {}
@@ -296,7 +305,11 @@ class MessageScan:
         return has_tools or role == "assistant"
 
     def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
-        """Remembers what the next message has to know of this one. Its calls are now the open ones."""
+        """Remembers what the next message has to know of this one. Its calls are now the open ones.
+
+        Calls of an earlier message that have no result yet are older ones: a result that comes late finds
+        them there.
+        """
         self.last_role = role
         self.last_has_tools = has_tools
         if role != "system":
@@ -507,7 +520,10 @@ def _build_segments(
 
 
 def _select_extra_fields(message: Json) -> Json:
-    """What a message has besides its role and its content."""
+    """What a message has besides its role and its content.
+
+    Of `{"role": "user", "content": "Hi", "id": "m1"}` it is `{"id": "m1"}`.
+    """
     return {name: value for name, value in message.items() if name not in ("role", "content")}
 
 

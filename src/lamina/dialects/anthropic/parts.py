@@ -132,7 +132,10 @@ def parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult,
 
 
 def read_text(block: Json, name: str) -> str:
-    """The text in a field that a block must have."""
+    """The text in a field that a block must have. Raises BadInput without it.
+
+    Of `{"type": "text"}` the place is `.text`.
+    """
     value = block.get(name)
     if isinstance(value, str):
         return value

@@ -34,7 +34,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import text_of
-from lamina.dialects.anthropic.check import OPENING_MESSAGE
+from lamina.dialects.anthropic.bound_thoughts import OPENING_MESSAGE
 from lamina.dialects.anthropic.markers import remove_refused_markers
 from lamina.dialects.anthropic.model import (
     MARKER,
@@ -323,7 +323,10 @@ def _render_entries(entries: Iterable[Entry]) -> list[Any]:
 
 
 def _is_sent_as_it_came(entry: Entry) -> bool:
-    """Whether nothing of an entry changed, and the API takes the name of the tool that it calls."""
+    """Whether nothing of an entry changed, and the API takes the name of the tool that it calls.
+
+    A call of `fs.read`, from a history that was written for another API, is written anew.
+    """
     match entry.parts[0]:
         case ToolCall(name=name) if not is_safe_name(name):
             return False

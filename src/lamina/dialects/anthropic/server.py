@@ -75,7 +75,7 @@ def _read_edits(answer: Any) -> Sequence[Any]:
 
 
 def _read_count(edit: Any, name: str) -> int:
-    """A count that an edit reports; 0 if it reports none."""
+    """A count that an edit reports; 0 if it reports none, or something that is no count."""
     count = read_field(edit, name)
     if isinstance(count, int) and count > 0:
         return count

@@ -68,7 +68,10 @@ _FEATURES: tuple[tuple[str, Sort, bytes], ...] = (
 
 
 def stream(request: Request) -> Stream:
-    """The blocks of a request with their markers, and the parameters that a cache may see."""
+    """The blocks of a request with their markers, and the parameters that a cache may see.
+
+    They are in the order in which the API reads them: tools, system text, messages.
+    """
     if not isinstance(request, Mapping):
         raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
     blocks: list[StreamBlock] = []
@@ -86,7 +89,11 @@ def stream(request: Request) -> Stream:
 
 
 def _stream_tool(tool: Any, place: str) -> StreamBlock:
-    """A definition without its marker, nulls and defaults. A tool that is loaded later takes no marker."""
+    """A definition without its marker, nulls and defaults.
+
+    A field with its default value means the same as no field, so both have the same bytes here. A tool
+    that is loaded later takes no marker.
+    """
     definition = _read_object(tool, place)
     data = {
         field: value
@@ -106,7 +113,10 @@ def _stream_tool(tool: Any, place: str) -> StreamBlock:
 
 
 def _stream_system(system: Any) -> Iterator[StreamBlock]:
-    """One block for each piece of the system text."""
+    """One block for each piece of the system text.
+
+    `"Be brief."` is one piece, and a list of text blocks has several.
+    """
     if system is None:
         return
     for position, piece in enumerate(_read_pieces(system, "system")):
@@ -252,7 +262,10 @@ def _read_pieces(content: Any, place: str) -> Sequence[Any]:
 
 
 def _read_list(value: Any, place: str) -> Sequence[Any]:
-    """A list, empty for null. Raises BadInput for any other value."""
+    """A list, empty for null. Raises BadInput for any other value.
+
+    Of `"tools": {}` the place is `tools`.
+    """
     if value is None:
         return ()
     if not isinstance(value, LIST_TYPES):

@@ -83,7 +83,10 @@ class _StreamedParts:
         return self._parts
 
     def _close_last_part(self) -> None:
-        """Joins the text of the last part: nothing goes on with it."""
+        """Joins the text of the last part: nothing goes on with it.
+
+        Deltas are collected in a list, since joining them one by one would take quadratic time.
+        """
         if self._last_text:
             self._parts[-1] = {**self._parts[-1], "text": "".join(self._last_text)}
             self._last_text.clear()

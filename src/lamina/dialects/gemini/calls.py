@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.dialects.gemini.parts import ID_PREFIX
-from lamina.dialects.pairing import CallStep, Label
+from lamina.dialects.pairing import CallStep, Label, list_calls
 
 
 class _ContentCalls(CallStep):
@@ -50,11 +50,7 @@ class GeminiCalls:
     """The calls so far: those of the last content, which may wait for results, and all by id."""
 
     def __init__(self, past: Iterable[Segment] = ()) -> None:
-        self._calls_by_id: dict[str, ToolCall] = {}
-        for segment in past:
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                self._calls_by_id[part.id] = part
+        self._calls_by_id = {call.id: call for call in list_calls(past)}
         self.begin_content()
 
     def begin_content(self) -> None:
@@ -63,7 +59,10 @@ class GeminiCalls:
         self._waiting = _ContentCalls()
 
     def add(self, call: ToolCall) -> ToolCall:
-        """The call with an id; from now on it waits for its result."""
+        """The call with an id; from now on it waits for its result.
+
+        Calls of this API may come without an id. The log needs one to pair them.
+        """
         if not call.id:
             call = ToolCall(id=self._make_id(call), name=call.name, arguments=call.arguments)
         self._calls_by_id[call.id] = call
@@ -87,7 +86,10 @@ class GeminiCalls:
         return self._waiting.take_call(("name", result.name)) or self._waiting.take_first_call()
 
     def replay(self, segments: Iterable[Segment]) -> None:
-        """Takes in calls and results that were read before."""
+        """Takes in calls and results that were read before.
+
+        Ids that this dialect made are counted again, so that the next equal call gets the next id.
+        """
         for segment in segments:
             part = segment.parts[0]
             if isinstance(part, ToolCall):
@@ -112,7 +114,10 @@ class GeminiCalls:
 
 
 def make_orphan_id(result: ToolResult) -> str:
-    """The id of a result whose call is not in the request."""
+    """The id of a result whose call is not in the request.
+
+    It has its own id, or one that is made of its name, so that it is the same in the next request.
+    """
     if result.id:
         return result.id
     return f"{ID_PREFIX}{_hash_text(result.name)}_lost"

@@ -29,7 +29,11 @@ class LooseParts(list[Any]):
         self.bare = bare
 
     def __eq__(self, other: object) -> bool:
-        """Whether these are loose parts that came the same way."""
+        """Whether these are loose parts that came the same way.
+
+        One part by itself and a list of one part are equal as lists, but a client must get back what it
+        sent.
+        """
         if not isinstance(other, LooseParts):
             return False
         return self.bare is other.bare and super().__eq__(other)
@@ -53,7 +57,11 @@ class Unit(NamedTuple):
     first_index: int = 0
 
     def place_of(self, part_index: int) -> str:
-        """The place of a part in the request."""
+        """The place of a part in the request.
+
+        It is `contents[2].parts[0]` in a content, and `contents[0]` for a part that stands in the list
+        itself.
+        """
         if not self.loose:
             return f"{self.place}.parts[{part_index}]"
         if self.message.bare:
@@ -89,7 +97,7 @@ def holds_parts(item: Any) -> bool:
 
 
 def read_extra_fields(message: Any) -> dict[str, Any]:
-    """The fields of a content besides its role and its parts."""
+    """The fields of a content besides its role and its parts. Loose parts have none."""
     if isinstance(message, LIST_TYPES):
         return {}
     fields = dict(to_dict_or_empty(message))

@@ -121,7 +121,10 @@ def uses_config(parameters: Mapping[str, Any]) -> bool:
 
 
 def choose_spelling(parameters: Mapping[str, Any]) -> Spelling:
-    """How names of fields are to be written."""
+    """How names of fields are to be written: `function_call` as the SDK has it, or `functionCall` of REST.
+
+    A request with a `config` is the SDK's.
+    """
     if uses_config(parameters):
         return to_snake_case
     return to_camel_case
@@ -148,7 +151,10 @@ def find_system_field(request: Mapping[str, Any]) -> str:
 
 
 def split_system_parts(system: Any) -> list[Any]:
-    """The parts of a system text, which may be a text, a part, a list of parts or a content."""
+    """The parts of a system text, which may be a text, a part, a list of parts or a content.
+
+    `"Be brief."` is one part.
+    """
     parts = get_system_parts(system)
     if isinstance(parts, LIST_TYPES):
         return list(parts)

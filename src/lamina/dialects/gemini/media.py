@@ -38,7 +38,10 @@ _MEDIA_TYPES_BY_SUFFIX = {
 
 
 def read_inline_data(block: Json) -> Image | Document | None:
-    """The media that a part holds as base64; None if it holds none."""
+    """The media that a part holds as base64; None if it holds none.
+
+    The SDK has bytes there, which are encoded.
+    """
     blob = get_object(block, "inlineData")
     data = encode_base64(blob.get("data"))
     if not data:

@@ -123,7 +123,10 @@ def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
 
 
 def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, ...]:
-    """All contents as segments. Contents that the memo has seen unchanged are not read again."""
+    """All contents as segments. Contents that the memo has seen unchanged are not read again.
+
+    The reader still takes in their calls: a new result may answer an old call.
+    """
     remembered: list[tuple[Any, tuple[Segment, ...]]] = []
     if memo is not None:
         messages = [unit.message for unit in units]
@@ -326,7 +329,10 @@ def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:
 def _make_segments(
     pieces: Sequence[_GeminiPiece], message: Any, *, is_mended: bool = False, joins: bool = False
 ) -> list[Segment]:
-    """The pieces of a content as segments. The last also counts what the content has besides its pieces."""
+    """The pieces of a content as segments. The last also counts what the content has besides its pieces.
+
+    The first segment opens a message, the others join it.
+    """
     segments = []
     for i, piece in enumerate(pieces):
         is_first = i == 0

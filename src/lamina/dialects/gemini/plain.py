@@ -192,7 +192,10 @@ def _write_choice(plain: PlainHead) -> Json | None:
 
 
 def _read_answer_schema(settings: Json) -> Json | None:
-    """The JSON Schema of the answer, which the API takes as it is or in its own words."""
+    """The JSON Schema of the answer, which the API takes as it is or in its own words.
+
+    `responseSchema` has types in capitals, such as `STRING`. It is translated.
+    """
     schema = settings.get("responseJsonSchema")
     if isinstance(schema, dict):
         return schema

@@ -73,7 +73,10 @@ def stream(request: Request) -> Stream:
 
 
 def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
-    """One block for each function, and for each tool of another kind."""
+    """One block for each function, and for each tool of another kind.
+
+    A tool such as `googleSearch` has no name, so its kind is its name.
+    """
     for place, sort, declaration in read_declarations(list_or_empty(settings.get("tools"))):
         name = sort
         if sort == "function":
@@ -89,7 +92,10 @@ def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
 
 
 def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
-    """One block for each part of the system text."""
+    """One block for each part of the system text.
+
+    System text that is one string is one block, at the place of the field itself.
+    """
     system = settings.get("systemInstruction")
     if system is None:
         return

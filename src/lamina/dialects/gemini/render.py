@@ -51,6 +51,7 @@ from lamina.dialects.origins import (
 )
 from lamina.dialects.pairing import find_result_name
 from lamina.dialects.pieces import find_origin
+from lamina.dialects.tool_names import ToolNames
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
 
@@ -206,14 +207,18 @@ class _GeminiWriter:
     """Writes the contents of one request: it knows the spelling, the signatures and the names of tools."""
 
     def __init__(self, envelope: Envelope) -> None:
+        """Finds what is the same for the whole request.
+
+        A call that an earlier request signed stays signed, and so do those that this request has to sign.
+        """
         parameters = envelope.head.parameters
         self.spell = choose_spelling(parameters)
         self.requires_signatures = requires_signatures(get_text(parameters, "model"))
         self.signed_refs = {ref for ref, repair in envelope.ledger.repairs.items() if repair == SIGNED}
         self.signed_refs.update(lasting(envelope))
-        self.defined_names = set()
-        for _, _, declaration in read_declarations(envelope.head.tools):
-            self.defined_names.add(get_text(declaration, "name"))
+        declarations = read_declarations(envelope.head.tools)
+        names = (get_text(declaration, "name") for _, _, declaration in declarations)
+        self.tool_names = ToolNames(names, make_safe_name)
 
     def write_system(self, entries: list[Entry]) -> Any:
         """The system text as it came, or as parts; None without any.
@@ -300,7 +305,7 @@ class _GeminiWriter:
         function_call = dict(to_dict_or_empty(source.block.get(field)))
         if _has_wire_id(call.id):
             function_call["id"] = call.id
-        function_call["name"] = self._allowed_name(call.name)
+        function_call["name"] = self.tool_names.choose(call.name)
         comes_from_elsewhere = not source.blocks
         if comes_from_elsewhere or is_changed(entry, "arguments"):
             function_call["args"] = decode_arguments(call.arguments)
@@ -321,7 +326,7 @@ class _GeminiWriter:
         function_response.pop("id", None)
         if _has_wire_id(result.id):
             function_response["id"] = result.id
-        function_response["name"] = self._allowed_name(find_result_name(entry, result))
+        function_response["name"] = self.tool_names.choose(find_result_name(entry, result))
         old_response = to_dict_or_none(function_response.get("response"))
         if old_response is None or is_changed(entry, "content"):
             function_response["response"] = write_response(result, old_response or {})
@@ -338,12 +343,6 @@ class _GeminiWriter:
             return []
         media = filter(stands_beside_result, result.content)
         return [write_media(part, self.spell) for part in media]
-
-    def _allowed_name(self, name: str) -> str:
-        """A name that the API takes. A name that the request itself defines stays as it is."""
-        if name in self.defined_names:
-            return name
-        return make_safe_name(name)
 
     def _is_signed_here(self, entry: Entry) -> bool:
         """Whether this call carries a signature of lamina's, now or since an earlier request."""

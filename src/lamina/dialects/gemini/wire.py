@@ -33,13 +33,8 @@ _CAPITAL = re.compile(r"[A-Z]")
 _UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-def _dump_model(value: Any) -> Any:
-    """What an object of the SDK holds. It sets many fields to None by itself; those are left out."""
-    dump = getattr(value, "model_dump", None)
-    if not callable(dump) or isinstance(value, type):
-        return None
-    return dump(mode="json", exclude_none=True)
-
+# The SDK sets many fields to None by itself; those are left out.
+_dump_model = partial(json_values.dump_model, leave_out="exclude_none")
 
 to_dict_or_none = partial(json_values.to_dict_or_none, dump=_dump_model)
 """A dict, whether the value came as one or as an object of the SDK; None if it is neither."""
@@ -129,7 +124,10 @@ def read_word(value: Any) -> str:
 
 
 def make_safe_name(name: str) -> str:
-    """A name that this API takes: `a b` becomes `a_b`, and `9go` becomes `_9go`."""
+    """A name that this API takes: `a b` becomes `a_b`, and `9go` becomes `_9go`.
+
+    A name that it takes already stays as it is.
+    """
     if SAFE_NAME.fullmatch(name):
         return name
     safe_name = _UNSAFE_CHARACTER.sub("_", name)[:128]
@@ -152,5 +150,8 @@ def read_version(model: str) -> int:
 
 
 def requires_signatures(model: str) -> bool:
-    """Whether calls of the current turn must carry signatures (G4): since Gemini 3, except image models."""
+    """Whether calls of the current turn must carry signatures (G4): since Gemini 3, except image models.
+
+    A name that does not say its version is that of an older model.
+    """
     return read_version(model) >= _FIRST_SIGNED_VERSION and "image" not in model

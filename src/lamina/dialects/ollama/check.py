@@ -86,6 +86,7 @@ class OllamaCallView(NamedTuple):
 
     @property
     def sort(self) -> str:
+        """The group of a call: a call without a function, and one with a function, have different fields."""
         if not self.wire:
             return ""
         return "function"
@@ -101,6 +102,7 @@ class OllamaMessageView(RoleMessageView):
     __slots__ = ("calls",)
 
     def __init__(self, message: Any, index: int) -> None:
+        """Reads a message once for all rules. Only an assistant makes calls."""
         super().__init__(message, index, fields_or_empty(message), ROLES)
         self.calls: list[OllamaCallView] = []
         if self.role != "assistant":

@@ -19,7 +19,7 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
 from lamina.dialects.origins import read_origin
-from lamina.dialects.pairing import CallStep
+from lamina.dialects.pairing import CallStep, list_calls
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -50,7 +50,10 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 
 
 def read_message(message: Any, _: int, calls: OllamaCalls) -> tuple[Segment, ...]:
-    """One message as segments, of which the first carries the message. `calls` are the calls before it."""
+    """One message as segments, of which the first carries the message. `calls` are the calls before it.
+
+    A message with a field of the wrong type is read, but cannot be sent as it came.
+    """
     wire = to_fields(message)
     read_by_role = find_reader(wire, _READERS)
     parsed = read_by_role(wire, calls)
@@ -79,11 +82,7 @@ class OllamaCalls:
 
     def __init__(self, past: Sequence[Segment] = ()) -> None:
         self.step = CallStep()
-        self._older_calls: dict[str, ToolCall] = {}
-        for segment in past:
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                self._older_calls[part.name] = part
+        self._older_calls = {call.name: call for call in list_calls(past)}
 
     def begin_message(self) -> None:
         """Begins a new assistant message."""

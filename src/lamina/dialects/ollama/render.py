@@ -126,10 +126,11 @@ class _OllamaWriter:
             return
         self.messages += self.step.flush()
         message = unchanged
-        if message is None and other_entries[0].role is Role.ASSISTANT:
-            message = _write_assistant(other_entries)
-        elif message is None:
-            message = _write_user_or_system(other_entries)
+        if message is None:
+            write = _write_user_or_system
+            if other_entries[0].role is Role.ASSISTANT:
+                write = _write_assistant
+            message = write(other_entries)
         if message is not None:
             self.messages.append(message)
         for entry in other_entries:
@@ -138,7 +139,10 @@ class _OllamaWriter:
                 self.step.add_call(part.id, name_or_unnamed(part.name))
 
     def _add_result(self, message: Any, part: ToolResult) -> None:
-        """Keeps a result until its step is complete, with what a reader sees of it: a name and an id."""
+        """Keeps a result until its step is complete, with what a reader sees of it: a name and an id.
+
+        Both may be missing. Then the results of a step are told apart by their order only.
+        """
         fields = to_fields(message)
         name = fields.get("tool_name") or ""
         call_id = fields.get("tool_call_id") or ""

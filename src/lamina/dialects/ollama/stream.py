@@ -72,7 +72,10 @@ class _MessageBlock(NamedTuple):
 
 
 def _read_messages(request: Request) -> Iterator[StreamBlock]:
-    """The blocks of all messages. The first block of a message opens it."""
+    """The blocks of all messages. The first block of a message opens it.
+
+    An error in a message names the message before the field.
+    """
     for index, value in enumerate(read_list(request, "messages")):
         place = f"messages[{index}]"
         try:

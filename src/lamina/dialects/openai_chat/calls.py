@@ -25,6 +25,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
+from lamina.dialects.pairing import list_calls
 from lamina.errors import BadInput
 
 _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -77,7 +78,10 @@ def has_refused_name(function: Mapping[str, Any]) -> bool:
 
 
 def make_safe_name(name: str) -> str:
-    """The name with every character replaced that providers refuse: `fs.read` becomes `fs_read`."""
+    """The name with every character replaced that providers refuse: `fs.read` becomes `fs_read`.
+
+    An empty name becomes `unnamed`, and a long one is cut off after 64 characters.
+    """
     if is_safe_name(name):
         return name
     return _UNSAFE_CHARACTER.sub("_", name)[:64] or "unnamed"
@@ -184,16 +188,20 @@ class ChatCalls:
         return same_id_calls[0]
 
     def _find_earlier_call(self, call_id: str) -> ToolCall | None:
-        """The last call of this id in the messages that were read before. They are searched once."""
-        for segment in chain.from_iterable(self._earlier_segments):
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                self._earlier_by_id[part.id] = part
+        """The last call of this id in the messages that were read before.
+
+        They are searched at the first use only: most results answer a call of the last message.
+        """
+        for call in list_calls(chain.from_iterable(self._earlier_segments)):
+            self._earlier_by_id[call.id] = call
         self._earlier_segments = ()
         return self._earlier_by_id.get(call_id)
 
     def replay(self, segments: Iterable[Segment]) -> None:
-        """Takes in the calls and results of messages that were read before."""
+        """Takes in the calls and results of messages that were read before.
+
+        After it, the calls without a result wait for the messages to come.
+        """
         for segment in segments:
             part = segment.parts[0]
             if isinstance(part, ToolCall):

@@ -80,10 +80,12 @@ class ChatCallView(NamedTuple):
 
     @property
     def place(self) -> str:
+        """Where its function stands: `messages[1].tool_calls[0].function`."""
         return f"{self.message.place}{self.function_place}"
 
     @property
     def id_place(self) -> str:
+        """Where its id stands: `messages[1].tool_calls[0].id`."""
         return f"{self.message.place}.tool_calls[{self.position}].id"
 
 
@@ -110,7 +112,11 @@ class ChatMessageView(RoleMessageView):
     __slots__ = ("answered_id", "calls", "is_result", "legacy_call", "parts")
 
     def __init__(self, message: Any, index: int) -> None:
-        """Reads a message once for all rules."""
+        """Reads a message once for all rules.
+
+        Content, calls and the answered id are read only in messages that may have them. Elsewhere they
+        are empty.
+        """
         super().__init__(message, index, to_dict_or_empty(message), ROLES)
         wire = self.wire
         role = self.role
@@ -166,6 +172,7 @@ class ChatReading:
     """
 
     def __init__(self, request: Request, views: Sequence[ChatMessageView], _: NoPast) -> None:
+        """Groups messages, calls and parts, so that a rule looks only at those it is about."""
         self.request = request
         self.views = views
         self.by_role = group_by_sort(views)

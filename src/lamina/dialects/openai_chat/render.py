@@ -8,7 +8,7 @@ only what this wire format has no field for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lamina.core.envelope import Envelope
@@ -27,6 +27,7 @@ from lamina.dialects.origins import (
     write_failed_text,
 )
 from lamina.dialects.pieces import find_origin
+from lamina.dialects.tool_names import ToolNames
 from lamina.errors import BadInput
 
 
@@ -62,7 +63,7 @@ class _ChatWriter:
         self.messages: list[Any] = []
         self.legacy_ids: set[str] = set()
         self.media: list[Json] = []
-        self._defined_names = _find_tool_names(head)
+        self._tool_names = ToolNames(_list_tool_names(head), make_safe_name)
 
     def write_group(self, group: Sequence[Entry]) -> None:
         """Adds a message as it came, or one that changed: its results first, then the rest.
@@ -184,7 +185,7 @@ class _ChatWriter:
         `{"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}`. Other fields of
         the call stay.
         """
-        name = self._choose_name(call.name)
+        name = self._tool_names.choose(call.name)
         if is_legacy:
             return {**old_call, "name": name, "arguments": call.arguments}
         if old_call.get("custom"):
@@ -193,12 +194,6 @@ class _ChatWriter:
         old_function = to_dict(old_call.get("function") or {})
         function = {**old_function, "name": name, "arguments": call.arguments}
         return {**old_call, "id": call.id, "function": function}
-
-    def _choose_name(self, name: str) -> str:
-        """A name that providers take. A name that the request itself defines stays as it is."""
-        if name in self._defined_names:
-            return name
-        return make_safe_name(name)
 
     def _write_result(self, entry: Entry, result: ToolResult) -> None:
         """Adds a result as a message, in the form of the call that it answers.
@@ -212,13 +207,17 @@ class _ChatWriter:
         message.pop("role", None)
         message.pop("tool_call_id", None)
         if result.id in self.legacy_ids:
-            name = self._choose_name(result.name)
+            name = self._tool_names.choose(result.name)
             self.messages.append({"role": "function", **message, "name": name, "content": content})
         else:
             self.messages.append({"role": "tool", **message, "tool_call_id": result.id, "content": content})
 
     def _write_result_content(self, result: ToolResult, *, as_parts: bool) -> Any:
-        """The content of a result as text. Its pictures follow in a message of their own."""
+        """The content of a result as text. Its pictures follow in a message of their own.
+
+        Results of this API have no pictures. They wait in `media` until all results of the step are
+        written.
+        """
         other_parts = []
         for part in result.content:
             if isinstance(part, Image):
@@ -231,18 +230,14 @@ class _ChatWriter:
         return text
 
 
-def _find_tool_names(head: Head) -> frozenset[str]:
+def _list_tool_names(head: Head) -> Iterator[Any]:
     """The names of the tools that the request defines, in each form that a definition may have.
 
     Of `{"type": "function", "function": {"name": "read"}}`, and of `{"name": "read"}`, it is `read`.
     """
-    names: set[str] = set()
     for tool in head.tools:
         for holder in (tool, tool.get("function"), tool.get("custom")):
-            name = mapping_or_empty(holder).get("name")
-            if isinstance(name, str):
-                names.add(name)
-    return frozenset(names)
+            yield mapping_or_empty(holder).get("name")
 
 
 def _copy_message(entry: Entry) -> Json:
@@ -257,7 +252,11 @@ def _copy_message(entry: Entry) -> Json:
 
 
 def _is_legacy_call(entry: Entry) -> bool:
-    """Whether a call came without an id, as a function_call."""
+    """Whether a call came without an id, as a function_call.
+
+    The log has made an id for it, which begins with `LEGACY`. A tool call may have such an id of its own,
+    so its block is looked at too.
+    """
     call = entry.segment.parts[0]
     if not isinstance(call, ToolCall) or not call.id.startswith(LEGACY):
         return False
@@ -284,7 +283,10 @@ def _write_fields_or_entry(entry: Entry) -> tuple[Json, list[Any]]:
 
 
 def _read_fields(segment: Segment) -> Json | None:
-    """The fields of its message, besides the content, that a segment holds; None if it holds content."""
+    """The fields of its message, besides the content, that a segment holds; None if it holds content.
+
+    A part of the content has a type, and the fields of a message have none.
+    """
     match segment.parts:
         case (Raw(dialect=dialect, data=dict() as fields), *_) if dialect == NAME and "type" not in fields:
             return fields

@@ -114,7 +114,10 @@ def _read_automatic(request: Request, options: Mapping[str, Any]) -> str:
 
 
 def _read_tools(request: Request) -> Iterator[StreamBlock]:
-    """One block for each definition, of tools and of functions from before tools."""
+    """One block for each definition, of tools and of functions from before tools.
+
+    `tools` come first, whatever the order of the two fields in the request is.
+    """
     for field in ("tools", "functions"):
         for i, tool in enumerate(read_list(request, field)):
             place = f"{field}[{i}]"
@@ -286,7 +289,10 @@ class _ChatStreamReader(NamedTuple):
 
 
 def _read_messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
-    """The blocks of all messages, in order."""
+    """The blocks of all messages, in order.
+
+    An error in a message names the message before the field.
+    """
     reader = _ChatStreamReader(lifetime, {})
     for i, message in enumerate(read_list(request, "messages")):
         place = f"messages[{i}]"

@@ -5,10 +5,10 @@ Read `parse` first, then `render`; `items` says what each type of item is, `part
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lamina.core.repair import Repairs
-from lamina.core.values import Document, Image, Raw, Role, Segment, Thinking, ToolResult
+from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinking, ToolResult
 from lamina.dialects.json_values import mapping_or_empty
 from lamina.dialects.openai_responses.absorb import absorb, absorb_stream
 from lamina.dialects.openai_responses.check import check, check_again
@@ -67,15 +67,24 @@ def carries(segment: Segment) -> str:
             return "says nothing"
         case (Image() | Document(), *_) if segment.role is Role.ASSISTANT:
             return f"{NAME} takes no pictures or documents from the assistant"
-    reason = foreign_reason
+    return foreign_reason or _explain_media(segment)
+
+
+def _explain_media(segment: Segment) -> str:
+    """Which media of a segment, or of a result in it, this API does not take; "" if it takes all.
+
+    The id of a file means the same in Chat Completions, and nothing in the APIs of others.
+    """
     accepts_file_ids = find_other_dialect(segment, NAME) in _DIALECTS_WITH_SAME_FILES
     for part in segment.parts:
-        contents = part.content if isinstance(part, ToolResult) else (part,)
+        contents: Sequence[Part] = (part,)
+        if isinstance(part, ToolResult):
+            contents = part.content
         for content in contents:
             media = explain_unsendable(content, accepts_file_ids=accepts_file_ids)
-            if media and not reason:
-                reason = f"{NAME} does not take {media}"
-    return reason
+            if media:
+                return f"{NAME} does not take {media}"
+    return ""
 
 
 DIALECT = Dialect(

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-from lamina.core.values import Ledger, Role
+from lamina.core.values import Ledger
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
     find_repeats,
     list_or_empty,
-    text_or_empty,
-    text_or_none,
     to_dict_or_empty,
 )
 from lamina.dialects.memos import CheckMemo
@@ -26,22 +24,16 @@ from lamina.dialects.openai_chat.calls import has_refused_name
 from lamina.dialects.openai_responses.items import (
     CALL_ID_LIMIT,
     DEFINED_CALL_TYPES,
-    OUTPUT_TYPE_OF_CALL,
-    OUTPUT_TYPES,
-    PARTS_FIELDS,
     PHASES,
     find_call_id_field,
-    find_role,
     has_fitting_id,
     is_valid_call_id,
     may_follow_reasoning,
     may_refer_to_call,
-    read_item_id,
-    read_type,
-    to_item_or_empty,
 )
 from lamina.dialects.openai_responses.parse import continues_server_state
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD, TEXT_FIELDS, may_be_sent_by
+from lamina.dialects.openai_responses.views import EarlierItems, ItemReading, ResponsesReading
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import (
     Faults,
@@ -49,7 +41,6 @@ from lamina.dialects.rules import (
     FieldRule,
     Rules,
     check_growing,
-    group_by_sort,
 )
 
 _TEXT = (str,)
@@ -87,122 +78,6 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         reading=ResponsesReading,
         basis=(request.get("store"), continues_server_state(request)),
     )
-
-
-class ItemReading:
-    """An item as the rules look at it: empty if it does not have the shape that it should have.
-
-    `sort` is its type, and `wire` are its fields. `call_id` pairs a call with its output; it is None if there
-    is no such id. `parts` are the blocks of a message or an output.
-    """
-
-    __slots__ = (
-        "call_id",
-        "id",
-        "is_call",
-        "is_output",
-        "parts",
-        "position",
-        "role",
-        "sort",
-        "speaks",
-        "wire",
-    )
-
-    def __init__(self, source: Any, position: int) -> None:
-        """Reads an item once for all rules."""
-        item = to_item_or_empty(source)  # `items_say_what_they_are` reports an empty one
-        item_type = read_type(item)
-        self.position = position
-        self.wire: Json = item
-        self.sort = item_type
-        self.id: str | None = read_item_id(item) or None
-        self.role: Role | None = None
-        if item_type:
-            self.role = find_role(item, item_type)
-        self.speaks = self.role is Role.ASSISTANT
-        self.is_call = item_type in OUTPUT_TYPE_OF_CALL
-        self.is_output = item_type in OUTPUT_TYPES
-        self.call_id: str | None = None
-        if self.is_call or self.is_output:
-            self.call_id = text_or_empty(item.get(find_call_id_field(item))) or None
-        self.parts: list[PartReading] = []
-        field = PARTS_FIELDS.get(item_type)
-        if field is not None:
-            for block_position, value in enumerate(list_or_empty(item.get(field))):
-                block = to_dict_or_empty(value)
-                self.parts.append(PartReading(self, block_position, text_or_none(block.get("type")), block))
-
-    @property
-    def place(self) -> str:
-        return f"input[{self.position}]"
-
-
-class PartReading(NamedTuple):
-    """A block of an item. `sort` is its type, None if it has none; `wire` are its fields."""
-
-    item: ItemReading
-    position: int
-    sort: str | None
-    wire: Json
-
-    @property
-    def place(self) -> str:
-        field = PARTS_FIELDS[self.item.sort]
-        return f"{self.item.place}.{field}[{self.position}]"
-
-
-class ToolReading(NamedTuple):
-    """The definition of a tool. `sort` is its type, None if it has none; `wire` are its fields."""
-
-    place: str
-    sort: str | None
-    wire: Json
-
-
-class EarlierItems:
-    """What the rules need to know of items that were checked before."""
-
-    def __init__(self) -> None:
-        self.call_ids: set[str | None] = set()
-        self.answered_ids: set[str | None] = set()
-        self.item_ids: set[str | None] = set()
-        self.has_unseen_calls = False
-
-    def add(self, item: ItemReading) -> None:
-        """Remembers the ids of an item, and whether it may stand for a call that only the server has.
-
-        Ids must be unique in the whole conversation, so those of earlier items are remembered.
-        """
-        if item.is_call:
-            self.call_ids.add(item.call_id)
-        elif item.is_output:
-            self.answered_ids.add(item.call_id)
-        self.item_ids.add(item.id)
-        if may_refer_to_call(item.wire):
-            self.has_unseen_calls = True
-
-
-class ResponsesReading:
-    """A request as the rules look at it, read once for all of them.
-
-    `items` are those to look at, with their `calls` and `parts`; `past` is what is known of those before.
-    """
-
-    def __init__(self, request: Request, items: Sequence[ItemReading], past: EarlierItems) -> None:
-        self.request = request
-        self.items = items
-        self.past = past
-        self.continues = continues_server_state(request)
-        self.by_type = group_by_sort(items)
-        self.calls = [item for item in items if item.is_call]
-        self.parts = [part for item in items for part in item.parts]
-        self.parts_by_type = group_by_sort(self.parts)
-        self.tools: list[ToolReading] = []
-        for position, value in enumerate(list_or_empty(request.get("tools"))):
-            tool = to_dict_or_empty(value)
-            self.tools.append(ToolReading(f"tools[{position}]", text_or_none(tool.get("type")), tool))
-        self.tools_by_type = group_by_sort(self.tools)
 
 
 def something_is_asked(reading: ResponsesReading) -> Faults:

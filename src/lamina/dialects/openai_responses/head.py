@@ -115,7 +115,10 @@ def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
 
 
 def _write_tool(tool: Tool) -> dict[str, Any]:
-    """A definition. If `strict` is left out, this API asks more of the schema than others do."""
+    """A definition of a function.
+
+    `strict` is set to false: if it is left out, this API asks more of the schema than others do.
+    """
     definition: dict[str, Any] = {"type": "function", "name": make_safe_name(tool.name)}
     if tool.description:
         definition["description"] = tool.description

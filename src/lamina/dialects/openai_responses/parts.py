@@ -325,5 +325,5 @@ def replace_output_text(item: Json, text: str) -> Json | None:
 
 
 def _select(item: Item, fields: tuple[str, ...]) -> Json:
-    """These fields of an item, if it has them."""
+    """These fields of an item, if it has them, in this order."""
     return {field: item[field] for field in fields if field in item}

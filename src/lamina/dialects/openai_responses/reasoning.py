@@ -91,9 +91,12 @@ class _Planner:
     """
 
     def __init__(self, entries: Sequence[Entry], repairs: Container[str]) -> None:
+        """Looks at all entries once: which items are sent, and which are there more than once.
+
+        The ledger names items by content, so of equal items nobody can say which one lost its id.
+        """
         self.repairs = repairs
         self.sent_items = {read_item_key(entry) for entry in entries if entry.form is not Form.OMITTED}
-        # The ledger names items by content, so of equal items nobody can say which one lost its id.
         self.stem_counts = Counter(
             stem_of(entry.ref) for entry in entries if entry.segment.origin != "lamina"
         )

@@ -31,7 +31,12 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import text_of
-from lamina.dialects.json_values import Json, list_or_empty, mapping_or_empty, to_dict_or_empty
+from lamina.dialects.json_values import (
+    Json,
+    list_or_empty,
+    mapping_or_empty,
+    to_dict_or_empty,
+)
 from lamina.dialects.openai_chat.calls import make_safe_name, read_free_text
 from lamina.dialects.openai_responses.items import (
     BUILT_IN_CALL_TYPES,
@@ -65,6 +70,7 @@ from lamina.dialects.origins import (
 )
 from lamina.dialects.pieces import NO_ORIGIN, find_origin
 from lamina.dialects.same_objects import drop_field
+from lamina.dialects.tool_names import ToolNames
 from lamina.errors import BadInput
 
 PlacedEntries = list[tuple[int, Entry]]
@@ -205,11 +211,11 @@ class _ItemWriter:
     """
 
     def __init__(self, head: Head, as_functions: Iterable[str]) -> None:
+        """Begins with no items. Names that the request's own tools have are taken by the API as they are."""
         self.items: list[Any] = []
         self._call_types: dict[str, str] = {}
         self._written_keys: set[ItemKey | None] = set()
-        names = [tool.get("name") for tool in head.tools]
-        self._defined_names = frozenset(name for name in names if isinstance(name, str))
+        self._tool_names = ToolNames((tool.get("name") for tool in head.tools), make_safe_name)
         self._as_functions = frozenset(as_functions)
 
     def write(self, group: Sequence[Entry], *, lost_id: bool) -> None:
@@ -240,14 +246,15 @@ class _ItemWriter:
         self._written_keys.add(key)
 
         unchanged = find_unchanged_message(group, NAME)
-        has_wrong_id = loses_id and "id" in item
-        if unchanged is not None and not has_wrong_id and not becomes_function:
+        must_be_written = becomes_function or (loses_id and "id" in item)
+        if unchanged is not None and not must_be_written:
             self.items.append(unchanged)
             return
-        rewritten = self._rewrite_item(group, item)
-        if loses_id:
-            rewritten = [drop_field(new_item, "id") for new_item in rewritten]
-        self.items += rewritten
+        for new_item in self._rewrite_item(group, item):
+            if loses_id:
+                self.items.append(drop_field(new_item, "id"))
+            else:
+                self.items.append(new_item)
 
     def _rewrite_item(self, group: Sequence[Entry], item: Json) -> list[Any]:
         """An item of which something changed: a call, an output, a message, or what else the API takes.
@@ -281,16 +288,15 @@ class _ItemWriter:
             role = group[0].role.value
         for entry in group:
             for part in entry.parts:
-                item: Json | None = None
                 if isinstance(part, ToolCall):
                     item = self._write_call(part, {})
                 elif isinstance(part, ToolResult):
                     item = self._write_result(part, {}, entry)
-                elif not _says_nothing(part):
-                    content.append(render_part(part))
-                if item is not None:
-                    items += [*_write_messages(role, content), item]
-                    content = []
+                else:
+                    content += _render_content(part)
+                    continue
+                items += [*_write_messages(role, content), item]
+                content = []
         return items + _write_messages(role, content)
 
     def _write_call(self, call: ToolCall, item: Json) -> Json:
@@ -306,10 +312,10 @@ class _ItemWriter:
             self._call_types[call.id] = call_type
             if read_type(item) != call_type:
                 item = {}
-            fields: Json = {"type": call_type, "call_id": call.id, "name": self._choose_name(call.name)}
+            fields: Json = {"type": call_type, "call_id": call.id, "name": self._tool_names.choose(call.name)}
             return {**item, **fields, "arguments": call.arguments}
         if call_type == "custom_tool_call":
-            name = self._choose_name(call.name)
+            name = self._tool_names.choose(call.name)
             return {**item, "call_id": call.id, "name": name, "input": read_free_text(call)}
         return {**item, find_call_id_field(item): call.id}
 
@@ -328,12 +334,6 @@ class _ItemWriter:
             output = {**item, "output": _write_function_output(result, item)}
         return {**output, find_call_id_field(item): result.id}
 
-    def _choose_name(self, name: str) -> str:
-        """A name that the API takes. Names that the request itself defines stay as they are."""
-        if name in self._defined_names:
-            return name
-        return make_safe_name(name)
-
 
 def _find_unwritable_calls(sent: PlacedEntries, without_id: frozenset[int]) -> Iterator[str]:
     """Ids of calls of built-in tools to be written as calls of functions, since half of the pair changed.
@@ -346,18 +346,25 @@ def _find_unwritable_calls(sent: PlacedEntries, without_id: frozenset[int]) -> I
         origin = find_origin(entry, NAME)
         call = entry.parts[0]
         call_type = read_type(to_item(origin.message))
-        if call_type not in BUILT_IN_CALL_TYPES:
+        if not isinstance(call, ToolCall) or call_type not in BUILT_IN_CALL_TYPES:
             continue
-        if not isinstance(call, ToolCall):
-            continue
-        lost_id = sent[call_index][0] in without_id or "anonymous" in origin.notes
-        misses_id = lost_id and call_type in CALL_TYPES_THAT_NEED_AN_ID
-        result_entry = entries[result_index]
-        came_as_item = find_origin(result_entry, NAME) is not NO_ORIGIN
-        is_same_output = came_as_item and not is_changed(result_entry, "content")
-        can_write_output = is_same_output or can_hold_text(OUTPUT_TYPE_OF_CALL[call_type])
-        if misses_id or is_changed(entry, "arguments") or not can_write_output:
+        has_changed = is_changed(entry, "arguments")
+        if call_type in CALL_TYPES_THAT_NEED_AN_ID:
+            lost_id = sent[call_index][0] in without_id or "anonymous" in origin.notes
+            has_changed = has_changed or lost_id
+        if has_changed or not _can_write_output(entries[result_index], call_type):
             yield call.id
+
+
+def _can_write_output(result_entry: Entry, call_type: str) -> bool:
+    """Whether the output of a built-in call can be written in its own type.
+
+    It can if it is sent as it came, or if outputs of this type hold any text.
+    """
+    came_as_item = find_origin(result_entry, NAME) is not NO_ORIGIN
+    if came_as_item and not is_changed(result_entry, "content"):
+        return True
+    return can_hold_text(OUTPUT_TYPE_OF_CALL[call_type])
 
 
 def _rewrite_message(group: Sequence[Entry], item: Json) -> list[Any]:
@@ -469,16 +476,16 @@ def _write_function_output(result: ToolResult, item: Json) -> Any:
     return blocks
 
 
-def _says_nothing(part: Part) -> bool:
-    """Whether a part has nothing to send: blank text, another dialect's empty block, or reasoning.
+def _render_content(part: Part) -> list[Json]:
+    """The block of a part; none for blank text, another dialect's empty block, and reasoning.
 
     Reasoning of another API has no place here, since only the server could read it.
     """
     match part:
         case Thinking():
-            return True
-        case Raw():
-            return part.dialect != NAME and not part.data
-        case Text():
-            return is_blank(part.text)
-    return False
+            return []
+        case Raw(dialect=dialect, data=data) if dialect != NAME and not data:
+            return []
+        case Text(text=text) if is_blank(text):
+            return []
+    return [render_part(part)]

@@ -66,7 +66,10 @@ _FIELDS_OF_API = frozenset(
 
 
 def stream(request: Request) -> Stream:
-    """The blocks of a request with their markers, and the parameters that a cache may see."""
+    """The blocks of a request with their markers, and the parameters that a cache may see.
+
+    They are in the order in which the API reads them: tools, instructions, items.
+    """
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {describe_value(request)}", hint="give an object with an input")
     options = mapping_or_empty(request.get("prompt_cache_options"))

@@ -25,7 +25,11 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """All events of a stream, in order."""
+    """All events of a stream, in order.
+
+    An event is a text, or an object of one of several servers. The text that they make together is the
+    reply, without the space after the cue.
+    """
     texts: list[str] = []
     usage = Usage()
     stop = ""
@@ -49,5 +53,5 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
 
 
 def _keep_strings(*values: Any) -> list[str]:
-    """The strings among some values."""
+    """The strings among some values, in their order."""
     return [value for value in values if isinstance(value, str)]

@@ -137,7 +137,10 @@ def make_label_name(name: str) -> str:
 
 
 def _join_lines(turns: Sequence[TextTurn], lines: Iterable[str], *, cue: bool = True) -> str:
-    """The prompt of lines that are written already. The first line has no newline before it."""
+    """The prompt of lines that are written already. The first line has no newline before it.
+
+    With `cue`, it ends with the label of the assistant, unless the assistant spoke last.
+    """
     prompt = "".join(lines)
     ends_with_assistant = len(turns) > 0 and turns[-1].voice == "assistant"
     if cue and not ends_with_assistant:
@@ -153,7 +156,10 @@ class _Places(NamedTuple):
 
 
 def _find_places(turns: Sequence[TextTurn]) -> _Places:
-    """Without a question, the first turn after the system text takes its place."""
+    """Where the first turn after the system text stands, and where the last question does.
+
+    Without a question, the first turn after the system text takes its place.
+    """
     first_turn = 0
     while first_turn < len(turns) and turns[first_turn].voice == "system":
         first_turn += 1
@@ -164,7 +170,10 @@ def _find_places(turns: Sequence[TextTurn]) -> _Places:
 
 
 def _read_turn(label: re.Match[str], text: str) -> TextTurn:
-    """The turn under a label, with its own text as it was before it was escaped."""
+    """The turn under a label, with its own text as it was before it was escaped.
+
+    A label names a speaker, a tool that was called, or a tool that answered and how that went.
+    """
     speaker, called_tool, answering_tool, outcome = label.groups()
     if speaker:
         return TextTurn(_VOICES_BY_SPEAKER[speaker], _unescape(text))

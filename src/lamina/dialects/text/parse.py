@@ -46,7 +46,10 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 
 
 def read_prompt(request: Request) -> str:
-    """The prompt of a request. Anything but one text that is not empty raises BadInput."""
+    """The prompt of a request. Anything but one text that is not empty raises BadInput.
+
+    The API also takes lists of prompts and of tokens, which are no conversation.
+    """
     prompt = request.get("prompt")
     if isinstance(prompt, str) and prompt:
         return prompt
@@ -86,7 +89,10 @@ def _make_whole_prompt(prompt: str) -> Segment:
 
 
 def _read_turns(turns: Sequence[TextTurn]) -> list[_TextPiece]:
-    """The turns as segments; empty if they are not a conversation that can be sent as it is."""
+    """The turns as segments; empty if they are not a conversation that can be sent as it is.
+
+    It cannot if a call has no result, or a result no call.
+    """
     reader = _TurnReader()
     pieces: list[_TextPiece] = []
     for turn in turns:
@@ -125,7 +131,10 @@ class _TurnReader:
         return _make_segment(Role(turn.voice), MessagePiece(turn.voice, Text(turn.text)), turn.text)
 
     def _read_call(self, turn: TextTurn, last_voice: str) -> Segment | None:
-        """A call. Calls in a row are one step; any other call waits until the last step has its results."""
+        """A call. Calls in a row are one step; any other call waits until the last step has its results.
+
+        None if a call of the last step still waits.
+        """
         if last_voice != "call":
             if self.step.waiting:
                 return None

@@ -41,7 +41,10 @@ def render(envelope: Envelope) -> dict[str, Any]:
 
 
 def render_prompt(envelope: Envelope, *, cue: bool = True) -> str:
-    """The whole conversation as one text. Without `cue` it does not ask for a reply: a transcript."""
+    """The whole conversation as one text. Without `cue` it does not ask for a reply: a transcript.
+
+    A prompt that was not read as a conversation is one entry, and leaves as it came.
+    """
     sent = envelope.sent
     origin = read_origin(sent[0].segment) if len(sent) == 1 else None
     if origin is not None and origin.notes.get("whole") is True:
@@ -55,7 +58,10 @@ def carries(segment: Segment) -> str:
 
 
 def _refuse_part(part: Part, segment: Segment) -> str:
-    """Why a part cannot stand in a flat prompt; "" if it can."""
+    """Why a part cannot stand in a flat prompt; "" if it can.
+
+    Another API's block of the assistant's is nothing that the model said in words.
+    """
     match part:
         case Thinking():
             return "reasoning is no part of a flat prompt"
@@ -148,7 +154,7 @@ class _TurnWriter:
 
 
 def _write_text(entry: Entry) -> str:
-    """What an entry says; reasoning says nothing here."""
+    """What an entry says, one part on each line; reasoning says nothing here."""
     texts = []
     for part in entry.parts:
         if isinstance(part, Thinking):

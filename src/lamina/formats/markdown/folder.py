@@ -128,7 +128,10 @@ def _place_page(page: Path, names: Iterator[str]) -> Path:
 
 
 def _candidate_names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
-    """Names to try: the one with the words of the chat and the plain one, then both with numbers."""
+    """Names to try: the one with the words of the chat and the plain one, then both with numbers.
+
+    The names go on for ever, since each may be that of another chat.
+    """
     epoch = chat.epoch or 0
     names = (file_name(_first_question(chat), epoch, topic=chat.topic, zone=zone), plain_name(epoch))
     yield from names

@@ -27,7 +27,11 @@ _SINGLE_QUOTED = re.compile(r"'(.*)'", re.DOTALL)  # "'it''s'": group 1 is "it''
 
 
 def format_front_matter(fields: Mapping[str, str | int | Iterable[str]]) -> str:
-    """Write fields as front matter."""
+    """Write fields as front matter.
+
+    `{"epoch": 7, "tags": ["a"]}` becomes the lines `epoch: 7`, `tags:` and `  - "a"` between two of
+    `---`.
+    """
     lines = ["---"]
     for name, value in fields.items():
         if isinstance(value, int):
@@ -77,7 +81,10 @@ def _quote(value: str) -> str:
 
 
 def _unquote(value: str) -> str:
-    """A value without its quotes, which are those of YAML: `'it''s'`, `"it's"`, or none."""
+    """A value without its quotes, which are those of YAML: `'it''s'`, `"it's"`, or none.
+
+    Quotes that do not close as they should are taken off all the same: people edit these pages.
+    """
     value = value.strip(WHITE_SPACE)
     single_quoted = _SINGLE_QUOTED.fullmatch(value)
     if single_quoted:

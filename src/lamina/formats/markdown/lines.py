@@ -116,7 +116,10 @@ def _format_time(at: str) -> str:
 
 
 def _parse_message(sender: str, chunk: str, spelling: _PageSpelling) -> Message:
-    """A message without its first words, `**user**:`. Its last lines say what it refers to, and when."""
+    """A message without its first words, `**user**:`. Its last lines say what it refers to, and when.
+
+    `[Context: Notes: a.md, b.md]` refers to two notes. Groups whose title is not known are left out.
+    """
     lines = chunk.rstrip(WHITE_SPACE).split("\n")
     time = _pop_bracketed(lines, "[Timestamp: ")
     context = _pop_bracketed(lines, "[Context: ")

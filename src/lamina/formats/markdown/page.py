@@ -292,7 +292,10 @@ def _check_version(version: str | list[str]) -> None:
 
 
 def _chat_of_fields(fields: Mapping[str, str | list[str]]) -> MarkdownChat:
-    """A chat without its log, from the fields at the top of a page."""
+    """A chat without its log, from the fields at the top of a page.
+
+    People edit these fields, so a list may be where a text belongs, and one tag may stand without a list.
+    """
     words = {name: value for name, value in fields.items() if isinstance(value, str)}
     tags = fields.get("tags", [])
     if isinstance(tags, str):

@@ -141,7 +141,10 @@ _WRITERS: dict[str, Any] = {
 
 
 def _policy_sections(account: ReplayAccount) -> list[PolicySection]:
-    """One section for each cache and window, with what was recorded as its first row."""
+    """One section for each cache and window, with what was recorded as its first row.
+
+    A policy has the same colour in all sections.
+    """
     totals = sum_outcomes(account.outcomes)
     recorded = sum_recorded(account.reported)
     styles = policy_styles([total.policy for total in totals])
@@ -218,7 +221,10 @@ def _courses(account: ReplayAccount) -> list[SessionCourse]:
 
 
 def _course(trace: str, title: str, outcomes: Sequence[ReplayOutcome]) -> SessionCourse:
-    """One session: a line for each policy, and the layers of one that tells them, if there is one."""
+    """One session: a line for each policy, and the layers of one that tells them, if there is one.
+
+    Layers are drawn for lamina if it is among the policies.
+    """
     styles = policy_styles([outcome.policy for outcome in outcomes])
     spent = []
     for outcome in outcomes:

@@ -98,7 +98,10 @@ def draw_stack(title: str, series: Sequence[Series], *, limit: float = 0) -> Mar
 def draw_scatter(
     title: str, points: Sequence[PlotPoint], frontier: Sequence[tuple[float, float]], *, label: str
 ) -> Markup:
-    """Each policy as a point, the best of them joined; refused ones are hollow."""
+    """Each policy as a point, the best of them joined; refused ones are hollow.
+
+    The cost goes to the right, and what could be seen goes up. So the best are at the top left.
+    """
     across = PlotScale(*_range_of_costs(points), LEFT, WIDTH - RIGHT)
     lowest = min((point.up for point in points), default=0)
     up = PlotScale(max(0.0, int((lowest - 0.02) * 20) / 20), 1.0, HEIGHT - BOTTOM, TOP)
@@ -127,7 +130,10 @@ def _range_of_costs(points: Sequence[PlotPoint]) -> tuple[float, float]:
 
 
 def _label_heights(points: Sequence[PlotPoint], across: PlotScale, up: PlotScale) -> list[float]:
-    """Heights of labels: moved apart among points that stand close to each other."""
+    """Heights of labels: moved apart among points that stand close to each other.
+
+    A label stands beside its point, so only points with about the same cost are in each other's way.
+    """
     heights = [0.0] * len(points)
     for group in _close_points(points, across):
         places = [up(points[at].up) for at in group]
@@ -226,7 +232,10 @@ def _limit_line(height: float, across: PlotScale) -> Markup:
 
 
 def _axes(across: PlotScale, up: PlotScale, label: str, *, percent: bool = False) -> Markup:
-    """The grid with its figures; those at the left may be percents."""
+    """The grid with its figures; those at the left may be percents.
+
+    Lines of the grid are drawn for heights only.
+    """
     base = up.start
     elements = []
     for tick in up.ticks():
@@ -249,7 +258,10 @@ def _drawing(title: str, *children: str) -> Markup:
 
 
 def policy_styles(names: Sequence[str]) -> dict[str, str]:
-    """A class for each policy, the same for the same names in the same order; lamina has its own."""
+    """A class for each policy, the same for the same names in the same order; lamina has its own.
+
+    There are nine colours. With more policies they repeat.
+    """
     styles = {OWN_POLICY: "own"}
     for name in names:
         if name not in styles:

@@ -50,7 +50,10 @@ def round_up(figure: float) -> float:
 
 
 def short_figure(figure: float) -> str:
-    """12,500,000 as 12.5M: for axes, where the table has the figure itself."""
+    """12,500,000 as 12.5M: for axes, where the table has the figure itself.
+
+    Figures below a thousand have no letter: 0.25 stays 0.25.
+    """
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(figure) >= size:
             return f"{figure / size:.3g}{letter}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lamina.core.build import Memo, build
@@ -48,7 +48,7 @@ class LaminaRun:
         )
         self.ledger = fitted.ledger
         messages = fitted.request["messages"]
-        layers = _tokens_by_layer(fitted.envelope.entries)
+        layers = sum_layers(fitted.envelope.entries)
         unrecorded = self.setting.message_sizes.unrecorded
         if unrecorded:
             layers["tools"] = unrecorded
@@ -93,7 +93,7 @@ class OrderedRun:
         if envelope.cut is not None and envelope.cut.lowered:
             reason = envelope.cut.reason
         messages = chat.render(envelope)["messages"]
-        return PolicyRequest(messages=messages, cut=reason, layers=_tokens_by_layer(envelope.entries))
+        return PolicyRequest(messages=messages, cut=reason, layers=sum_layers(envelope.entries))
 
 
 def lamina_policy(target: float | None = None) -> Policy:
@@ -158,13 +158,12 @@ def count_lost(fitted: Fitted) -> tuple[int, int]:
     return lowered, lost
 
 
-def _tokens_by_layer(entries: tuple[Entry, ...]) -> dict[str, int]:
-    """The tokens of each layer that is sent.
+def sum_layers(entries: Sequence[Entry]) -> dict[str, int]:
+    """The tokens of each layer, in the order of the layers.
 
-    A layer that nothing is sent of is left out.
+    A layer that nothing is sent of is left out. What is omitted has no tokens.
     """
     sums = dict.fromkeys(Layer, 0)
     for entry in entries:
-        if entry.form is not Form.OMITTED:
-            sums[entry.layer] += entry.tokens
+        sums[entry.layer] += entry.tokens
     return {layer.value: tokens for layer, tokens in sums.items() if tokens}

@@ -111,7 +111,10 @@ def _first_words(items: Iterable[dict[str, Any]]) -> str:
 
 
 def _user_text(content: Any) -> str:
-    """The user's words in a message: its last text that no client put there. Attachments come before it."""
+    """The user's words in a message: its last text that no client put there.
+
+    Attachments and reminders come before the words, each in a block of its own.
+    """
     if isinstance(content, str):
         return content
     for block in reversed(as_list(content)):
@@ -122,7 +125,10 @@ def _user_text(content: Any) -> str:
 
 
 def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
-    """The traces of all files, with progress after each."""
+    """The traces of all files, with progress after each.
+
+    Progress counts bytes, so that one large file is not one large step.
+    """
     sizes = [file_size(path) for path in paths]
     total = sum(sizes)
     done = 0
@@ -166,7 +172,10 @@ def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Itera
 
 
 def _read_file(path: TraceFile, tell: Tell) -> Iterator[Trace | UnreadableLine]:
-    """The traces of one file. Damage in a record does not end the file."""
+    """The traces of one file. Damage in a record does not end the file.
+
+    A page of Markdown is read as a whole, any other file row by row.
+    """
     if ".md" in path.suffixes[-2:]:
         yield from _read_markdown(path, tell)
         return

@@ -60,7 +60,10 @@ def _find_events(response: Any) -> list[Any] | None:
 
 
 def _decode_event(line: str) -> Any:
-    """The event in a line of a stream; None for `[DONE]` and for what is not JSON."""
+    """The event in a line of a stream; None for `[DONE]` and for what is not JSON.
+
+    `data: {"type": "message_stop"}` is an event. Lines of other fields, such as `event:`, are none.
+    """
     field, _, value = line.partition(":")
     data = value.strip()
     if field != "data" or not data.startswith("{"):

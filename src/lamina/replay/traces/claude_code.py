@@ -108,7 +108,10 @@ class ClaudeCode:
             chain.complete_prompt(_content_blocks(message.get("content")))
 
     def _end_oldest_session(self) -> Iterator[Trace]:
-        """Gives the traces of the session that began first, and forgets its lines."""
+        """Gives the traces of the session that began first, and forgets its lines.
+
+        That bounds the memory for a file with many sessions.
+        """
         oldest = self.sessions.pop(next(iter(self.sessions)))
         self.chains = {uuid: chain for uuid, chain in self.chains.items() if chain.session in self.sessions}
         yield from _session_traces(oldest)
@@ -224,7 +227,10 @@ class _Chain:
         return bool(self.items) and _are_results(_content_blocks(self.items[-1]["content"]))
 
     def _add_reminder(self, text: str) -> None:
-        """A system message of the client; several in a row are sent as one."""
+        """A system message of the client; several in a row are sent as one.
+
+        Their texts are joined with a blank line between them.
+        """
         if self.items and self.items[-1]["role"] == "system":
             text = f"{self.items.pop()['content'][0]['text']}\n\n{text}"
         self.items.append({"role": "system", "content": _content_blocks(text)})
@@ -245,7 +251,10 @@ class _Chain:
                 return
 
     def trace(self) -> Trace:
-        """The chain so far as a trace. A side chain is named after its session and its agent."""
+        """The chain so far as a trace. A side chain is named after its session and its agent.
+
+        Each compaction counts once.
+        """
         trace_id = self.session or self.place
         if self.name:
             trace_id = f"{trace_id}/{self.name}"
@@ -266,7 +275,10 @@ class _Chain:
 
 
 def _session_traces(chains: dict[str, _Chain]) -> Iterator[Trace]:
-    """The chains of a session that have items, as traces."""
+    """The chains of a session that have items, as traces.
+
+    A session has one chain for its own conversation, and one for each sub-agent.
+    """
     for chain in chains.values():
         if chain.items:
             yield chain.trace()
@@ -308,6 +320,7 @@ def _content_blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def _join_texts(blocks: list[dict[str, Any]]) -> str:
+    """The texts of these blocks, one on each line. A block without text is an empty line."""
     return "\n".join(text_field(block, "text") for block in blocks)
 
 

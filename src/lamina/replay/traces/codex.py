@@ -41,7 +41,10 @@ class Codex:
         self.rollout: _Rollout | None = None
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
-        """Takes in a line; gives the rollout before it, if the line begins another."""
+        """Takes in a line; gives the rollout before it, if the line begins another.
+
+        A file may hold several rollouts, one after the other.
+        """
         if row.value["type"] == "session_meta" and self.rollout is not None and self.rollout.items:
             yield from self.end()
         if self.rollout is None:
@@ -73,7 +76,10 @@ class _Rollout:
         self.counted_total: Any = None
 
     def take(self, row: dict[str, Any]) -> None:
-        """Takes in a line by its type. Lines of other types say nothing about what was sent."""
+        """Takes in a line by its type. Lines of other types say nothing about what was sent.
+
+        Usage comes in an event of its own, after the answer that it belongs to.
+        """
         payload = row["payload"]
         if self.began is None:
             self.began = parse_moment(row.get("timestamp"))

@@ -25,7 +25,10 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def find_files(paths: Paths) -> list[TraceFile]:
-    """Every file, once; in the order of the paths, and sorted within each folder, glob and URL."""
+    """Every file, once; in the order of the paths, and sorted within each folder, glob and URL.
+
+    A file that is named twice, or by two links, is the same file.
+    """
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     files: dict[str, TraceFile] = {}
@@ -48,7 +51,11 @@ def file_size(path: TraceFile) -> int:
 
 
 def _files_at(path: Path) -> Iterator[Path]:
-    """The files that a path, a folder or a pattern stands for."""
+    """The files that a path, a folder or a pattern stands for.
+
+    A folder is searched for files whose names end like those of records. A file that is named is always
+    read.
+    """
     for match in _matching_paths(path):
         if match.is_dir():
             yield from _files_inside(match)

@@ -91,7 +91,10 @@ class _GrowingConversation:
         self._remember_call(call, fingerprints)
 
     def is_continued_by(self, fingerprints: list[bytes]) -> bool:
-        """Whether a request begins with all of the last; the same once more is a retry of one under way."""
+        """Whether a request begins with all of the last one.
+
+        The same request once more is a retry of one under way, if there was an answer before.
+        """
         if not self._leads(fingerprints):
             return False
         return len(fingerprints) > len(self.sent) or any(map(is_answer, self.items))
@@ -109,7 +112,11 @@ class _GrowingConversation:
         return leading >= LONG and leading * 2 >= len(self.sent)
 
     def add(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
-        """Adds a request that continues this conversation, with what is new in it."""
+        """Adds a request that continues this conversation, with what is new in it.
+
+        Usually the request holds the whole conversation. With a previous response it holds only what is
+        new. A client that rewrote its history begins anew from there.
+        """
         items = call.trace.items
         if call.previous:  # only what is new was sent: the provider kept the rest, and the answer
             self.items += [*self.answer, *items]
@@ -143,7 +150,10 @@ class _GrowingConversation:
         self.items += items[last + 1 :]
 
     def _remember_call(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
-        """Notes what the next request is compared with, and the usage of this one."""
+        """Notes what the next request is compared with, and the usage of this one.
+
+        Usage belongs to the answer that follows, so its place is the end of the items so far.
+        """
         self.sent = fingerprints
         self.answer = call.answer
         self.response = call.response
@@ -197,7 +207,10 @@ def _without_marker(value: Any) -> Any:
 
 
 def is_answer(item: dict[str, Any]) -> bool:
-    """Whether a model wrote it."""
+    """Whether a model wrote it.
+
+    Items of the Responses API have no role: reasoning and calls are the model's.
+    """
     if "role" in item:
         return bool(item["role"] == "assistant")
     item_type = str(item.get("type"))
@@ -205,7 +218,10 @@ def is_answer(item: dict[str, Any]) -> bool:
 
 
 def _is_user_text(item: dict[str, Any]) -> bool:
-    """Whether it stands by itself: text of the user, and no result of a call."""
+    """Whether it stands by itself: text of the user, and no result of a call.
+
+    In Anthropic's API results stand in messages of the user.
+    """
     if item.get("role") != "user":
         return False
     types = [json_field(block, "type") for block in list_field(item, "content")]

@@ -34,7 +34,10 @@ def text_field(row: Any, *names: str) -> str:
 
 
 def object_field(row: Any, *names: str) -> dict[str, Any]:
-    """The first of these fields that is an object; an empty one where none is."""
+    """The first of these fields that is an object; an empty one where none is.
+
+    Formats have changed the names of their fields, so a reader gives several.
+    """
     for name in names:
         value = json_field(row, name)
         if isinstance(value, dict):
@@ -67,7 +70,10 @@ def count_field(row: Any, *names: str) -> int:
 
 
 def parse_moment(*moments: Any) -> float | None:
-    """The first of these that is a moment, in seconds: ISO 8601, or a number of (parts of) seconds."""
+    """The first of these that is a moment, in seconds: ISO 8601, or a number of (parts of) seconds.
+
+    Formats have times in several fields, some of which may be empty.
+    """
     for moment in moments:
         seconds = _parse_one_moment(moment)
         if seconds is not None:
@@ -76,7 +82,10 @@ def parse_moment(*moments: Any) -> float | None:
 
 
 def _parse_one_moment(moment: Any) -> float | None:
-    """Seconds of one moment. `1767225600000` is in milliseconds, so it is divided until it is in seconds."""
+    """Seconds of one moment, None if it is none.
+
+    `1767225600000` is in milliseconds, so it is divided until it is in seconds.
+    """
     if isinstance(moment, str):
         return _parse_iso(moment)
     number = number_or_none(moment)
@@ -88,7 +97,10 @@ def _parse_one_moment(moment: Any) -> float | None:
 
 
 def _parse_iso(text: str) -> float | None:
-    """Seconds of a moment in ISO 8601, which is in UTC if it does not say; None for any other text."""
+    """Seconds of a moment in ISO 8601, which is in UTC if it does not say; None for any other text.
+
+    A moment before 1970, or in a far future, is none.
+    """
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:

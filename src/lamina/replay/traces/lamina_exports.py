@@ -55,7 +55,10 @@ class Exported:
 
 
 def read_page(text: str, place: str) -> Iterator[Trace | UnreadableLine]:
-    """The chat of a page that lamina wrote; nothing for any other page."""
+    """The chat of a page that lamina wrote; nothing for any other page.
+
+    Folders of notes hold many other pages.
+    """
     if not text.startswith(_PAGE_START) or "\n<!-- lamina:" not in text:
         return
     try:
@@ -82,7 +85,10 @@ def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trac
 
 
 def _most_common_dialect(log: Sequence[Segment]) -> str:
-    """The dialect that most segments were parsed from, of those that can be replayed."""
+    """The dialect that most segments were parsed from, of those that can be replayed.
+
+    A chat may have gone from one provider to another. If none can be replayed, it is OpenAI chat.
+    """
     counts: Counter[str] = Counter()
     for segment in log:
         origin = read_origin(segment)
