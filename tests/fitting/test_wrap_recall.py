@@ -15,7 +15,8 @@ import pytest
 import lamina
 from lamina import BadInput, Budget
 from lamina.core.tokens import BYTES4
-from lamina.fitting.recall_loop import ROUNDS
+from lamina.fitting import recall_loop
+from lamina.fitting.recall_notice import NOTICE
 from lamina.fitting.recalls import PIECE
 from tests.fitting.scripted_api import Call, Said, ScriptedApi, scripted_api
 from tests.talking import all_of, entered, got
@@ -302,24 +303,39 @@ def plain(turns: list[Any]) -> Iterator[Any]:
             yield turn
 
 
-@each_api
-def test_a_model_that_recalls_for_ever_is_stopped(api: Api) -> None:
+@pytest.mark.parametrize("name", ["messages", "completions", "responses"])
+@pytest.mark.parametrize(("ask", "is_async"), [(ask_whole, False), (ask_events, True), (ask_helper, False)])
+def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
+    name: str,
+    ask: Any,
+    is_async: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer waits for no tool, is not empty, and can be part of the history."""
+    api = Api(name, is_async)
+    monkeypatch.setattr(recall_loop, "ROUNDS", 2)
     numbers = iter(range(1000))
 
     def script(request: dict[str, Any]) -> Said:
         handles = HANDLE.findall(flatten(request))
-        if "harbour?" in flatten(request) and handles:
-            return [Call("recall", {"key": handles[0], "start": 1}, f"r{next(numbers)}")]
+        if "harbour?" in flatten(request) and "Thanks." not in flatten(request):
+            return [Call("recall", {"key": handles[0], "find": "opens at"}, f"r{next(numbers)}")]
         return [long_answer(flatten(api.turns(request)[-1]))]
 
     async def talk(served: ScriptedApi) -> None:
         client = api.client(served.url)
         history: list[Any] = []
-        await fill(api, ask_whole, client, history, 9)
+        await fill(api, ask, client, history, 9)
         start = len(served.requests)
-        await ask_whole(api, client, [*history, user("When opens the harbour?")])
-        assert len(served.requests) == start + ROUNDS + 2
+        history.append(user("When opens the harbour?"))
+        answer, text = await ask(api, client, history)
+        assert text == NOTICE
+        assert len(served.requests) == start + 4
         assert "times in a row" in flatten(served.requests[-1])
+        history += [*answer, user("Thanks.")]
+        await ask(api, client, history)
+        prefixes_hold(api, served.requests, start)
+        assert NOTICE in flatten(served.requests[-1])
         await close(client)
 
     with scripted_api(script) as served:

@@ -24,12 +24,12 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage
 from lamina.fitting import recall_loop
 from lamina.fitting.recall_loop import RecallExchange, RecallPlace
+from lamina.fitting.recall_notice import NOTICE
 from lamina.fitting.recall_streams import filter_for
 from lamina.fitting.request import fit_request
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.recall_notice import NOTICE
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader

@@ -82,6 +82,11 @@ class PendingCall:
     def dialect(self) -> Dialect:
         return self._dialect
 
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether the model recalled to the end, and said nothing that the client could see."""
+        return self._recalls.shows_nothing
+
     def shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be.
 

@@ -36,11 +36,13 @@ class StreamFilter(Protocol):
 
     `events` are all events of this round, as they came. `closing` are those that end it, held back.
     `continued_ids` has the id of the last answer by the id that the client sees, if they differ.
+    `shown` counts the blocks or items that the client has seen, if the events number them.
     """
 
     events: list[Any]
     closing: list[Any]
     continued_ids: dict[str, str]
+    shown: int
 
     def take(self, event: Any) -> list[Any]:
         """Take the next event, and return what the client may see now."""
@@ -109,6 +111,7 @@ class _Round:
         self.events: list[Any] = []
         self.closing: list[Any] = []
         self.continued_ids: dict[str, str] = {}
+        self.shown = 0
 
     def next_round(self) -> list[Any]:
         self.is_first = False
@@ -133,7 +136,6 @@ class _BlockFilter(_Round):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown = 0
         self._numbers: dict[Any, int | None] = {}
         self._held_numbers: list[Any] = []
         self._held_events: list[Any] = []
@@ -182,15 +184,15 @@ class _BlockFilter(_Round):
                 self._held_numbers.append(number)
             return []
         released_events = self._release()
-        self._numbers[number] = self._shown
-        self._shown += 1
+        self._numbers[number] = self.shown
+        self.shown += 1
         return released_events
 
     def _release(self) -> list[Any]:
         """Return the reasoning that was held back."""
         for number in self._held_numbers:
-            self._numbers[number] = self._shown
-            self._shown += 1
+            self._numbers[number] = self.shown
+            self.shown += 1
             self._reasoned = True
         released_events = [self._show(self._renumber(event)) for event in self._held_events]
         self._held_numbers = []

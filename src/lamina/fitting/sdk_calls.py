@@ -27,7 +27,8 @@ from lamina.errors import LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.recall_answers import strip_recalls
-from lamina.fitting.recall_streams import filter_for, find_answer_id, mend_recalls
+from lamina.fitting.recall_notice import fill_answer, fill_stream
+from lamina.fitting.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()
@@ -112,7 +113,10 @@ class SdkCall:
             answer = yield from self._send_fitting(self._send_once)
         answer_id = find_answer_id([answer], self.pending.dialect)
         self.pending.remember_id(answer_id, answer_id)
-        return (yield from self._finish_answer(strip_recalls(answer, self.pending.dialect)))
+        answer = strip_recalls(answer, self.pending.dialect)
+        if self.pending.shows_nothing:
+            answer = fill_answer(answer, self.pending.dialect)
+        return (yield from self._finish_answer(answer))
 
     def enter(self) -> Steps:
         """Enter the SDK's context manager, which sends the request. Returns the manager and its stream."""
@@ -216,8 +220,14 @@ class SdkCall:
         last_id = find_answer_id(events.events, self.pending.dialect)
         shown_id = next(iter(events.continued_ids), last_id)
         self.pending.remember_id(shown_id, last_id)
-        for event in events.closing:
+        for event in self._list_closing(events, stream):
             yield StreamValue(event)
+
+    def _list_closing(self, events: StreamFilter, stream: Any) -> list[Any]:
+        """Return the events that end the last stream."""
+        if not self.pending.shows_nothing:
+            return events.closing
+        return fill_stream(events.closing, self.pending.dialect, index=events.shown, stream=stream)
 
     def _close_streams(self) -> Steps:
         """Close the streams that followed a recall. The client knows only the first, and closes that."""
@@ -273,6 +283,7 @@ class AllEvents:
         self.events: list[Any] = []
         self.closing: list[Any] = []
         self.continued_ids: dict[str, str] = {}
+        self.shown = 0
 
     def take(self, event: Any) -> list[Any]:
         self.events = [event]

@@ -27,6 +27,7 @@ from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
 from lamina.fitting.recall_answers import strip_recalls
 from lamina.fitting.recall_loop import RecallExchange, RecallLoop
+from lamina.fitting.recall_notice import fill_answer, fill_stream
 from lamina.fitting.recall_streams import (
     StreamFilter,
     filter_for,
@@ -38,7 +39,6 @@ from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
 from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.fit import Fitter
-from lamina.gateway.recall_notice import fill_answer, fill_stream
 from lamina.gateway.recall_usage import UsageSum
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.stream import AnswerWriter, read_pieces
@@ -127,7 +127,7 @@ class RecallRelay:
         """Write the events that end the answer."""
         closing = self._filter.closing
         if loop.shows_nothing:
-            closing = fill_stream(closing, self._dialect)
+            closing = fill_stream(closing, self._dialect, index=self._filter.shown)
         for value in closing:
             await self._write(stream.encode(self._usage.complete(value)))
         for event in stream.closing:

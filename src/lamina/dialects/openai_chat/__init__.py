@@ -15,6 +15,7 @@ from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
 from lamina.dialects.openai_chat.check import check, check_again
 from lamina.dialects.openai_chat.head import own_head, plain_head
 from lamina.dialects.openai_chat.mark import mark
+from lamina.dialects.openai_chat.own_answer import write_answer, write_closing_events
 from lamina.dialects.openai_chat.parse import parse
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.openai_chat.render import render
@@ -85,6 +86,8 @@ DIALECT = Dialect(
     recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
+    write_answer=write_answer,
+    write_closing_events=write_closing_events,
     repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
     stream=stream,
     mark=mark,
