@@ -612,7 +612,9 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
     place = RecallPlace(turns=1, segments=1, link=b"x")
     media_type = "application/x-ndjson" if name == "ollama" else "text/event-stream"
 
-    async def relay(split: Callable[[bytes], list[bytes]]) -> tuple[bytes, list[RecallExchange | None]]:
+    async def relay(
+        split: Callable[[bytes], list[bytes]], content_type: str = media_type
+    ) -> tuple[bytes, list[RecallExchange | None]]:
         written: list[bytes] = []
 
         async def send(message: Any) -> None:
@@ -624,7 +626,7 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
         outgoing: OutgoingRequest | None = OutgoingRequest(fitted=fitted, place=place)
         for body in bodies:
             assert outgoing is not None
-            answer: Any = _Answer(_Pieces(split(body)), {"content-type": media_type})
+            answer: Any = _Answer(_Pieces(split(body)), {"content-type": content_type})
             outgoing = await relay.relay(outgoing, answer, [], UsageReader(media_type, ""))
         assert outgoing is None
         return b"".join(written), fitter.exchanges
@@ -638,6 +640,7 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
     expected = asyncio.run(relay(lambda body: [body]))
     assert b'"recall"' not in expected[0]
     assert "é".encode() in expected[0] or rb"\u00e9" in expected[0]
+    assert asyncio.run(relay(split_anywhere, f"{media_type.title()}; charset=UTF-8")) == expected
     for _ in range(12):
         assert asyncio.run(relay(split_anywhere)) == expected
 
