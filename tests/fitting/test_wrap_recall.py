@@ -342,6 +342,71 @@ def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
         asyncio.run(talk(served))
 
 
+@each_api
+def test_a_raw_response_has_no_recall_in_what_it_parses(api: Api) -> None:
+    """Other libraries call `with_raw_response`, to have the headers beside the answer."""
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        history.append(user("When opens the harbour?"))
+        raw_resource = api.resource(client).with_raw_response
+        whole = await got(raw_resource.create(**api.request(history)))
+        assert whole.headers["content-type"] == "application/json"
+        answers = [whole.parse()]
+        stream = await got(raw_resource.create(**api.request(history), stream=True))
+        answers += await all_of(stream.parse())
+        shown = flatten([answer.model_dump(mode="json") for answer in answers])
+        assert shown.count('"read_file"') >= 2
+        assert '"recall"' not in shown
+        await close(client)
+
+    with scripted_api(mixed(api)) as served:
+        asyncio.run(talk(served))
+
+
+@pytest.mark.parametrize("name", ["messages", "completions", "responses"])
+def test_a_raw_response_is_that_of_the_last_answer(name: str) -> None:
+    api = Api(name, is_async=False)
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        history.append(user("When opens the harbour?"))
+        raw_resource = api.resource(client).with_raw_response
+        _, text = take_answer(api, raw_resource.create(**api.request(history)).parse())
+        assert text == f"It says: {FACT}"
+        events = list(raw_resource.create(**api.request(history), stream=True).parse())
+        shown = flatten([event.model_dump(mode="json") for event in events])
+        assert "It says: " in shown
+        assert '"recall"' not in shown
+        await close(client)
+
+    with scripted_api(remembering(api)) as served:
+        asyncio.run(talk(served))
+
+
+def test_a_caller_who_reads_the_bytes_of_an_answer_gets_no_recall_in_them() -> None:
+    api = Api("completions", is_async=False)
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        assert len(served.requests[-1]["tools"]) == 2
+        history.append(user("Thanks."))
+        with api.resource(client).with_streaming_response.create(**api.request(history)) as response:
+            assert "Fine." in response.text()
+        assert len(served.requests[-1]["tools"]) == 1
+        assert HANDLE.search(flatten(served.requests[-1])) is None
+        await close(client)
+
+    with scripted_api(remembering(api)) as served:
+        asyncio.run(talk(served))
+
+
 async def recall_in_stream(served: ScriptedApi, api: Api, client: Any) -> list[Any]:
     """Talk until a stream has a recall in it, and read that stream up to the text after it."""
     history: list[Any] = []

@@ -11,10 +11,10 @@ Only for `lamina.fitting.wrap`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial, wraps
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -29,6 +29,7 @@ from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.recall_answers import strip_recalls
 from lamina.fitting.recall_notice import fill_answer, fill_stream
 from lamina.fitting.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
+from lamina.fitting.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()
@@ -82,7 +83,15 @@ class SdkCall:
         self._is_async = is_async
         self._has_store = conversations.store is not None
         self._streams = request.get("stream") is True or "stream" in path.rpartition(".")[2]
-        self._make_pending = partial(PendingCall, conversations, dialect, request, streams=self._streams)
+        self._make_pending = partial(
+            PendingCall,
+            conversations,
+            dialect,
+            request,
+            streams=self._streams,
+            # The caller reads the bytes of such an answer, and nobody could take a recall out of them.
+            answers_recalls=".with_streaming_response." not in path,
+        )
         self._pending: PendingCall | None = None
         self._open_streams: list[Any] = []
 
@@ -101,22 +110,8 @@ class SdkCall:
         if not self.pending.fitted.has_recall:
             return (yield from self._finish_answer(answer))
         if self._streams:
-            if not _is_stream(answer):
-                return (yield from self._finish_answer(answer))
-            events = self._start(self._pass_events(answer, self._send_once))
-            return self.pending.remember_answer(self._show(answer, events))
-        while True:
-            absorbed = yield from self._absorb(answer)
-            is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
-            if not is_recall:
-                break
-            answer = yield from self._send_fitting(self._send_once)
-        answer_id = find_answer_id([answer], self.pending.dialect)
-        self.pending.remember_id(answer_id, answer_id)
-        answer = strip_recalls(answer, self.pending.dialect)
-        if self.pending.shows_nothing:
-            answer = fill_answer(answer, self.pending.dialect)
-        return (yield from self._finish_answer(answer))
+            return (yield from self._show_stream(answer))
+        return (yield from self._answer_recalls(answer))
 
     def enter(self) -> Steps:
         """Enter the SDK's context manager, which sends the request. Returns the manager and its stream."""
@@ -139,6 +134,39 @@ class SdkCall:
         left = yield partial(leave, *error)
         yield from self._close_streams()
         return left
+
+    def _show_stream(self, answer: Any) -> Steps:
+        """Return a stream in which the client sees no recall."""
+        stream = yield from self._parse(answer)
+        if not _is_stream(stream):
+            return (yield from self._finish_answer(answer))
+        events = self._start(self._pass_events(stream, self._send_for_stream))
+        shown = self._show(stream, events)
+        if stream is not answer:
+            shown = ShownResponse(answer, shown)
+        return self.pending.remember_answer(shown)
+
+    def _answer_recalls(self, answer: Any) -> Steps:
+        """Answer the recalls in a whole answer, until there is one for the client, and return that."""
+        while True:
+            parsed_answer = yield from self._parse(answer)
+            absorbed = self._absorb(parsed_answer)
+            is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
+            if not is_recall:
+                break
+            answer = yield from self._send_fitting(self._send_once)
+        dialect = self.pending.dialect
+        answer_id = find_answer_id([parsed_answer], dialect)
+        self.pending.remember_id(answer_id, answer_id)
+        yield from self._finish(_read_usage(parsed_answer))
+        shown_answer = strip_recalls(parsed_answer, dialect)
+        if self.pending.shows_nothing:
+            shown_answer = fill_answer(shown_answer, dialect)
+        if shown_answer is parsed_answer:
+            shown_answer = answer
+        elif parsed_answer is not answer:
+            shown_answer = ShownResponse(answer, shown_answer)
+        return self.pending.remember_answer(shown_answer)
 
     def _prepare(self) -> Steps:
         """Fit the request. With a store this waits for it."""
@@ -169,6 +197,10 @@ class SdkCall:
         is_beta = self._path.startswith("beta.")
         request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
         return (yield partial(self._send, **request))
+
+    def _send_for_stream(self) -> Steps:
+        answer = yield from self._send_once()
+        return (yield from self._parse(answer))
 
     def _send_and_enter(self) -> Steps:
         manager = yield from self._send_once()
@@ -237,10 +269,14 @@ class SdkCall:
             if close is not None:
                 yield close
 
-    def _absorb(self, answer: Any) -> Steps:
+    def _parse(self, answer: Any) -> Steps:
+        """Return the answer inside a raw response of the SDK; any other answer as it is."""
+        if ".with_raw_response." not in self._path:
+            return answer
+        return (yield answer.parse)
+
+    def _absorb(self, answer: Any) -> Absorbed:
         """Read an answer. One that cannot be read is passed on as it is, so it calls nothing."""
-        if ".with_raw_response." in self._path:
-            answer = yield answer.parse
         with suppress(LaminaError):
             return self.pending.dialect.absorb(answer)
         return Absorbed(segments=())
@@ -256,7 +292,7 @@ class SdkCall:
             return iterate_async(steps, self._close_streams)
         return iterate(steps, self._close_streams)
 
-    def _show(self, stream: Any, events: Any) -> ShownStream:
+    def _show(self, stream: Any, events: Any) -> Any:
         if self._is_async:
             return AsyncShownStream(stream, events)
         return SyncShownStream(stream, events)
@@ -292,68 +328,6 @@ class AllEvents:
     def next_round(self) -> list[Any]:
         self.events = []
         return []
-
-
-class ShownStream:
-    """An SDK's stream of which other events are seen. Everything else is the stream's own."""
-
-    def __init__(self, stream: Any, events: Any) -> None:
-        self._stream = stream
-        self._events = events
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        """Frameworks ask what a stream is an instance of."""
-        return type(self._stream)
-
-
-class SyncShownStream(ShownStream):
-    """The stream of a sync client."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._events)
-
-    def __next__(self) -> Any:
-        return next(self._events)
-
-    def close(self) -> None:
-        """Close this stream, and those that followed a recall."""
-        self._events.close()
-        self._stream.close()
-
-    def __enter__(self) -> Self:
-        self._stream.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> Any:
-        self._events.close()
-        return self._stream.__exit__(*error)
-
-
-class AsyncShownStream(ShownStream):
-    """The stream of an async client."""
-
-    def __aiter__(self) -> Any:
-        return self._events
-
-    def __anext__(self) -> Any:
-        return anext(self._events)
-
-    async def close(self) -> None:
-        """Close this stream, and those that followed a recall."""
-        await self._events.aclose()
-        await self._stream.close()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> Any:
-        await self._events.aclose()
-        return await self._stream.__aexit__(*error)
 
 
 class StreamContext:
