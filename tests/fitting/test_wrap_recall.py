@@ -521,6 +521,44 @@ def test_a_clients_own_recall_tool_is_left_alone() -> None:
     assert HANDLE.search(flatten(fitted.request)) is None
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"config": {"candidate_count": 2}},
+        {"generationConfig": {"candidateCount": 2}},
+        {"tools": [{"google_search": {}}]},
+        {"cachedContent": "cachedContents/1"},
+    ],
+    ids=str,
+)
+def test_gemini_gets_no_recall_tool_that_it_would_refuse_or_that_nobody_could_answer(
+    fields: dict[str, Any],
+) -> None:
+    def turn(role: str, text: str) -> dict[str, Any]:
+        return {"role": role, "parts": [{"text": text}]}
+
+    contents = [turn("user", "Hi"), *[turn("model", "x " * 900), turn("user", "And?")] * 9]
+    request = {"model": "gemini-3.8-flash", "contents": contents}
+    with_tool = lamina.fit_request(request, budget=BUDGET, counter=BYTES4, recall="tool")
+    assert with_tool.has_recall
+    fitted = lamina.fit_request(
+        request | fields, budget=BUDGET, counter=BYTES4, recall="tool", ledger=with_tool.ledger
+    )
+    assert fitted.ledger.cuts
+    assert not fitted.has_recall
+    assert HANDLE.search(flatten(fitted.request)) is None
+
+
+def test_a_request_for_several_choices_has_no_recall_tool() -> None:
+    """One choice could recall something while another one has answered."""
+    messages = [user("Hi"), *([{"role": "assistant", "content": "x " * 900}, user("And?")] * 9)]
+    request = {"model": "gpt-4o", "messages": messages}
+    one = lamina.fit_request(request | {"n": 1}, budget=BUDGET, counter=BYTES4, recall="tool")
+    several = lamina.fit_request(request | {"n": 2}, budget=BUDGET, counter=BYTES4, recall="tool")
+    assert (one.has_recall, several.has_recall) == (True, False)
+    assert HANDLE.search(flatten(several.request)) is None
+
+
 def test_a_word_that_is_no_mode_of_recall_is_refused() -> None:
     with pytest.raises(BadInput, match="recall is 'yes'"):
         lamina.fit_request({"model": "gpt-4o", "messages": [user("Hi")]}, recall="yes")  # type: ignore[arg-type]

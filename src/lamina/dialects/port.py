@@ -113,6 +113,11 @@ def _keep_request(request: Request) -> Request:
     return request
 
 
+def _takes_any_tool(_: Head) -> bool:
+    """For an API that takes a function beside all other tools, and gives one answer."""
+    return True
+
+
 def _keep_answer(answer: Mapping[str, Any], _: str) -> dict[str, Any]:
     """For an API without tools: its answers are never empty because a call was taken out."""
     return dict(answer)
@@ -148,6 +153,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
       takes off all others.
     - `carries` says why a segment of another dialect cannot be sent here, "" if it can.
     - `plain_head` and `own_head` translate everything that is not a message.
+    - `takes_tool` says whether a function of lamina's own can be added to a head, and its calls be answered
+      before the client sees the answer.
     - `steady` is False if the layout itself moves bytes at each new question.
     - `opening` is what `render` says in place of the user's first message, if the API wants one and the
       assistant begins.
@@ -166,6 +173,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     carries: Callable[[Segment], str]
     plain_head: Callable[[Head], PlainHead]
     own_head: Callable[[PlainHead], OwnHead]
+    takes_tool: Callable[[Head], bool] = _takes_any_tool
     binding: Callable[[Request], Binding] = _binds_nothing
     write_answer: Callable[[Mapping[str, Any], str], dict[str, Any]] = _keep_answer
     write_closing_events: Callable[[Sequence[Mapping[str, Any]], str, int], list[dict[str, Any]]] = (

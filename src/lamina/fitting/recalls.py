@@ -124,7 +124,9 @@ def answer_recall_text(
 
 
 def recall_tool(dialect: Dialect, head: Head) -> dict[str, Any] | None:
-    """Return the recall tool in the words of a dialect; None if it has none, or the name is taken."""
+    """Return the recall tool in the words of a dialect; None if it cannot be added, or the name is taken."""
+    if not dialect.takes_tool(head):
+        return None
     plain = dialect.plain_head(head)
     if any(tool.name == RECALL.name for tool in plain.tools):
         return None

@@ -17,7 +17,7 @@ from lamina.dialects.gemini.check import check, check_again
 from lamina.dialects.gemini.media import can_carry_media
 from lamina.dialects.gemini.own_answer import write_answer, write_closing_events
 from lamina.dialects.gemini.parse import parse
-from lamina.dialects.gemini.plain import own_head, plain_head
+from lamina.dialects.gemini.plain import own_head, plain_head, takes_tool
 from lamina.dialects.gemini.prefix import stream
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
@@ -64,6 +64,7 @@ DIALECT = Dialect(
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,
+    takes_tool=takes_tool,
     lasting=lasting,
     recheck=check_again,
     opening=OPENING,

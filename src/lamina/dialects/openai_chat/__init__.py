@@ -13,7 +13,7 @@ from lamina.core.values import Segment, Thinking
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
 from lamina.dialects.openai_chat.check import check, check_again
-from lamina.dialects.openai_chat.head import own_head, plain_head
+from lamina.dialects.openai_chat.head import own_head, plain_head, takes_tool
 from lamina.dialects.openai_chat.mark import mark
 from lamina.dialects.openai_chat.own_answer import write_answer, write_closing_events
 from lamina.dialects.openai_chat.parse import parse
@@ -94,4 +94,5 @@ DIALECT = Dialect(
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,
+    takes_tool=takes_tool,
 )
