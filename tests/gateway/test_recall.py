@@ -651,3 +651,28 @@ def test_a_filter_shows_text_that_came_with_the_end_of_a_round() -> None:
     choice = {"index": 0, "delta": {"content": "Look."}, "finish_reason": "tool_calls"}
     assert chat.take({"id": "c", "choices": [choice]}) == []
     assert chat.next_round() == [{"id": "c", "choices": [choice | {"finish_reason": None}]}]
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_calls_of_a_server_that_does_not_number_them_are_told_apart_by_their_ids(index: int | None) -> None:
+    def chunk(call_id: str, name: str) -> dict[str, Any]:
+        call: dict[str, Any] = {"id": call_id, "function": {"name": name, "arguments": "{}"}}
+        if index is not None:
+            call["index"] = index
+        return {"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
+
+    chat = filter_for(DIALECTS["openai_chat"])
+    chunks = [
+        chunk("r1", "recall"),
+        chunk("c1", "read_file"),
+        chunk("r2", "recall"),
+        chunk("c2", "read_file"),
+    ]
+    shown_chunks = [shown for each in chunks for shown in chat.take(each)]
+    calls = [each["choices"][0]["delta"]["tool_calls"][0] for each in shown_chunks]
+    assert [call["id"] for call in calls] == ["c1", "c2"]
+    if index is not None:
+        assert [call["index"] for call in calls] == [0, 1]
+    end = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    assert chat.take(end) == []
+    assert chat.closing[0]["choices"][0]["finish_reason"] == "tool_calls"
