@@ -412,7 +412,7 @@ def test_a_recording_that_begins_in_the_middle_counts_only_what_was_answered_in_
     ]
     later = [*history, {"role": "assistant", "content": "2"}, {"role": "user", "content": "three"}]
     answer = {"choices": [{"message": {"role": "assistant", "content": "3"}}]}
-    recordings = {
+    recordings: dict[str, list[dict[str, Any]]] = {
         "requests": [{"messages": history}, {"messages": later, **answer}],
         "answers": [{"messages": later, **answer}],
         "conversation": [{"messages": later[:4]}],  # one record without an answer is a whole conversation
