@@ -115,7 +115,9 @@ def test_what_was_left_out_is_recalled_from_the_history() -> None:
     key = stub.partition('recall("')[2].partition('"')[0]
     answer = fitter.answer(messages, {"key": key}, ledger=fitted.ledger)
     assert "wait for the lamp" in answer
-    assert "no segment answers" in fitter.answer(messages, '{"key": "k0"}', ledger=fitted.ledger)
+    assert "nothing has the key 'k0'; give a key as it stands in" in fitter.answer(
+        messages, '{"key": "k0"}', ledger=fitted.ledger
+    )
 
 
 def test_without_recall_no_handle_is_shown() -> None:

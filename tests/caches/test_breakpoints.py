@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from lamina.caches import Tally, rules_for, simulator
@@ -88,6 +89,15 @@ def test_parallel_requests_write_each_for_itself_until_an_answer_has_begun(cache
     assert cache.send(stream("S@5m u1"), at=0, begun=3).written == 1000
     assert cache.send(stream("S@5m u2"), at=1, begun=4).written == 1000
     assert cache.send(stream("S@5m u3"), at=3).read == 1000
+
+
+@pytest.mark.parametrize("refresh", [True, False])
+def test_an_entry_is_readable_once_the_first_answer_of_those_that_wrote_it_begins(refresh: bool) -> None:  # noqa: FBT001
+    cache = simulator(msgspec.structs.replace(RULES, refresh=refresh))
+    cache.send(stream("S@5m u1"), at=0, begun=9)
+    cache.send(stream("S@5m u2"), at=1, begun=2)
+    assert cache.send(stream("S@5m u3"), at=1.5, begun=2).read == 0
+    assert cache.send(stream("S@5m u4"), at=2).read == 1000
 
 
 def test_the_marker_of_the_whole_request_stands_on_its_last_block(cache: Cache) -> None:

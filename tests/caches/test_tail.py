@@ -85,3 +85,10 @@ def test_effort_and_format_are_part_of_the_prefix(cache: Cache) -> None:
     cache.send(stream("S u1"))
     for setting, read in (("effort", 0), ("format", 0), ("tool_choice", 2000)):
         assert cache.send(stream("S u1", settings={setting: b"1"})).read == read
+
+
+def test_an_entry_is_readable_once_the_first_answer_of_those_that_wrote_it_begins(cache: Cache) -> None:
+    cache.send(stream("S u1"), at=0, begun=9)
+    cache.send(stream("S u1"), at=1, begun=2)
+    assert cache.send(stream("S u1"), at=1.5, begun=2).read == 0
+    assert cache.send(stream("S u1 a1 u2"), at=2).read == 2000

@@ -318,13 +318,16 @@ def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pyt
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         first = run("chat", *options, given=b"One?\nTwo?\n/cost\n")
         second = run("chat", *options, given=b"/cost\nThree?\n/cost\n")
+        assert run("sessions", "copy", f"{home}/copy.db", "--store", store).code == 0
         assert run("sessions", "delete", "s", "--store", store, "--yes").code == 0
         assert anyio.run(list_costs, store) == ()
+        copied = run("chat", *options, "--store", f"{home}/copy.db", given=b"/cost\n")
         third = run("chat", *options, given=b"/cost\n")
     assert "whole conversation: 2 calls, 2,000 tokens read (50% from the cache), 20 written, $" in first.out
     assert "last turn: nothing\nwhole conversation: 2 calls, 2,000 tokens" in second.out
     assert "last turn: 1 call, 1,000 tokens" in second.out
     assert "whole conversation: 3 calls, 3,000 tokens" in second.out
+    assert "whole conversation: 3 calls, 3,000 tokens" in copied.out
     assert "whole conversation: nothing" in third.out
 
 

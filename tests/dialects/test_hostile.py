@@ -242,6 +242,13 @@ BESIDE_THE_WORDS = {
         "openai_responses",
         _responses([{"type": "input_text", "text": "Go."}, {"type": "input_text", "text": " "}]),
     ),
+    "gemini, blank text": (
+        "gemini",
+        {
+            "model": "gemini-3.8-flash",
+            "contents": [{"role": "user", "parts": [{"text": "Go."}, {"text": " "}]}],
+        },
+    ),
     "anthropic, the title of a document": (
         "anthropic",
         {
@@ -281,6 +288,18 @@ def test_a_change_beside_the_words_of_a_message_is_a_recorded_cut(case: str) -> 
     assert len(after.ledger.cuts) == 1
     same = fit_request(first, dialect=name, budget=ROOM, ledger=before.ledger)
     assert same.ledger.cuts == ()
+
+
+def test_two_blank_messages_that_change_places_are_a_recorded_cut() -> None:
+    """Each is sent as it came, so `""` and `" "` are different bytes."""
+    empty = {"role": "user", "content": ""}
+    space = {"role": "user", "content": " ", "id": "msg_3"}
+    spaces = {"role": "user", "content": [{"type": "input_text", "text": " "}] * 2}
+    for first, second in ((empty, space), (space, spaces)):
+        before = fit_request({"model": "gpt-5", "input": [first, second]}, budget=ROOM)
+        after = fit_request({"model": "gpt-5", "input": [second, first]}, budget=ROOM, ledger=before.ledger)
+        assert after.request["input"] == [second, first]
+        assert len(after.ledger.cuts) == 1
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini"])

@@ -15,7 +15,8 @@ import pytest
 import lamina
 from lamina import BadInput, Budget
 from lamina.core.tokens import BYTES4
-from lamina.fitting.recall_loop import ROUNDS
+from lamina.fitting import recall_loop
+from lamina.fitting.recall_notice import NOTICE
 from lamina.fitting.recalls import PIECE
 from tests.fitting.scripted_api import Call, Said, ScriptedApi, scripted_api
 from tests.talking import all_of, entered, got
@@ -302,27 +303,107 @@ def plain(turns: list[Any]) -> Iterator[Any]:
             yield turn
 
 
-@each_api
-def test_a_model_that_recalls_for_ever_is_stopped(api: Api) -> None:
+@pytest.mark.parametrize("name", ["messages", "completions", "responses"])
+@pytest.mark.parametrize(("ask", "is_async"), [(ask_whole, False), (ask_events, True), (ask_helper, False)])
+def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
+    name: str,
+    ask: Any,
+    is_async: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer waits for no tool, is not empty, and can be part of the history."""
+    api = Api(name, is_async)
+    monkeypatch.setattr(recall_loop, "ROUNDS", 2)
     numbers = iter(range(1000))
 
     def script(request: dict[str, Any]) -> Said:
         handles = HANDLE.findall(flatten(request))
-        if "harbour?" in flatten(request) and handles:
-            return [Call("recall", {"key": handles[0], "start": 1}, f"r{next(numbers)}")]
+        if "harbour?" in flatten(request) and "Thanks." not in flatten(request):
+            return [Call("recall", {"key": handles[0], "find": "opens at"}, f"r{next(numbers)}")]
         return [long_answer(flatten(api.turns(request)[-1]))]
 
     async def talk(served: ScriptedApi) -> None:
         client = api.client(served.url)
         history: list[Any] = []
-        await fill(api, ask_whole, client, history, 9)
+        await fill(api, ask, client, history, 9)
         start = len(served.requests)
-        await ask_whole(api, client, [*history, user("When opens the harbour?")])
-        assert len(served.requests) == start + ROUNDS + 2
+        history.append(user("When opens the harbour?"))
+        answer, text = await ask(api, client, history)
+        assert text == NOTICE
+        assert len(served.requests) == start + 4
         assert "times in a row" in flatten(served.requests[-1])
+        history += [*answer, user("Thanks.")]
+        await ask(api, client, history)
+        prefixes_hold(api, served.requests, start)
+        assert NOTICE in flatten(served.requests[-1])
         await close(client)
 
     with scripted_api(script) as served:
+        asyncio.run(talk(served))
+
+
+@each_api
+def test_a_raw_response_has_no_recall_in_what_it_parses(api: Api) -> None:
+    """Other libraries call `with_raw_response`, to have the headers beside the answer."""
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        history.append(user("When opens the harbour?"))
+        raw_resource = api.resource(client).with_raw_response
+        whole = await got(raw_resource.create(**api.request(history)))
+        assert whole.headers["content-type"] == "application/json"
+        answers = [whole.parse()]
+        stream = await got(raw_resource.create(**api.request(history), stream=True))
+        answers += await all_of(stream.parse())
+        shown = flatten([answer.model_dump(mode="json") for answer in answers])
+        assert shown.count('"read_file"') >= 2
+        assert '"recall"' not in shown
+        await close(client)
+
+    with scripted_api(mixed(api)) as served:
+        asyncio.run(talk(served))
+
+
+@pytest.mark.parametrize("name", ["messages", "completions", "responses"])
+def test_a_raw_response_is_that_of_the_last_answer(name: str) -> None:
+    api = Api(name, is_async=False)
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        history.append(user("When opens the harbour?"))
+        raw_resource = api.resource(client).with_raw_response
+        _, text = take_answer(api, raw_resource.create(**api.request(history)).parse())
+        assert text == f"It says: {FACT}"
+        events = list(raw_resource.create(**api.request(history), stream=True).parse())
+        shown = flatten([event.model_dump(mode="json") for event in events])
+        assert "It says: " in shown
+        assert '"recall"' not in shown
+        await close(client)
+
+    with scripted_api(remembering(api)) as served:
+        asyncio.run(talk(served))
+
+
+def test_a_caller_who_reads_the_bytes_of_an_answer_gets_no_recall_in_them() -> None:
+    api = Api("completions", is_async=False)
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        assert len(served.requests[-1]["tools"]) == 2
+        history.append(user("Thanks."))
+        with api.resource(client).with_streaming_response.create(**api.request(history)) as response:
+            assert "Fine." in response.text()
+        assert len(served.requests[-1]["tools"]) == 1
+        assert HANDLE.search(flatten(served.requests[-1])) is None
+        await close(client)
+
+    with scripted_api(remembering(api)) as served:
         asyncio.run(talk(served))
 
 
@@ -438,6 +519,44 @@ def test_a_clients_own_recall_tool_is_left_alone() -> None:
     assert not fitted.has_recall
     assert fitted.recall_tool is None
     assert HANDLE.search(flatten(fitted.request)) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"config": {"candidate_count": 2}},
+        {"generationConfig": {"candidateCount": 2}},
+        {"tools": [{"google_search": {}}]},
+        {"cachedContent": "cachedContents/1"},
+    ],
+    ids=str,
+)
+def test_gemini_gets_no_recall_tool_that_it_would_refuse_or_that_nobody_could_answer(
+    fields: dict[str, Any],
+) -> None:
+    def turn(role: str, text: str) -> dict[str, Any]:
+        return {"role": role, "parts": [{"text": text}]}
+
+    contents = [turn("user", "Hi"), *[turn("model", "x " * 900), turn("user", "And?")] * 9]
+    request = {"model": "gemini-3.8-flash", "contents": contents}
+    with_tool = lamina.fit_request(request, budget=BUDGET, counter=BYTES4, recall="tool")
+    assert with_tool.has_recall
+    fitted = lamina.fit_request(
+        request | fields, budget=BUDGET, counter=BYTES4, recall="tool", ledger=with_tool.ledger
+    )
+    assert fitted.ledger.cuts
+    assert not fitted.has_recall
+    assert HANDLE.search(flatten(fitted.request)) is None
+
+
+def test_a_request_for_several_choices_has_no_recall_tool() -> None:
+    """One choice could recall something while another one has answered."""
+    messages = [user("Hi"), *([{"role": "assistant", "content": "x " * 900}, user("And?")] * 9)]
+    request = {"model": "gpt-4o", "messages": messages}
+    one = lamina.fit_request(request | {"n": 1}, budget=BUDGET, counter=BYTES4, recall="tool")
+    several = lamina.fit_request(request | {"n": 2}, budget=BUDGET, counter=BYTES4, recall="tool")
+    assert (one.has_recall, several.has_recall) == (True, False)
+    assert HANDLE.search(flatten(several.request)) is None
 
 
 def test_a_word_that_is_no_mode_of_recall_is_refused() -> None:

@@ -13,6 +13,8 @@ from google.genai import types
 
 import lamina
 from lamina.core.tokens import BYTES4
+from lamina.fitting import recall_loop
+from lamina.fitting.recall_notice import NOTICE
 from tests.fitting.scripted_api import Call, Said, ScriptedApi, scripted_api
 from tests.fitting.test_wrap_recall import BUDGET, FACT, HANDLE, flatten, long_answer
 from tests.talking import all_of, got
@@ -94,6 +96,9 @@ def remembering(way: Way) -> Callable[[dict[str, Any]], Said]:
 
     def script(request: dict[str, Any]) -> Said:
         last = flatten(way.turns(request)[-1])
+        if "Only recall." in flatten(request):
+            key = HANDLE.findall(flatten(request))[0]
+            return [Call("recall", {"key": key}, way.name_call(f"r{len(way.turns(request))}"))]
         if "harbour?" in last:
             handles = HANDLE.findall(flatten(request))
             return [
@@ -145,6 +150,30 @@ def test_the_model_gets_the_text_and_the_client_only_the_answer(way: Way) -> Non
         for before, after in zip(served.requests[start:], served.requests[start + 1 :], strict=False):
             assert way.turns(after)[: len(way.turns(before))] == way.turns(before)
             assert before["tools"] == after["tools"]
+
+    with scripted_api(remembering(way)) as served:
+        asyncio.run(talk(served))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("name", ["gemini", "ollama"])
+def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
+    name: str,
+    streams: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recall_loop, "ROUNDS", 2)
+    way = Way(name, is_async=streams, streams=streams)
+
+    async def talk(served: ScriptedApi) -> None:
+        client = way.client(served.url)
+        history: list[Any] = []
+        for turn in range(8):
+            history.append(way.user(f"Part {turn}?"))
+            answer, _ = await way.ask(client, history)
+            history.append(answer)
+        _, text = await way.ask(client, [*history, way.user("Only recall.")])
+        assert text == NOTICE
 
     with scripted_api(remembering(way)) as served:
         asyncio.run(talk(served))

@@ -259,6 +259,25 @@ def test_two_gateways_over_one_store_take_turns(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_conversation_that_was_never_cut_is_stored_once_by_two_gateways(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+    steps = 6
+
+    async def main() -> list[tuple[str, int]]:
+        async with run_stub() as stub, open_client() as client:
+            settings = settings_for(stub, store, workers=2, keep="all")
+            async with run_gateway(settings) as first, run_gateway(settings) as second:
+                for step in range(steps):
+                    gateway = (first, second)[step % 2]
+                    await post(client, gateway.url, messages_request(step, size=20))
+        async with open_store(str(store)) as opened:
+            heads = [head async for head in every_conversation(opened, f"{WORKSPACE}default")]
+            return [(head.conversation, head.count) for head in heads]
+
+    [(_, count)] = asyncio.run(main())
+    assert count == len(DIALECTS["anthropic"].parse(messages_request(steps - 1)).log)
+
+
 def test_chat_completions_are_cut_and_continued_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with (

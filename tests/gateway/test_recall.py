@@ -24,12 +24,12 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage
 from lamina.fitting import recall_loop
 from lamina.fitting.recall_loop import RecallExchange, RecallPlace
+from lamina.fitting.recall_notice import NOTICE
 from lamina.fitting.recall_streams import filter_for
 from lamina.fitting.request import fit_request
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.recall_notice import NOTICE
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
@@ -612,7 +612,9 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
     place = RecallPlace(turns=1, segments=1, link=b"x")
     media_type = "application/x-ndjson" if name == "ollama" else "text/event-stream"
 
-    async def relay(split: Callable[[bytes], list[bytes]]) -> tuple[bytes, list[RecallExchange | None]]:
+    async def relay(
+        split: Callable[[bytes], list[bytes]], content_type: str = media_type
+    ) -> tuple[bytes, list[RecallExchange | None]]:
         written: list[bytes] = []
 
         async def send(message: Any) -> None:
@@ -624,7 +626,7 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
         outgoing: OutgoingRequest | None = OutgoingRequest(fitted=fitted, place=place)
         for body in bodies:
             assert outgoing is not None
-            answer: Any = _Answer(_Pieces(split(body)), {"content-type": media_type})
+            answer: Any = _Answer(_Pieces(split(body)), {"content-type": content_type})
             outgoing = await relay.relay(outgoing, answer, [], UsageReader(media_type, ""))
         assert outgoing is None
         return b"".join(written), fitter.exchanges
@@ -638,6 +640,7 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
     expected = asyncio.run(relay(lambda body: [body]))
     assert b'"recall"' not in expected[0]
     assert "é".encode() in expected[0] or rb"\u00e9" in expected[0]
+    assert asyncio.run(relay(split_anywhere, f"{media_type.title()}; charset=UTF-8")) == expected
     for _ in range(12):
         assert asyncio.run(relay(split_anywhere)) == expected
 
@@ -648,3 +651,28 @@ def test_a_filter_shows_text_that_came_with_the_end_of_a_round() -> None:
     choice = {"index": 0, "delta": {"content": "Look."}, "finish_reason": "tool_calls"}
     assert chat.take({"id": "c", "choices": [choice]}) == []
     assert chat.next_round() == [{"id": "c", "choices": [choice | {"finish_reason": None}]}]
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_calls_of_a_server_that_does_not_number_them_are_told_apart_by_their_ids(index: int | None) -> None:
+    def chunk(call_id: str, name: str) -> dict[str, Any]:
+        call: dict[str, Any] = {"id": call_id, "function": {"name": name, "arguments": "{}"}}
+        if index is not None:
+            call["index"] = index
+        return {"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
+
+    chat = filter_for(DIALECTS["openai_chat"])
+    chunks = [
+        chunk("r1", "recall"),
+        chunk("c1", "read_file"),
+        chunk("r2", "recall"),
+        chunk("c2", "read_file"),
+    ]
+    shown_chunks = [shown for each in chunks for shown in chat.take(each)]
+    calls = [each["choices"][0]["delta"]["tool_calls"][0] for each in shown_chunks]
+    assert [call["id"] for call in calls] == ["c1", "c2"]
+    if index is not None:
+        assert [call["index"] for call in calls] == [0, 1]
+    end = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    assert chat.take(end) == []
+    assert chat.closing[0]["choices"][0]["finish_reason"] == "tool_calls"

@@ -7,13 +7,14 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from lamina.cli.run import find_inspector
+from lamina.cli.run import find_inspector, run_client
 from lamina.errors import BadInput
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.clients import find_client, point_client, read_direct_urls
@@ -224,6 +225,18 @@ def test_signals_reach_the_client_and_its_end_is_the_end(tmp_path: Path) -> None
         assert done.lines[0].startswith("0 requests in 0 conversations")
 
     asyncio.run(main())
+
+
+def test_a_signal_while_the_client_starts_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = subprocess.Popen
+
+    def start_slowly(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = start(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGTERM)  # it comes before anybody has the process
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start_slowly)
+    assert run_client(("sleep", "20"), os.environ) == 128 + signal.SIGTERM
 
 
 def test_a_client_that_a_signal_ends_gives_128_and_its_number(tmp_path: Path) -> None:

@@ -97,3 +97,13 @@ def test_a_call_with_its_results_stands_before_the_next_answer() -> None:
     found = talk(*session(3))
     assert [call.end for call in found.calls] == [2, 4, 6, 8]
     assert found.messages[3] == result("value_0" + " word" * 9, path="src/file_0.py")
+
+
+def test_a_last_request_with_a_reported_usage_is_a_call_without_its_answer() -> None:
+    items = [user("a"), says("b"), user("c")]
+    usage = {1: RecordedUsage(uncached=5, output=1), 3: RecordedUsage(uncached=7, output=2)}
+    trace = Trace(id="t", place="p", dialect="openai_chat", items=items, used=usage)
+    assert [(call.end, call.answer, call.sent) for call in read_conversation(trace).calls] == [
+        (1, "b", 5),
+        (3, "", 7),
+    ]

@@ -402,3 +402,23 @@ def test_a_trace_is_called_by_the_question_and_not_by_what_is_attached_to_it(tmp
     row = {"id": "chat", "format": "openai-chat", "model": "gpt-5", "messages": messages}
     trace = the_trace(written(tmp_path / "chat.jsonl", [row]))
     assert trace.title == "Paint the fence."
+
+
+def test_a_recording_that_begins_in_the_middle_counts_only_what_was_answered_in_it(tmp_path: Path) -> None:
+    history = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "1"},
+        {"role": "user", "content": "two"},
+    ]
+    later = [*history, {"role": "assistant", "content": "2"}, {"role": "user", "content": "three"}]
+    answer = {"choices": [{"message": {"role": "assistant", "content": "3"}}]}
+    recordings: dict[str, list[dict[str, Any]]] = {
+        "requests": [{"messages": history}, {"messages": later, **answer}],
+        "answers": [{"messages": later, **answer}],
+        "conversation": [{"messages": later[:4]}],  # one record without an answer is a whole conversation
+    }
+    answers: dict[str, list[str]] = {}
+    for name, rows in recordings.items():
+        trace = the_trace(written(tmp_path / f"{name}.jsonl", rows))
+        answers[name] = [call.answer for call in read_conversation(trace).calls]
+    assert answers == {"requests": ["2", "3"], "answers": ["3"], "conversation": ["1", "2"]}

@@ -8,7 +8,6 @@ passes the time as `at`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf
 
 import msgspec
 
@@ -37,19 +36,24 @@ class CacheEntries:
         return entry is not None and entry.ready <= at <= entry.until
 
     def write(self, link: bytes, *, seconds: float, at: float, ready: float) -> None:
-        """Writes an entry. One that still lives stays as it is."""
+        """Writes an entry. One that still lives stays as it is.
+
+        If several requests write the same entry at once, it can be read as soon as the first of their answers
+        begins.
+        """
         entry = self._by_link.get(link)
         if entry is None or entry.until < at:
             self._by_link[link] = CacheEntry(seconds=seconds, ready=ready, until=at + seconds)
+        else:
+            entry.ready = min(entry.ready, ready)
 
-    def refresh(self, link: bytes, *, at: float, seconds: float = 0.0, ready: float = inf) -> None:
-        """Starts the lifetime of an entry again. It never gets shorter, or readable later.
+    def refresh(self, link: bytes, *, at: float, seconds: float = 0.0) -> None:
+        """Starts the lifetime of an entry again. It never gets shorter.
 
         An entry for five minutes that is marked for an hour lives an hour from then on.
         """
         entry = self._by_link[link]
         entry.seconds = max(entry.seconds, seconds)
-        entry.ready = min(entry.ready, ready)
         entry.until = max(entry.until, at + entry.seconds)
 
 
@@ -100,7 +104,7 @@ class BreakpointCache:
             seconds = self.rules.seconds(word)
             self.entries.write(link, seconds=seconds, at=at, ready=ready)
             if self.rules.refresh:
-                self.entries.refresh(link, at=at, seconds=seconds, ready=ready)
+                self.entries.refresh(link, at=at, seconds=seconds)
 
     def _explain(self, stream: Stream, path: PrefixPath, marks: dict[int, str], hit: int | None) -> str:
         """Why a request read what it read, or nothing."""

@@ -178,7 +178,7 @@ def _run_pointed(command: tuple[str, ...], url: str, window: int) -> int:
     if window and limit and limit not in os.environ:
         value = launch.environment[limit]
         tell(f"lamina: {limit}={value}, so that the answer leaves room in {window:,} tokens")
-    return _run_client(launch.command, launch.environment)
+    return run_client(launch.command, launch.environment)
 
 
 def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -> int:
@@ -239,38 +239,54 @@ def _run_directly(command: tuple[str, ...], reason: str) -> int:
     """Run the client without a gateway, and say so before and after."""
     notice = f"lamina: the gateway did not start, so {command[0]} runs without it: {reason}"
     tell(notice)
-    code = _run_client(command, os.environ)
+    code = run_client(command, os.environ)
     tell(notice)
     return code
 
 
-def _run_client(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
+def run_client(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
     """Run the client in this terminal until it ends, with the signals that are meant for it."""
-    with _forward_signals() as clients:
+    with _forward_signals() as forwarder:
         try:
             process = subprocess.Popen(command, env=dict(environment))  # noqa: S603 - the user's own command
         except OSError as error:
             hint = "check that it is a program"
             raise BadInput(f"cannot be started: {error.strerror}", place=command[0], hint=hint) from None
-        clients.append(process)
+        forwarder.attach(process)
         code = process.wait()
     if code < 0:
         return OVER_SIGNAL - code
     return code
 
 
+class _SignalForwarder:
+    """Passes signals on to the client. Those that come before it runs wait for it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._waiting: list[int] = []
+
+    def attach(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        while self._waiting:
+            process.send_signal(self._waiting.pop(0))
+
+    def forward(self, number: int, _: FrameType | None) -> None:
+        """Handle a signal. Python calls this between two steps of the main thread, so nothing is locked."""
+        if self._process is None:
+            self._waiting.append(number)
+        else:
+            self._process.send_signal(number)
+
+
 @contextlib.contextmanager
-def _forward_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Pass signals on to the client, which is added to the list once it runs.
+def _forward_signals() -> Iterator[_SignalForwarder]:
+    """Pass signals on to the client.
 
     A terminal sends Ctrl-C to the client itself. This process must only live until the client has ended.
     """
-    clients: list[subprocess.Popen[bytes]] = []
+    forwarder = _SignalForwarder()
     shares_terminal = _is_in_foreground()
-
-    def forward(number: int, _: FrameType | None) -> None:
-        for process in clients:
-            process.send_signal(number)
 
     def leave_to_terminal(number: int, _: FrameType | None) -> None:
         del number
@@ -280,12 +296,12 @@ def _forward_signals() -> Iterator[list[subprocess.Popen[bytes]]]:
         number = getattr(signal, name, None)
         if number is None or signal.getsignal(number) is signal.SIG_IGN:
             continue
-        handler = forward
+        handler = forwarder.forward
         if name in _FROM_TERMINAL and shares_terminal:
             handler = leave_to_terminal
         previous[number] = signal.signal(number, handler)
     try:
-        yield clients
+        yield forwarder
     finally:
         for number, previous_handler in previous.items():
             signal.signal(number, previous_handler)

@@ -163,6 +163,7 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
 
 async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Copy all conversations to another store, which may be of another kind and sealed with another key."""
+    from lamina.cli.chat.costs import copy_costs  # noqa: PLC0415 - only here
     from lamina.stores.copies import copy_conversations  # noqa: PLC0415
 
     [address] = arguments.names
@@ -171,6 +172,7 @@ async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         key = await anyio.to_thread.run_sync(read_or_make_key, arguments.new_key_file)
     async with open_store(address, key=key) as target:
         copied = await copy_conversations(store, target, workspace)
+        await copy_costs(store, target, workspace, copied)
     if arguments.json:
         emit({"copied": copied})
     else:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Document, Entry, Image, Part, Role, Segment, Text, ToolResult
-from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value
+from lamina.core.values import Document, Entry, Image, Part, Raw, Role, Segment, Text, ToolResult
+from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value, to_dict_or_empty
 from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin_in
 from lamina.dialects.port import Request
@@ -118,6 +118,20 @@ def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) ->
 def is_blank_text(part: Part) -> bool:
     """Whether a part is text that says nothing."""
     return isinstance(part, Text) and is_blank(part.text)
+
+
+def make_blank_part(dialect: str, content: Any) -> Raw:
+    """The part of a message whose content is nothing but blank text, and which is sent as it came.
+
+    It holds the text, since another blank text is another message: `" "` is not `""`. A list with one text
+    is the same to the model as that text.
+    """
+    texts = [content]
+    if not isinstance(content, str):
+        texts = [to_dict_or_empty(block).get("text", "") for block in content]
+    if len(texts) == 1:
+        return Raw(dialect=dialect, data=texts[0])
+    return Raw(dialect=dialect, data=texts)
 
 
 def find_origin(entry: Entry, dialect: str) -> WireOrigin:

@@ -113,6 +113,20 @@ def _keep_request(request: Request) -> Request:
     return request
 
 
+def _takes_any_tool(_: Head) -> bool:
+    """For an API that takes a function beside all other tools, and gives one answer."""
+    return True
+
+
+def _keep_answer(answer: Mapping[str, Any], _: str) -> dict[str, Any]:
+    """For an API without tools: its answers are never empty because a call was taken out."""
+    return dict(answer)
+
+
+def _keep_closing_events(closing: Sequence[Mapping[str, Any]], _: str, __: int) -> list[dict[str, Any]]:
+    return [dict(event) for event in closing]
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One wire format.
 
@@ -127,6 +141,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     - `check` lists the rules that a request breaks. `recheck` is the same for requests that were parsed or
       rendered here and grow from call to call.
     - `absorb` reads a whole response, `absorb_stream` all events of a stream in order.
+    - `write_answer` returns a whole answer that says one text of lamina's own and nothing else.
+      `write_closing_events` returns the events that end a stream with such a text before them or in them; its
+      block or item has the number that is passed.
     - `repairs` says what the core has to repair in a log for this dialect.
     - `binding` says what a changed past does to thinking in a request.
     - `asks_to_clear` says whether the caller asked the server to leave out old content by itself.
@@ -136,6 +153,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
       takes off all others.
     - `carries` says why a segment of another dialect cannot be sent here, "" if it can.
     - `plain_head` and `own_head` translate everything that is not a message.
+    - `takes_tool` says whether a function of lamina's own can be added to a head, and its calls be answered
+      before the client sees the answer.
     - `steady` is False if the layout itself moves bytes at each new question.
     - `opening` is what `render` says in place of the user's first message, if the API wants one and the
       assistant begins.
@@ -154,7 +173,12 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     carries: Callable[[Segment], str]
     plain_head: Callable[[Head], PlainHead]
     own_head: Callable[[PlainHead], OwnHead]
+    takes_tool: Callable[[Head], bool] = _takes_any_tool
     binding: Callable[[Request], Binding] = _binds_nothing
+    write_answer: Callable[[Mapping[str, Any], str], dict[str, Any]] = _keep_answer
+    write_closing_events: Callable[[Sequence[Mapping[str, Any]], str, int], list[dict[str, Any]]] = (
+        _keep_closing_events
+    )
     recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
     lasting: Callable[[Envelope], Mapping[Ref, str]] = _no_lasting_repairs
     asks_to_clear: Callable[[Request], bool] = _never_asks

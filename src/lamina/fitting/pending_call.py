@@ -22,7 +22,7 @@ from lamina.errors import BudgetExceeded
 from lamina.fitting.conversation import Conversation
 from lamina.fitting.conversations import Conversations, KeptAnswer
 from lamina.fitting.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request import Fitted, RecallMode, fit_request
 from lamina.models.facts import model
 from lamina.telemetry import active
 
@@ -34,7 +34,10 @@ EXCHANGES = 256
 
 
 class PendingCall:
-    """One request: as it is sent first, and as it is sent again after an overflow or a recall."""
+    """One request: as it is sent first, and as it is sent again after an overflow or a recall.
+
+    If nobody `answers_recalls` in its answer, the model has no recall tool, and is shown no handles.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,9 @@ class PendingCall:
         request: Mapping[str, Any],
         *,
         streams: bool = False,
+        answers_recalls: bool = True,
     ) -> None:
+        self._recall_mode: RecallMode = conversations.recall if answers_recalls else "off"
         self._conversations = conversations
         self._dialect = dialect
         self._model = str(request.get("model", ""))
@@ -81,6 +86,11 @@ class PendingCall:
     @property
     def dialect(self) -> Dialect:
         return self._dialect
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether the model recalled to the end, and said nothing that the client could see."""
+        return self._recalls.shows_nothing
 
     def shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be.
@@ -250,7 +260,7 @@ class PendingCall:
                     memo=memo,
                     breakpoints=self._conversations.breakpoints,
                     server=self._conversations.server,
-                    recall=self._conversations.recall,
+                    recall=self._recall_mode,
                 )
         except BudgetExceeded:
             raise  # `shrink` tries again

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.port import Dialect
@@ -36,11 +36,13 @@ class StreamFilter(Protocol):
 
     `events` are all events of this round, as they came. `closing` are those that end it, held back.
     `continued_ids` has the id of the last answer by the id that the client sees, if they differ.
+    `shown` counts the blocks or items that the client has seen, if the events number them.
     """
 
     events: list[Any]
     closing: list[Any]
     continued_ids: dict[str, str]
+    shown: int
 
     def take(self, event: Any) -> list[Any]:
         """Take the next event, and return what the client may see now."""
@@ -109,6 +111,7 @@ class _Round:
         self.events: list[Any] = []
         self.closing: list[Any] = []
         self.continued_ids: dict[str, str] = {}
+        self.shown = 0
 
     def next_round(self) -> list[Any]:
         self.is_first = False
@@ -133,7 +136,6 @@ class _BlockFilter(_Round):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown = 0
         self._numbers: dict[Any, int | None] = {}
         self._held_numbers: list[Any] = []
         self._held_events: list[Any] = []
@@ -182,15 +184,15 @@ class _BlockFilter(_Round):
                 self._held_numbers.append(number)
             return []
         released_events = self._release()
-        self._numbers[number] = self._shown
-        self._shown += 1
+        self._numbers[number] = self.shown
+        self.shown += 1
         return released_events
 
     def _release(self) -> list[Any]:
         """Return the reasoning that was held back."""
         for number in self._held_numbers:
-            self._numbers[number] = self._shown
-            self._shown += 1
+            self._numbers[number] = self.shown
+            self.shown += 1
             self._reasoned = True
         released_events = [self._show(self._renumber(event)) for event in self._held_events]
         self._held_numbers = []
@@ -306,17 +308,29 @@ class _ResponseFilter(_BlockFilter):
         return change_field(event, "sequence_number", number)
 
 
+class _CallNumber(NamedTuple):
+    """A call that is arriving: its id, and the number by which the client sees it; None if it does not."""
+
+    id: Any
+    number: int | None
+
+
 class _CompletionFilter(_Round):
-    """The chunks of OpenAI's Chat Completions: each has a piece of text, or pieces of calls."""
+    """The chunks of OpenAI's Chat Completions: each has a piece of text, or pieces of calls.
+
+    Some servers give every call the same index, or none. So a call that has another id is another call.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._id: Any = None
-        self._hidden: set[Any] = set()
-        self._has_calls = False
+        self._calls: dict[Any, _CallNumber] = {}
+        self._call_count = 0
+        self._has_recalls = False
 
     def next_round(self) -> list[Any]:
-        self._hidden = set()
+        self._calls = {}
+        self._has_recalls = False
         shown_chunks: list[Any] = []
         for chunk in self.closing:
             choices = list_or_empty(read_field(chunk, "choices"))
@@ -338,10 +352,9 @@ class _CompletionFilter(_Round):
             self.closing.append(chunk)
             return []
         delta = self._strip_delta(read_field(choices[0], "delta"))
-        self._has_calls = self._has_calls or bool(read_field(delta, "tool_calls"))
         choice = change_field(choices[0], "delta", delta)
-        if self._hidden:
-            choice = end_turn(choice, has_calls=self._has_calls)
+        if self._has_recalls:
+            choice = end_turn(choice, has_calls=self._call_count > 0)
         chunk = change_field(chunk, "choices", [choice, *choices[1:]])
         if read_field(choice, "finish_reason"):
             self.closing.append(chunk)
@@ -360,14 +373,32 @@ class _CompletionFilter(_Round):
         shown_calls: list[Any] = []
         for call in calls:
             index = read_field(call, "index")
-            if is_recall(call):
-                self._hidden.add(index)
-            if index in self._hidden:
+            number = self._number_call(call, index)
+            if number is None:
                 continue
-            # the client counts only the calls that it sees
-            hidden_before = sum(hidden < index for hidden in self._hidden)
-            shown_calls.append(change_field(call, "index", index - hidden_before))
+            if index is None:
+                shown_calls.append(call)
+            else:
+                shown_calls.append(change_field(call, "index", number))
         return change_field(delta, "tool_calls", shown_calls or None)
+
+    def _number_call(self, call: Any, index: Any) -> int | None:
+        """Return the client's number of the call that a piece belongs to; None for a recall.
+
+        The client counts only the calls that it sees.
+        """
+        arriving = self._calls.get(index)
+        call_id = read_field(call, "id")
+        if arriving is not None and (not call_id or call_id == arriving.id):
+            return arriving.number
+        number: int | None = None
+        if is_recall(call):
+            self._has_recalls = True
+        else:
+            number = self._call_count
+            self._call_count += 1
+        self._calls[index] = _CallNumber(call_id, number)
+        return number
 
 
 class _OllamaFilter(_Round):

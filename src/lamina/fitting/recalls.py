@@ -36,6 +36,12 @@ MATCHES = 20
 TURN_FIELDS = ("messages", "input", "contents")
 """Where the requests of the APIs have their turns."""
 
+_SHOWN_KEY = 80
+"""How many characters of a key that is not there are quoted."""
+
+_KEY_HINT = 'give a key as it stands in recall("...") or recall="..." above'
+"""What a model should do about a key that is not there."""
+
 RECALL = Tool(
     name="recall",
     description=(
@@ -102,9 +108,13 @@ def recall_text(
 def answer_recall(log: Sequence[Segment], call: ToolCall, *, ledger: Ledger) -> Segment:
     """Return the result of a recall that the model asked for. A problem is a result, too."""
     try:
-        text = _answer_text(log, _read_arguments(call), ledger)
-    except (NotFound, BadInput) as problem:
-        return result(str(problem), id=call.id, name=call.name, error=True)
+        arguments = _read_arguments(call)
+        text = _answer_text(log, arguments, ledger)
+    except NotFound:
+        problem = f"nothing has the key {quote_text(arguments['key'][:_SHOWN_KEY])}; {_KEY_HINT}"
+        return result(problem, id=call.id, name=call.name, error=True)
+    except BadInput as error:
+        return result(str(error), id=call.id, name=call.name, error=True)
     return result(text, id=call.id, name=call.name, error=False)
 
 
@@ -124,7 +134,9 @@ def answer_recall_text(
 
 
 def recall_tool(dialect: Dialect, head: Head) -> dict[str, Any] | None:
-    """Return the recall tool in the words of a dialect; None if it has none, or the name is taken."""
+    """Return the recall tool in the words of a dialect; None if it cannot be added, or the name is taken."""
+    if not dialect.takes_tool(head):
+        return None
     plain = dialect.plain_head(head)
     if any(tool.name == RECALL.name for tool in plain.tools):
         return None

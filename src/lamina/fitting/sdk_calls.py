@@ -27,8 +27,9 @@ from lamina.errors import LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.recall_answers import strip_recalls
-from lamina.fitting.recall_streams import filter_for, find_answer_id, mend_recalls
-from lamina.fitting.shown_streams import AsyncShownStream, ShownStream, SyncShownStream
+from lamina.fitting.recall_notice import fill_answer, fill_stream
+from lamina.fitting.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
+from lamina.fitting.shown_answers import AsyncShownStream, ShownResponse, ShownStream, SyncShownStream
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()
@@ -86,7 +87,15 @@ class SdkCall:
         self._is_async = is_async
         self._has_store = conversations.store is not None
         self._streams = request.get("stream") is True or "stream" in path.rpartition(".")[2]
-        self._make_pending = partial(PendingCall, conversations, dialect, request, streams=self._streams)
+        self._make_pending = partial(
+            PendingCall,
+            conversations,
+            dialect,
+            request,
+            streams=self._streams,
+            # The caller reads the bytes of such an answer, and nobody could take a recall out of them.
+            answers_recalls=".with_streaming_response." not in path,
+        )
         self._pending: PendingCall | None = None
         self._open_streams: list[Any] = []
 
@@ -109,19 +118,8 @@ class SdkCall:
         if not self.pending.fitted.has_recall:
             return (yield from self._finish_answer(answer))
         if self._streams:
-            if not _is_stream(answer):
-                return (yield from self._finish_answer(answer))
-            events = self._start(self._pass_events(answer, self._send_once))
-            return self.pending.remember_answer(self._show(answer, events))
-        while True:
-            absorbed = yield from self._absorb(answer)
-            is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
-            if not is_recall:
-                break
-            answer = yield from self._send_fitting(self._send_once)
-        answer_id = find_answer_id([answer], self.pending.dialect)
-        self.pending.remember_id(answer_id, answer_id)
-        return (yield from self._finish_answer(strip_recalls(answer, self.pending.dialect)))
+            return (yield from self._show_stream(answer))
+        return (yield from self._answer_recalls(answer))
 
     def enter(self) -> Steps:
         """Enter the SDK's context manager, which sends the request. Returns the manager and its stream."""
@@ -144,6 +142,39 @@ class SdkCall:
         left = yield partial(leave, *error)
         yield from self._close_streams()
         return left
+
+    def _show_stream(self, answer: Any) -> Steps:
+        """Return a stream in which the client sees no recall."""
+        stream = yield from self._parse(answer)
+        if not _is_stream(stream):
+            return (yield from self._finish_answer(answer))
+        events = self._start(self._pass_events(stream, self._send_for_stream))
+        shown = self._show(stream, events)
+        if stream is not answer:
+            shown = ShownResponse(answer, shown)
+        return self.pending.remember_answer(shown)
+
+    def _answer_recalls(self, answer: Any) -> Steps:
+        """Answer the recalls in a whole answer, until there is one for the client, and return that."""
+        while True:
+            parsed_answer = yield from self._parse(answer)
+            absorbed = self._absorb(parsed_answer)
+            is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
+            if not is_recall:
+                break
+            answer = yield from self._send_fitting(self._send_once)
+        dialect = self.pending.dialect
+        answer_id = find_answer_id([parsed_answer], dialect)
+        self.pending.remember_id(answer_id, answer_id)
+        yield from self._finish(_read_usage(parsed_answer))
+        shown_answer = strip_recalls(parsed_answer, dialect)
+        if self.pending.shows_nothing:
+            shown_answer = fill_answer(shown_answer, dialect)
+        if shown_answer is parsed_answer:
+            shown_answer = answer
+        elif parsed_answer is not answer:
+            shown_answer = ShownResponse(answer, shown_answer)
+        return self.pending.remember_answer(shown_answer)
 
     def _prepare(self) -> Steps:
         """Fit the request. With a store this waits for it."""
@@ -177,6 +208,10 @@ class SdkCall:
         is_beta = self._path.startswith("beta.")
         request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
         return (yield partial(self._send, **request))
+
+    def _send_for_stream(self) -> Steps:
+        answer = yield from self._send_once()
+        return (yield from self._parse(answer))
 
     def _send_and_enter(self) -> Steps:
         manager = yield from self._send_once()
@@ -232,8 +267,14 @@ class SdkCall:
         last_id = find_answer_id(events.events, self.pending.dialect)
         shown_id = next(iter(events.continued_ids), last_id)
         self.pending.remember_id(shown_id, last_id)
-        for event in events.closing:
+        for event in self._list_closing(events, stream):
             yield StreamValue(event)
+
+    def _list_closing(self, events: StreamFilter, stream: Any) -> list[Any]:
+        """Return the events that end the last stream."""
+        if not self.pending.shows_nothing:
+            return events.closing
+        return fill_stream(events.closing, self.pending.dialect, index=events.shown, stream=stream)
 
     def _close_streams(self) -> Steps:
         """Close the streams that followed a recall. The client knows only the first, and closes that."""
@@ -243,10 +284,14 @@ class SdkCall:
             if close is not None:
                 yield close
 
-    def _absorb(self, answer: Any) -> Steps:
+    def _parse(self, answer: Any) -> Steps:
+        """Return the answer inside a raw response of the SDK; any other answer as it is."""
+        if ".with_raw_response." not in self._path:
+            return answer
+        return (yield answer.parse)
+
+    def _absorb(self, answer: Any) -> Absorbed:
         """Read an answer. One that cannot be read is passed on as it is, so it calls nothing."""
-        if ".with_raw_response." in self._path:
-            answer = yield answer.parse
         with suppress(LaminaError):
             return self.pending.dialect.absorb(answer)
         return Absorbed(segments=())
@@ -262,7 +307,7 @@ class SdkCall:
             return iterate_async(steps, self._close_streams)
         return iterate(steps, self._close_streams)
 
-    def _show(self, stream: Any, events: Any) -> ShownStream:
+    def _show(self, stream: Any, events: Any) -> Any:
         if self._is_async:
             return AsyncShownStream(stream, events)
         return SyncShownStream(stream, events)
@@ -289,6 +334,7 @@ class AllEvents:
         self.events: list[Any] = []
         self.closing: list[Any] = []
         self.continued_ids: dict[str, str] = {}
+        self.shown = 0
 
     def take(self, event: Any) -> list[Any]:
         self.events = [event]

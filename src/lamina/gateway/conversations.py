@@ -95,6 +95,33 @@ class LiveConversation:
         while len(self.usages) > USAGES:
             del self.usages[next(iter(self.usages))]
 
+    def accept(self, stored: GatewayConversation) -> None:
+        """Take over what another process has saved, unless this one has seen a later request.
+
+        Records of messages that the other process has saved are dropped. Those of later messages wait on, or
+        are made again with the next request.
+        """
+        self.source = stored.source
+        saved_digests = stored.state.digests()
+        if self._is_ahead(stored.state, saved_digests):
+            missing_count = len(self.digests.chain) - len(saved_digests.chain)
+            self._records = self._records[max(len(self._records) - missing_count, 0) :]
+            return
+        self._records = []
+        self.state = stored.state
+        self.digests = saved_digests
+        self.counted = None
+        self.measured = None
+
+    def _is_ahead(self, saved: ConversationSnapshot, saved_digests: RequestDigests) -> bool:
+        """Whether the last request here continues the one in the store, under the same ledger."""
+        if saved.ledger != self.state.ledger:
+            return False
+        chain = self.digests.chain
+        if count_shared_links(chain, saved_digests.chain) < len(saved_digests.chain):
+            return False
+        return len(chain) > len(saved_digests.chain) or self.state.requests > saved.requests
+
     def add_records(self, records: Iterable[bytes]) -> None:
         """Keep records until the next time that the conversation is saved."""
         self._records.extend(records)
@@ -210,8 +237,7 @@ class ConversationIndex:
         if stored is None:
             conversation.source = b""
             return
-        conversation.state = stored.state
-        conversation.source = stored.source
+        conversation.accept(stored)
 
     def resize(self, conversation: LiveConversation, text_size: int) -> None:
         """Note how large the last request of a conversation was, and forget old conversations if need be."""
@@ -259,11 +285,7 @@ class ConversationIndex:
             live = LiveConversation(workspace, stored.name, family, stored.state)
             self._touch(live)
         if live.source != stored.source:
-            live.state = stored.state
-            live.source = stored.source
-            live.digests = stored.state.digests()
-            live.counted = None
-            live.measured = None
+            live.accept(stored)
         return live
 
     def _touch(self, conversation: LiveConversation) -> None:

@@ -28,6 +28,7 @@ from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
 from lamina.fitting.recall_loop import RecallExchange, append_turns, place_after
 from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request_digests import count_shared_links
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.continued_answers import continue_last, remember_answer
@@ -114,7 +115,9 @@ class Fitter:
             return call.unchanged()
         async with self.index.lock(incoming.workspace, parsed_call.family):
             match = await self.index.find(parsed_call)
-            return await self._decide(call, match, parsed_call)
+            outgoing = await self._decide(call, match, parsed_call)
+            await self._announce(match)
+            return outgoing
 
     async def shrink(
         self, incoming: IncomingRequest, sent: OutgoingRequest, overflow: Overflow
@@ -238,6 +241,16 @@ class Fitter:
                 raise Refusal(500, message) from error
             return self._pass(call, match)
 
+    async def _announce(self, match: ConversationMatch) -> None:
+        """Save a new conversation before its first answer, if other processes share the store.
+
+        Its second request may come to one of them as soon as the client has that answer. If they did not find
+        the conversation, they would store it once more, under another name.
+        """
+        conversation = match.conversation
+        if self.index.shared and match.certain and not conversation.source:
+            await self._saver.save_now(conversation)
+
     def _may_pass(self, call: UpstreamCall, match: ConversationMatch) -> bool:
         """Whether the request is valid and surely under the trigger, in a conversation that was never cut."""
         conversation = match.conversation
@@ -297,6 +310,8 @@ class Fitter:
                 return await self._save_fitted(call, match, fitted, deadline)
             except Conflict:
                 await self.index.reload(conversation)
+                shared = count_shared_links(match.digests.chain, conversation.digests.chain)
+                match = match._replace(shared=shared)
         raise Refusal(503, "other requests of this conversation come too fast", retry_after=1)
 
     async def _find_again(

@@ -85,16 +85,20 @@ class LiveSource:
 
 
 def _make_trace(conversation: LiveConversation) -> Trace:
-    """The messages of the last request as they came, with what was reported for each answer in them."""
+    """The messages of the last request as they came, with what was reported for each answer.
+
+    The answer to the last request is not in them. What was reported for it stands after the last message.
+    """
     items = [turn for turn in conversation.turns if isinstance(turn, dict)]
     request = conversation.request or {}
     used: dict[int, RecordedUsage] = {}
     for length, (moment, usage) in conversation.usages.items():
-        if length < len(items):
+        if length <= len(items):
             used[length] = RecordedUsage(
                 uncached=max(usage.input - usage.cached - usage.written, 0),
                 read=usage.cached,
-                written=usage.written,
+                written=usage.written - usage.written_long,
+                written_long=usage.written_long,
                 output=usage.output,
                 at=moment,
             )

@@ -18,8 +18,6 @@ SERVER_STATE = ("previous_response_id", "conversation")
 LOCAL_PROFILES = frozenset(("llama.cpp", "vllm", "ollama"))
 """Servers of models that may not know tools. They get the recall tool only beside tools of the client."""
 
-_GEMINI_FUNCTIONS = ("functionDeclarations", "function_declarations")
-
 
 def choose_recall_mode(setting: Recall, incoming: IncomingRequest) -> RecallMode:
     """How the model can have again what was lowered. Where nothing answers, no handle is shown."""
@@ -48,19 +46,10 @@ def _find_server_state(request: Mapping[str, Any]) -> str:
 
 
 def _takes_recall_tool(incoming: IncomingRequest) -> bool:
-    """Whether a tool of the gateway's own can be added to a request.
-
-    Gemini does not take functions beside tools of its own, such as its search.
-    """
+    """Whether a request may get a tool of the gateway's own. `Dialect.takes_tool` has the API's rules."""
     request = incoming.request
     if _find_server_state(request):
         return False
-    tools = request.get("tools")
-    if not isinstance(tools, list) or not tools:
-        return incoming.upstream.settings.profile not in LOCAL_PROFILES
-    if incoming.dialect.name != "gemini":
+    if request.get("tools"):
         return True
-    for tool in tools:
-        if isinstance(tool, Mapping) and any(tool.get(name) for name in _GEMINI_FUNCTIONS):
-            return True
-    return False
+    return incoming.upstream.settings.profile not in LOCAL_PROFILES

@@ -27,6 +27,7 @@ from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
 from lamina.fitting.recall_answers import strip_recalls
 from lamina.fitting.recall_loop import RecallExchange, RecallLoop
+from lamina.fitting.recall_notice import fill_answer, fill_stream
 from lamina.fitting.recall_streams import (
     StreamFilter,
     filter_for,
@@ -38,7 +39,6 @@ from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
 from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.fit import Fitter
-from lamina.gateway.recall_notice import fill_answer, fill_stream
 from lamina.gateway.recall_usage import UsageSum
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.stream import AnswerWriter, read_pieces
@@ -79,7 +79,7 @@ class RecallRelay:
         if unpacker is None:
             raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
         received = _ReceivedAnswer(outgoing, answer, headers, reader, unpacker)
-        is_stream = answer.headers.get("content-type", "").startswith(_STREAMS)
+        is_stream = _read_content_type(answer).startswith(_STREAMS)
         if self._loop is None:
             self._loop = RecallLoop(self._dialect, streams=is_stream)
         if is_stream:
@@ -88,7 +88,7 @@ class RecallRelay:
 
     async def _relay_stream(self, received: _ReceivedAnswer, loop: RecallLoop) -> OutgoingRequest | None:
         answer = received.answer
-        by_line = not answer.headers.get("content-type", "").startswith("text/event-stream")
+        by_line = not _read_content_type(answer).startswith("text/event-stream")
         stream = _AnswerStream(by_line=by_line)
         on_silence = None if by_line else self._comment
         if not self._writer.started:
@@ -127,7 +127,7 @@ class RecallRelay:
         """Write the events that end the answer."""
         closing = self._filter.closing
         if loop.shows_nothing:
-            closing = fill_stream(closing, self._dialect)
+            closing = fill_stream(closing, self._dialect, index=self._filter.shown)
         for value in closing:
             await self._write(stream.encode(self._usage.complete(value)))
         for event in stream.closing:
@@ -244,6 +244,11 @@ class _AnswerStream:
         if any(event.name for event in self.events.values()):
             name = str(value.get("type", "")).encode()
         return self.splitter.write(value, name)
+
+
+def _read_content_type(answer: aiohttp.ClientResponse) -> str:
+    """The type of an answer in small letters: its case has no meaning."""
+    return lower_ascii(answer.headers.get("content-type", ""))
 
 
 def _without_body_headers(headers: Sequence[Header]) -> list[Header]:

@@ -43,8 +43,8 @@ class ConversationSaver:
     ) -> None:
         """Save a conversation with a new state, the records that wait, and these.
 
-        Raises StoreGone, and then the records that waited wait again. Raises Conflict if another process has
-        changed the conversation; that process has saved what waited here.
+        Raises StoreGone, or Conflict if another process has changed the conversation. Then the records that
+        waited wait again.
         """
         waiting = conversation.take_records()
         try:
@@ -56,7 +56,7 @@ class ConversationSaver:
                 family=conversation.family,
                 records=[*waiting, *records],
             )
-        except StoreGone:
+        except (StoreGone, Conflict):
             conversation.add_records(waiting)
             raise
 
@@ -103,22 +103,21 @@ class ConversationSaver:
         return True
 
     async def _save_over(self, conversation: LiveConversation) -> bool:
-        """Save a conversation that another process has changed, if it changed less than this one.
+        """Save a conversation that another process has changed, if this one has seen a later request.
 
-        Otherwise that process knows better, and this one forgets what it knew.
+        Otherwise that process knows better, and this one takes over what it saved.
         """
+        state = conversation.state
         try:
-            stored = await self._store.load(conversation.workspace, conversation.name)
-            state = conversation.state
-            if stored and stored.state.requests < state.requests and stored.state.ledger == state.ledger:
-                conversation.source = stored.source
+            await self._index.reload(conversation)
+            if not conversation.source:  # it was deleted
+                self._index.forget(conversation)
+            elif conversation.state is state:
                 await self.save(conversation, state)
-                return True
         except StoreGone:
             return False
         except Conflict:
-            pass
-        self._index.forget(conversation)
+            self._index.forget(conversation)
         return True
 
 

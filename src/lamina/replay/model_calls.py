@@ -60,9 +60,10 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_conversation(trace: Trace) -> RecordedConversation:
-    """The model calls of a trace, without those of answers that another trace has already.
+    """The model calls of a trace, without answers that another trace has or that came before the recording.
 
-    If the conversion joined answers, usage cannot be told apart, and no call has any.
+    If the conversion joined answers, usage cannot be told apart, and no call has any. A last request whose
+    usage was reported is a call, even if its answer was not recorded.
     """
     if trace.dialect == CHAT:
         messages = trace.items
@@ -74,10 +75,13 @@ def read_conversation(trace: Trace) -> RecordedConversation:
     if len(places) != len(ends):  # the conversion joined or parted answers, so nothing is known of each
         calls = [_read_call(messages, end, None) for end in ends]
     else:
-        recorded = [
-            (end, place) for end, place in zip(ends, places, strict=True) if place not in trace.copied
-        ]
-        calls = [_read_call(messages, end, trace.used.get(place)) for end, place in recorded]
+        calls = []
+        for end, place in zip(ends, places, strict=True):
+            if place >= trace.recorded_from and place not in trace.copied:
+                calls.append(_read_call(messages, end, trace.used.get(place)))
+    last_usage = trace.used.get(len(trace.items))
+    if last_usage is not None and not is_answer(trace.items[-1]):
+        calls.append(_read_call(messages, len(messages), last_usage))
     return RecordedConversation(trace=trace, messages=messages, tools=list(tools), calls=tuple(calls))
 
 

@@ -36,12 +36,14 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     `items` are the messages (or, in OpenAI responses, input items) of the whole conversation in the format of
     `dialect`; `head` is everything else that a request of it has: tools, system text, instructions. `used`
-    has what was reported, by the index of the first item that the model's answer begins with; `compacted` the
-    indices at which the client itself replaced what stood before. `place` is the file and line.
+    has what was reported, by the index of the first item that the model's answer begins with, also if the
+    last answer is not among the items; `compacted` the indices at which the client itself replaced what stood
+    before. `place` is the file and line.
 
     `call_ids` names each answer by the ids that its provider gave, so that a copy of it can be told. `copied`
-    are the answers that another trace has already. `project`, `began` (in seconds) and `title` are what a
-    reader tells a session by.
+    are the answers that another trace has already. A recording may begin in the middle of a conversation:
+    answers before the item `recorded_from` came in with its first request, and are no calls of it. `project`,
+    `began` (in seconds) and `title` are what a reader tells a session by.
     """
 
     id: str
@@ -55,6 +57,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     compacted: tuple[int, ...] = ()
     call_ids: dict[int, str] = {}
     copied: frozenset[int] = frozenset()
+    recorded_from: int = 0
     project: str = ""
     began: float | None = None
     title: str = ""

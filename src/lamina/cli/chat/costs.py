@@ -5,6 +5,8 @@ A provider reports the tokens of a call at its end. A call that was interrupted 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from lamina.agent import TurnCost
@@ -46,6 +48,16 @@ async def add_cost(store: Store, session: Session, spent: TurnCost, *, uncounted
         except Conflict:
             continue
         return cost
+
+
+async def copy_costs(source: Store, target: Store, workspace: str, conversations: Iterable[str]) -> None:
+    """Copy what these conversations have cost into the store that they were copied to."""
+    for conversation in conversations:
+        place = cost_place(workspace, conversation)
+        state = (await source.read(place, last=0)).head.state
+        if state:
+            await target.delete(place)  # of a conversation of this name that was deleted there
+            await target.append(place, (), state=state)
 
 
 async def _read_cost(store: Store, session: Session, *, uncounted: int) -> tuple[CountedCost, bytes]:

@@ -18,6 +18,7 @@ from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.markers import mark
 from lamina.dialects.anthropic.model import NAME, asks_to_clear, find_binding, read_model
+from lamina.dialects.anthropic.own_answer import write_answer, write_closing_events
 from lamina.dialects.anthropic.parse import lasting, parse
 from lamina.dialects.anthropic.render import order, render
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA, ask_to_drop_thinking
@@ -94,6 +95,8 @@ DIALECT = Dialect(
     check=check,
     absorb=absorb,
     absorb_stream=absorb_stream,
+    write_answer=write_answer,
+    write_closing_events=write_closing_events,
     binding=find_binding,
     stream=stream,
     mark=mark,

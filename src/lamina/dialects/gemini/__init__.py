@@ -15,8 +15,9 @@ from lamina.core.values import Segment
 from lamina.dialects.gemini.absorb import absorb, absorb_stream
 from lamina.dialects.gemini.check import check, check_again
 from lamina.dialects.gemini.media import can_carry_media
+from lamina.dialects.gemini.own_answer import write_answer, write_closing_events
 from lamina.dialects.gemini.parse import parse
-from lamina.dialects.gemini.plain import own_head, plain_head
+from lamina.dialects.gemini.plain import own_head, plain_head, takes_tool
 from lamina.dialects.gemini.prefix import stream
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
@@ -56,11 +57,14 @@ DIALECT = Dialect(
     check=check,
     absorb=absorb,
     absorb_stream=absorb_stream,
+    write_answer=write_answer,
+    write_closing_events=write_closing_events,
     stream=stream,
     mark=mark_nothing,
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,
+    takes_tool=takes_tool,
     lasting=lasting,
     recheck=check_again,
     opening=OPENING,

@@ -187,10 +187,15 @@ class _GeminiReader:
         if not pieces:
             is_mended = True
             pieces = [self._make_piece(_ParsedGeminiPart(Text(""), ""), role)]
+        blanks: tuple[Part, ...] = ()
+        if not is_mended:
+            blanks = _collect_blank_texts(pieces)
         pieces = _drop_blank_pieces(pieces)
         if role is Role.ASSISTANT:
             pieces = _merge_raw_runs(pieces)
-        segments = tuple(_make_segments(pieces, unit.message, is_mended=is_mended, joins=joins))
+        segments = tuple(
+            _make_segments(pieces, unit.message, is_mended=is_mended, joins=joins, blanks=blanks)
+        )
         self._remember(segments)
         return segments
 
@@ -296,6 +301,14 @@ def _read_parts(unit: Unit, role: Role) -> list[_ParsedGeminiPart]:
     return results + others
 
 
+def _collect_blank_texts(pieces: Sequence[_GeminiPiece]) -> tuple[Part, ...]:
+    """The blank texts of a content that says something. They are sent as they came, but have no segment."""
+    blanks = [piece.parts[0] for piece in pieces if piece.is_blank]
+    if len(blanks) == len(pieces):
+        return ()
+    return tuple(blanks)
+
+
 def _drop_blank_pieces(pieces: list[_GeminiPiece]) -> list[_GeminiPiece]:
     """The pieces without blank text, which says nothing; at least one piece.
 
@@ -327,7 +340,12 @@ def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:
 
 
 def _make_segments(
-    pieces: Sequence[_GeminiPiece], message: Any, *, is_mended: bool = False, joins: bool = False
+    pieces: Sequence[_GeminiPiece],
+    message: Any,
+    *,
+    is_mended: bool = False,
+    joins: bool = False,
+    blanks: tuple[Part, ...] = (),
 ) -> list[Segment]:
     """The pieces of a content as segments. The last also counts what the content has besides its pieces.
 
@@ -338,7 +356,7 @@ def _make_segments(
         is_first = i == 0
         beside: tuple[Part, ...] = ()
         if i == len(pieces) - 1:
-            beside = collect_from_content(NAME, read_extra_fields(message))
+            beside = collect_from_content(NAME, read_extra_fields(message)) + blanks
         if len(piece.blocks) == 1:
             block = to_dict_or_empty(piece.blocks[0])
             beside += collect_from_part(NAME, piece.parts[0], block, read_signature(block))

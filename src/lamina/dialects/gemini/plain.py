@@ -90,6 +90,21 @@ def plain_head(head: Head) -> PlainHead:
     )
 
 
+def takes_tool(head: Head) -> bool:
+    """Whether lamina may add a function. The API takes none beside tools of its own, such as its search.
+
+    Nor does it take one beside a cached content, which has its tools already. Of several candidates, one may
+    call the function while another one has answered.
+    """
+    settings = read_settings(head.parameters)
+    if settings.get("cachedContent"):
+        return False
+    if (number_or_none(settings.get("candidateCount")) or 1) > 1:
+        return False
+    sorts = [sort for _, sort, _ in read_declarations(head.tools)]
+    return not sorts or "function" in sorts
+
+
 def own_head(plain: PlainHead) -> OwnHead:
     """The same in the fields of the SDK. `left` names what this API cannot say.
 

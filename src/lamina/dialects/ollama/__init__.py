@@ -14,6 +14,7 @@ from lamina.dialects.ollama.absorb import absorb, absorb_stream
 from lamina.dialects.ollama.check import check, check_again
 from lamina.dialects.ollama.fields import NAME
 from lamina.dialects.ollama.head import own_head, plain_head
+from lamina.dialects.ollama.own_answer import write_answer, write_closing_events
 from lamina.dialects.ollama.parse import parse
 from lamina.dialects.ollama.render import carries, render
 from lamina.dialects.ollama.stream import stream
@@ -66,6 +67,8 @@ DIALECT = Dialect(
     recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
+    write_answer=write_answer,
+    write_closing_events=write_closing_events,
     repairs=Repairs(),
     stream=stream,
     mark=mark_nothing,

@@ -13,8 +13,9 @@ from lamina.core.values import Segment, Thinking
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
 from lamina.dialects.openai_chat.check import check, check_again
-from lamina.dialects.openai_chat.head import own_head, plain_head
+from lamina.dialects.openai_chat.head import own_head, plain_head, takes_tool
 from lamina.dialects.openai_chat.mark import mark
+from lamina.dialects.openai_chat.own_answer import write_answer, write_closing_events
 from lamina.dialects.openai_chat.parse import parse
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.openai_chat.render import render
@@ -85,10 +86,13 @@ DIALECT = Dialect(
     recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
+    write_answer=write_answer,
+    write_closing_events=write_closing_events,
     repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
     stream=stream,
     mark=mark,
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,
+    takes_tool=takes_tool,
 )

@@ -73,6 +73,11 @@ def plain_head(head: Head) -> PlainHead:
     )
 
 
+def takes_tool(head: Head) -> bool:
+    """Whether lamina may add a function. Of several choices, one may call it while another has answered."""
+    return (number_or_none(head.parameters.get("n")) or 1) <= 1
+
+
 def own_head(plain: PlainHead) -> OwnHead:
     """The same in the fields of this API, which has one for everything.
 

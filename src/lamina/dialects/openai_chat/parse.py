@@ -26,6 +26,7 @@ from lamina.dialects.pieces import (
     MessagePieces,
     find_reader,
     is_blank_text,
+    make_blank_part,
     make_segments,
     read_message_list,
     read_messages,
@@ -224,13 +225,14 @@ def _read_result(
 def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
     """The content of a user or a system message, as at least one piece.
 
-    A message without any text is kept as an empty `Raw` part, if a provider takes it.
+    A message without any text is a `Raw` part, if a provider takes it.
     """
     pieces = _read_content(message, kind)
     if pieces:
         return pieces
-    if is_valid_content(message.get("content")):
-        return [MessagePiece(kind, Raw(dialect=NAME, data=""))]
+    content = message.get("content")
+    if is_valid_content(content):
+        return [MessagePiece(kind, make_blank_part(NAME, content))]
     return [MessagePiece(kind, Text(""))]
 
 

@@ -15,6 +15,7 @@ from lamina.dialects.openai_responses.check import check, check_again
 from lamina.dialects.openai_responses.head import own_head, plain_head
 from lamina.dialects.openai_responses.items import CALL_ID_LIMIT
 from lamina.dialects.openai_responses.mark import mark
+from lamina.dialects.openai_responses.own_answer import write_answer, write_closing_events
 from lamina.dialects.openai_responses.parse import parse
 from lamina.dialects.openai_responses.parts import NAME, explain_unsendable
 from lamina.dialects.openai_responses.reasoning import lasting
@@ -97,6 +98,8 @@ DIALECT = Dialect(
     recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
+    write_answer=write_answer,
+    write_closing_events=write_closing_events,
     repairs=Repairs(unique_ids="log", id_pattern=rf"(?s).{{1,{CALL_ID_LIMIT}}}"),
     stream=stream,
     mark=mark,

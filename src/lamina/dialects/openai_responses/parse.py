@@ -60,6 +60,7 @@ from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
     is_blank_text,
+    make_blank_part,
     make_segments,
     require_definitions,
 )
@@ -395,11 +396,10 @@ def _read_message(item: Json, role: Role) -> MessagePieces:
     `{"role": "user", "content": [A, B]}` has two pieces, so that each can be lowered on its own.
     """
     kind = _KINDS.get(role, "assistant")
-    nothing = MessagePiece(kind, Raw(dialect=NAME, data=""))
     content = item.get("content")
     if isinstance(content, str):
         if is_blank(content):
-            return MessagePieces(role, [nothing])
+            return MessagePieces(role, [MessagePiece(kind, make_blank_part(NAME, content))])
         return MessagePieces(role, [MessagePiece(kind, Text(content))])
     blocks = read_list(item, "content")
     if not blocks:
@@ -409,9 +409,11 @@ def _read_message(item: Json, role: Role) -> MessagePieces:
         part = parse_part(block, f"content[{position}]")
         if not is_blank_text(part):
             pieces.append(MessagePiece(kind, part, block))
+    if not pieces:
+        pieces.append(MessagePiece(kind, make_blank_part(NAME, content)))
     role_name = str(item["role"])
     is_sendable = all(may_be_sent_by(role_name, to_dict(block)) for block in blocks)
-    return MessagePieces(role, pieces or [nothing], is_sendable)
+    return MessagePieces(role, pieces, is_sendable)
 
 
 def _parse_reasoning(item: Json) -> Thinking:

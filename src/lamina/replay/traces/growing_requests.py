@@ -85,6 +85,7 @@ class _GrowingConversation:
     def __init__(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
         self.first = call.trace
         self.items = list(call.trace.items)
+        self.is_answered = bool(call.answer)
         self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
         self.call_ids: dict[int, str] = {}
@@ -118,6 +119,7 @@ class _GrowingConversation:
         new. A client that rewrote its history begins anew from there.
         """
         items = call.trace.items
+        self.is_answered = True
         if call.previous:  # only what is new was sent: the provider kept the rest, and the answer
             self.items += [*self.answer, *items]
             fingerprints = [*self.sent, *map(fingerprint, self.answer), *fingerprints]
@@ -166,7 +168,13 @@ class _GrowingConversation:
             self.used[at] = _add_usages(self.used.get(at), call.used)
 
     def trace(self) -> Trace:
-        """The whole conversation, with the head and the model of its last request."""
+        """The whole conversation, with the head and the model of its last request.
+
+        If all there is of it is one record without an answer, that is a whole conversation, with its answers.
+        """
+        recorded_from = 0
+        if self.is_answered:
+            recorded_from = _index_of_reply(self.first.items)
         return msgspec.structs.replace(
             self.first,
             items=[*self.items, *self.answer],
@@ -175,7 +183,19 @@ class _GrowingConversation:
             used=self.used,
             call_ids=self.call_ids,
             compacted=tuple(dict.fromkeys(self.compacted)),
+            recorded_from=recorded_from,
         )
+
+
+def _index_of_reply(items: list[dict[str, Any]]) -> int:
+    """Where the answer to a request begins. If the request ends with the beginning of it, that is its place.
+
+    Of user, assistant, user it is 3. Of user, assistant it is 1: the model goes on with its own words.
+    """
+    index = len(items)
+    while index > 0 and is_answer(items[index - 1]):
+        index -= 1
+    return index
 
 
 def fingerprint(item: dict[str, Any]) -> bytes:

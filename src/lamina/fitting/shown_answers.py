@@ -1,7 +1,6 @@
-"""The streams that the client of a wrapped SDK sees: the SDK's own, with other events.
+"""What a client sees in place of an SDK's stream or raw response, if the model recalled something.
 
-`sdk_calls` decides which events are seen: those of the first stream without recalls, and those of the streams
-that followed a recall. Everything else that a client asks of its stream, the SDK's stream answers.
+Everything but the answer itself is the SDK's own: attributes, headers, closing.
 """
 
 from __future__ import annotations
@@ -70,3 +69,25 @@ class AsyncShownStream(ShownStream):
     async def __aexit__(self, *error: object) -> Any:
         await self._events.aclose()
         return await self._stream.__aexit__(*error)
+
+
+class ShownResponse:
+    """A raw response of an SDK, as `with_raw_response` gives it, whose `parse` gives another answer."""
+
+    def __init__(self, response: Any, answer: Any) -> None:
+        self._response = response
+        self._answer = answer
+
+    def parse(self, **options: Any) -> Any:
+        """Return the answer without recalls. A caller that asks for another type gets the SDK's own."""
+        if options:
+            return self._response.parse(**options)
+        return self._answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Frameworks ask what a response is an instance of."""
+        return type(self._response)
