@@ -14,16 +14,54 @@ from lamina.gateway.stream import ClientGone
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
+LINK = "lamina.link"
+"""Where the server puts the `ClientLink` of a request, in its scope."""
+
 _LENGTH = re.compile(r"[0-9]{1,18}")
 
 
-class ClientConnection:
-    """Reads from one client. `body_is_read` says whether all of its body has been read."""
+class ClientLink:
+    """What the server and the reader of one request tell each other, beside ASGI.
 
-    def __init__(self, receive: Receive, headers: Headers, settings: GatewaySettings) -> None:
+    `wants_whole_body`: the reader need not be woken for each piece. `body_is_complete`: nothing of it is
+    still to come. `has_left`: the client has closed the connection.
+    """
+
+    def __init__(self, resume_reading: Callable[[], None]) -> None:
+        self._resume_reading = resume_reading
+        self._on_leaving: Callable[[], object] | None = None
+        self.wants_whole_body = False
+        self.body_is_complete = False
+        self.has_left = False
+
+    def watch(self, on_leaving: Callable[[], object]) -> None:
+        """Call this when the client leaves. A connection that is not read would not show it."""
+        self._on_leaving = on_leaving
+        self._resume_reading()
+
+    def stop_watching(self) -> None:
+        self._on_leaving = None
+
+    def note_leaving(self) -> None:
+        """The server says that the client has left."""
+        self.has_left = True
+        if self._on_leaving is not None:
+            self._on_leaving()
+
+
+class ClientConnection:
+    """Reads from one client. `body_is_read` says whether all of its body has been read.
+
+    Without a link, as behind another server, ASGI alone does: it takes more steps.
+    """
+
+    def __init__(
+        self, receive: Receive, headers: Headers, settings: GatewaySettings, link: ClientLink | None = None
+    ) -> None:
         self._receive = receive
         self._headers = headers
         self._settings = settings
+        self._link = link
         self._has_left = False
         self.body_is_read = False
 
@@ -36,8 +74,13 @@ class ClientConnection:
             raise too_large  # before any of it is read
         pieces: list[bytes] = []
         size = 0
+        deadline: float | None = self._settings.deadlines.body
+        if self._link is not None:
+            self._link.wants_whole_body = True
+            if self._link.body_is_complete:
+                deadline = None
         try:
-            async with asyncio.timeout(self._settings.deadlines.body):
+            async with asyncio.timeout(deadline):
                 async for piece in self.read_pieces():
                     size += len(piece)
                     if size > limit:
@@ -64,7 +107,7 @@ class ClientConnection:
         """Do the work in this task. It is cancelled when the client closes the connection."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - for the type checker
-        leaving = asyncio.ensure_future(self._cancel_on_leaving(task))
+        stop_watching = self._watch(task)
         try:
             await work
         except asyncio.CancelledError:
@@ -73,10 +116,24 @@ class ClientConnection:
             task.uncancel()
             raise ClientGone("while it was answered") from None
         finally:
-            leaving.cancel()
+            stop_watching()
 
-    async def _cancel_on_leaving(self, task: asyncio.Task[Any]) -> None:
+    def _watch(self, task: asyncio.Task[Any]) -> Callable[[], object]:
+        """Cancel a task when the client leaves. Returns what ends the watch."""
+        link = self._link
+        if link is None:
+            return asyncio.ensure_future(self._wait_for_leaving(task)).cancel
+        if link.has_left:
+            self._cancel(task)
+        else:
+            link.watch(lambda: self._cancel(task))
+        return link.stop_watching
+
+    async def _wait_for_leaving(self, task: asyncio.Task[Any]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             continue
+        self._cancel(task)
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
         self._has_left = True
         task.cancel()

@@ -20,7 +20,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.client_connection import ClientConnection, Receive
+from lamina.gateway.client_connection import LINK, ClientConnection, Receive
 from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recalls import RecallRelay
@@ -136,7 +136,7 @@ class ProxiedExchange:
         self._writer = writer
         self._visitor = visitor
         self._headers: Headers = scope["headers"]
-        self._client = ClientConnection(receive, self._headers, gateway.settings)
+        self._client = ClientConnection(receive, self._headers, gateway.settings, scope.get(LINK))
         self._began = monotonic()
         self._prefixed, path = gateway.upstreams.by_prefix(scope["path"])
         self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
