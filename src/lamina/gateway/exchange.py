@@ -48,13 +48,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one HTTP request. Its trace ends with the answer, or when the answer's usage has been read."""
+    """Answer one HTTP request. Its trace ends with the answer."""
     trace = gateway.telemetry.start_request(scope["method"], scope["path"], scope["headers"])
     try:
         await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
     finally:
-        if not trace.is_unfinished:
-            trace.end()
+        trace.end()
 
 
 async def _answer_traced(
@@ -295,10 +294,9 @@ class ProxiedExchange:
             async for piece in read_pieces(answer, deadlines, on_silence):
                 await self._write(await recorder.take(piece), unpacker)
             await self._write(await recorder.finish(), unpacker)
+            await self._writer.finish()
         finally:
-            self._trace.is_unfinished = self._trace.is_on
-            self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader, sent_id=self._sent_id))
-        await self._writer.finish()
+            self._learn(incoming, outgoing, answer, reader)
         return None
 
     async def _relay_recalls(
@@ -319,11 +317,7 @@ class ProxiedExchange:
             headers = _answer_headers(answer, outgoing)
             following = await self._recalls.relay(outgoing, answer, headers, reader)
         finally:
-            recalled = following is not None
-            learning = self._learn(
-                incoming, outgoing, answer, reader, sent_id=self._sent_id, recalled=recalled
-            )
-            gateway.finish_later(learning)
+            self._learn(incoming, outgoing, answer, reader, recalled=following is not None)
         return following
 
     async def _write(self, piece: bytes, unpacker: Unpacker | None) -> None:
@@ -336,14 +330,13 @@ class ProxiedExchange:
         status = f"{answer.status // 100}xx"
         self._gateway.metrics.add("lamina_answers_total", upstream=incoming.upstream.name, status=status)
 
-    async def _learn(
+    def _learn(
         self,
         incoming: IncomingRequest,
         outgoing: OutgoingRequest,
         answer: aiohttp.ClientResponse,
         reader: UsageReader,
         *,
-        sent_id: str,
         recalled: bool = False,
     ) -> None:
         """Record what the answer reported, also if the client has gone meanwhile.
@@ -356,20 +349,23 @@ class ProxiedExchange:
         if answer.status >= 300 or self._route.action == "count":
             self._trace.end()
             return
+        gateway = self._gateway
         usage = reader.finish()
-        self._gateway.misses.report(incoming, outgoing, usage, sent_id=sent_id, recalled=recalled)
+        gateway.misses.report(incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled)
         record_answered(self._trace, outgoing, usage)
         self._trace.end()
         for kind in ("input", "cached", "written", "output"):
             amount = getattr(usage, kind)
             if amount:
-                self._gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
+                gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
         if recalled:
-            self._gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
-        else:
-            self._gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
-            if self._recalls is None:  # the relay of recalls has recorded it, unless the answer broke off
-                await self._gateway.learner.record_answer(outgoing, usage)
+            gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
+            return
+        gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
+        if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
+            return
+        if not gateway.learner.record_if_free(outgoing, usage):
+            gateway.finish_later(gateway.learner.record_answer(outgoing, usage))
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes
