@@ -85,6 +85,25 @@ def make_protocol(settings: GatewaySettings) -> type[HttpToolsProtocol]:
     return type("GatewayProtocol", (BoundedProtocol,), attributes)
 
 
+class BodyPieces:
+    """What came of a body, in the place of the bytearray of uvicorn's cycle.
+
+    uvicorn copies the body into that array, which moves while it grows, and then into bytes. Here the pieces
+    are joined once, and a single one is not copied at all.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self.size = 0
+
+    def append(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self.size += len(piece)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self._pieces)
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """Uvicorn's protocol with a deadline for the headers of a request, and a limit on their size.
 
@@ -175,8 +194,12 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle.response_complete:
             return
-        cycle.body += body
-        is_full = len(cycle.body) > UNREAD_BYTES
+        pieces: Any = cycle.body
+        if not isinstance(pieces, BodyPieces):
+            pieces = BodyPieces()
+            cycle.body = pieces
+        pieces.append(body)
+        is_full = pieces.size > UNREAD_BYTES
         if is_full:
             self.flow.pause_reading()
         if is_full or self._link is None or not self._link.wants_whole_body:
