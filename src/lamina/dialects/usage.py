@@ -184,6 +184,6 @@ def _read_count(read: _FieldReader, names: tuple[str, ...]) -> int:
     """
     for name in names:
         count = read(name)
-        if isinstance(count, int) and not isinstance(count, bool) and count > 0:
+        if count and isinstance(count, int) and not isinstance(count, bool) and count > 0:
             return count
     return 0

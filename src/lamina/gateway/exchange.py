@@ -290,11 +290,15 @@ class ProxiedExchange:
         if content_type.startswith("text/event-stream") and not encoding:
             on_silence = self._writer.comment
         recorder = AnswerRecorder(self._gateway.learner, outgoing, reader, succeeded=answer.status < 300)
+        last_piece = b""
         try:
             async for piece in read_pieces(answer, deadlines, on_silence):
-                await self._write(await recorder.take(piece), unpacker)
-            await self._write(await recorder.finish(), unpacker)
-            await self._writer.finish()
+                ready = _unpack(await recorder.take(piece), unpacker)
+                if answer.content.at_eof():
+                    last_piece = ready
+                elif ready:
+                    await self._writer.write(ready)
+            await self._writer.finish(last_piece + _unpack(await recorder.finish(), unpacker))
         finally:
             self._learn(incoming, outgoing, answer, reader)
         return None
@@ -319,12 +323,6 @@ class ProxiedExchange:
         finally:
             self._learn(incoming, outgoing, answer, reader, recalled=following is not None)
         return following
-
-    async def _write(self, piece: bytes, unpacker: Unpacker | None) -> None:
-        if unpacker is not None:
-            piece = unpacker(piece)
-        if piece:
-            await self._writer.write(piece)
 
     def _count_answer(self, incoming: IncomingRequest, answer: aiohttp.ClientResponse) -> None:
         status = f"{answer.status // 100}xx"
@@ -413,6 +411,12 @@ class ProxiedExchange:
         if self._route.dialect:
             return self._gateway.upstreams.choose(self._route.dialect, self._route.model)
         return self._gateway.upstreams.for_other_paths(self._scope["path"], self._headers)
+
+
+def _unpack(piece: bytes, unpacker: Unpacker | None) -> bytes:
+    if unpacker is None or not piece:
+        return piece
+    return unpacker(piece)
 
 
 def _answer_headers(answer: aiohttp.ClientResponse, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:

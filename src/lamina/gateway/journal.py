@@ -12,6 +12,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
 from time import time
@@ -67,7 +68,10 @@ class Journal:
     def _write_line(self, line: bytes) -> None:
         stream = self._stream or sys.stderr
         try:
-            stream.write(line.decode())
+            if isinstance(stream, TextIOWrapper):
+                stream.buffer.write(line)  # no need to decode it and encode it again
+            else:
+                stream.write(line.decode())
             stream.flush()
         except (OSError, ValueError):
             return  # nobody listens; requests go on

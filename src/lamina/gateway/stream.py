@@ -57,17 +57,16 @@ class AnswerWriter:
         await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, piece: bytes) -> None:
-        self._tail = (self._tail + piece)[-4:]
+        self._tail = (self._tail + piece[-4:])[-4:]
         await self._deliver({"type": "http.response.body", "body": piece, "more_body": True})
 
-    async def finish(self) -> None:
-        await self._deliver({"type": "http.response.body", "body": b"", "more_body": False})
+    async def finish(self, last_piece: bytes = b"") -> None:
+        await self._deliver({"type": "http.response.body", "body": last_piece, "more_body": False})
 
     async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """A whole answer of the gateway's own."""
         await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
-        await self.write(body)
-        await self.finish()
+        await self.finish(body)
 
     async def comment(self) -> None:
         """A sign of life, if the stream is between two events."""
