@@ -68,40 +68,41 @@ class ClientConnection:
     async def read_body(self) -> bytes:
         """The whole body, as large as the limit allows and no slower than the deadline."""
         limit = self._settings.limits.body
-        too_large = Refusal(413, f"the body is larger than {limit:,} bytes")
         length = read_header(self._headers, b"content-length")
         if _LENGTH.fullmatch(length) and int(length) > limit:
-            raise too_large  # before any of it is read
-        pieces: list[bytes] = []
-        size = 0
+            raise _refuse_large(limit)  # before any of it is read
         deadline: float | None = self._settings.deadlines.body
         if self._link is not None:
             self._link.wants_whole_body = True
             if self._link.body_is_complete:
                 deadline = None
+        pieces: list[bytes] = []
+        size = 0
         try:
             async with asyncio.timeout(deadline):
-                async for piece in self.read_pieces():
-                    size += len(piece)
+                while not self.body_is_read:
+                    pieces.append(await self._read_piece())
+                    size += len(pieces[-1])
                     if size > limit:
-                        raise too_large
-                    pieces.append(piece)
+                        raise _refuse_large(limit)
         except TimeoutError:
             raise Refusal(408, "the body came too slowly") from None
         return b"".join(pieces)
 
     async def read_pieces(self) -> AsyncIterator[bytes]:
         """The body in the pieces in which it arrives."""
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone("before its request was read")
-            piece = message.get("body", b"")
+        while not self.body_is_read:
+            piece = await self._read_piece()
             if piece:
                 yield piece
-            if not message.get("more_body"):
-                self.body_is_read = True
-                return
+
+    async def _read_piece(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("before its request was read")
+        self.body_is_read = not message.get("more_body")
+        piece: bytes = message.get("body", b"")
+        return piece
 
     async def work_until_left(self, work: Awaitable[None]) -> None:
         """Do the work in this task. It is cancelled when the client closes the connection."""
@@ -137,3 +138,7 @@ class ClientConnection:
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         self._has_left = True
         task.cancel()
+
+
+def _refuse_large(limit: int) -> Refusal:
+    return Refusal(413, f"the body is larger than {limit:,} bytes")

@@ -162,7 +162,10 @@ class ConversationIndex:
             digests = similar.digests
         parsed = dialect.parse(body.request, memo=memo)
         digests = digest_log(parsed.log, digests)
-        family = family_of(workspace, identity.group, dialect.name, digests)
+        if similar is not None and _opening_link(digests) == _opening_link(similar.digests):
+            family = similar.family
+        else:
+            family = family_of(workspace, identity.group, dialect.name, digests)
         return ParsedCall(workspace, identity, dialect, body.request, family, parsed, digests, memo)
 
     def lock(self, workspace: str, family: str) -> asyncio.Lock:
@@ -313,10 +316,16 @@ def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests)
     for text in (workspace, group, dialect):
         digest.update(len(text.encode()).to_bytes(4, "big"))
         digest.update(text.encode())
-    if digests.chain:
-        opening = max(digests.first_answer, 1)
-        digest.update(digests.chain[min(opening, len(digests.chain)) - 1])
+    digest.update(_opening_link(digests))
     return digest.hexdigest()
+
+
+def _opening_link(digests: RequestDigests) -> bytes:
+    """The hash of the opening words; b"" without any."""
+    if not digests.chain:
+        return b""
+    opening = max(digests.first_answer, 1)
+    return digests.chain[min(opening, len(digests.chain)) - 1]
 
 
 class _Nearness(NamedTuple):

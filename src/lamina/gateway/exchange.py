@@ -29,7 +29,7 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
 from lamina.gateway.shared import Gateway
-from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_pieces
+from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_piece, read_pieces
 from lamina.gateway.telemetry import record_answered, record_prepared, watch_status
 from lamina.gateway.upstream_answer import (
     ERROR_CHARACTERS,
@@ -60,7 +60,6 @@ async def _answer_traced(
     gateway: Gateway, scope: Scope, receive: Receive, send: Send, trace: CallTrace
 ) -> None:
     path = scope["path"]
-    dialect = match_route("POST", path).dialect
     writer = AnswerWriter(send, gateway.settings.deadlines, scope.get(FLOW))
     try:
         visitor = admit_visitor(scope["headers"], gateway.settings)
@@ -72,6 +71,7 @@ async def _answer_traced(
         finally:
             gateway.leave(visitor.workspace)
     except Refusal as refusal:
+        dialect = match_route("POST", path).dialect
         gateway.metrics.add("lamina_requests_total", upstream="", dialect=dialect, outcome="refused")
         gateway.journal.write("refused", status=refusal.status, reason=refusal.message, path=path)
         await _refuse(writer, refusal, dialect)
@@ -80,7 +80,8 @@ async def _answer_traced(
     except Exception as error:  # noqa: BLE001 - a client always gets an answer in its own shape
         gateway.metrics.add("lamina_failures_total", kind=type(error).__name__)
         gateway.journal.write("failed", error=type(error).__name__, path=path)
-        await _refuse(writer, Refusal(500, "the gateway failed; its log names the error"), dialect)
+        failure = Refusal(500, "the gateway failed; its log names the error")
+        await _refuse(writer, failure, match_route("POST", path).dialect)
 
 
 def _refuse_unserved(scope: Scope) -> None:
@@ -292,7 +293,7 @@ class ProxiedExchange:
         recorder = AnswerRecorder(self._gateway.learner, outgoing, reader, succeeded=answer.status < 300)
         last_piece = b""
         try:
-            async for piece in read_pieces(answer, deadlines, on_silence):
+            while piece := await read_piece(answer, deadlines, on_silence):
                 ready = _unpack(await recorder.take(piece), unpacker)
                 if answer.content.at_eof():
                     last_piece = ready
