@@ -33,7 +33,7 @@ def decode_or_refuse(text: bytes, memory: TurnMemory) -> tuple[int, Any]:
     except Refusal as refusal:
         return refusal.status, None
     assert body.turns == tuple(body.request.get("messages", ()))
-    assert [msgspec.json.decode(turn.source) for turn in body.decoded] == list(body.turns)
+    assert [msgspec.json.decode(source) for source in body.decoded.sources] == list(body.turns)
     assert len(body.bounds) == len(body.turns)
     return 200, body.request
 
@@ -46,12 +46,12 @@ def test_a_body_that_repeats_another_is_decoded_to_the_same(separators: tuple[st
         text = make_body(steps, separators=separators)
         body = decode_body(text, "", LIMITS, memory)
         assert body.request == json.loads(text)
-        assert body.turn_bytes == sum(len(turn.source) for turn in body.decoded)
+        assert body.turn_bytes == sum(map(len, body.decoded.sources))
         assert json.loads(encode_body(body.request, body)) == json.loads(text)
         if last is not None:
             assert all(old is new for old, new in zip(last.turns, body.turns, strict=False))
             assert body.request["tools"] is last.request["tools"]
-            assert body.new_bytes == len(body.decoded[-1].source) + len(body.decoded[-2].source)
+            assert body.new_bytes == sum(map(len, body.decoded.sources[-2:]))
         last = body
 
 
@@ -87,6 +87,13 @@ def test_no_change_of_a_body_is_missed() -> None:
         (b'{"messages":[{"a":1}]}', b'{"messages":[{"a":1}],"messages":[{"b":2}]}'),
         (b'{"messages":[{"a":1}]}', b'{"messages":[{"a":1}]} '),
         (b'{"messages":[{"a":1}]}', b'{"messages":[{"a":1}],"input":[{"b":2}]}'),
+        (b'{"messages":[{"a":1}],"n":[2]}', b'{"messages":[{"a":1},{"b":2}],"n":[1],"n":[2]}'),
+        (b'{"messages":[{"a":1}],"n":[2]}', b'{"messages":[{"a":1}],"n":[1],"n":[2]}'),
+        (b'{"messages":[{"a":1}],"n":[2]}', b'{"messages":[{"a":1},],"n":[2]}'),
+        (b'{"messages":[{"a":1}],"n":[2]}', b'{"messages":[{"a":1},{"b":"\\ud800"}],"n":[2]}'),
+        (b'{"messages":[{"a":1}],"n":[2]}', b'{"messages":[{"a":1},{"b":"\xff"}],"n":[2]}'),
+        (b'{"messages":[{"a":1},{"b":2}],"n":2}', b'{"messages":[{"a":1}],"n":2}'),
+        (b'{"messages":[{"a":1}],"n":2}', b'{"messages":[{"a":1},{"b":2}],"n":2}'),
         (
             b'{"x":"\\"messages\\":[","messages":[{"a":1}]}',
             b'{"x":"\\"messages\\":[","messages":[{"a":1},2]}',

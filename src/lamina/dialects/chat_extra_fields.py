@@ -51,16 +51,9 @@ def _collect_from_message(dialect: str, message: Mapping[str, Any], last_part: P
     An assistant's other fields are segments of their own in Chat Completions. A short name of a tool in its
     result is not counted: the estimate of the framing covers it.
     """
-    fields = dict(message)
-    role = message.get("role")
-    if role == "assistant" and dialect == "openai_chat":
-        fields = {"name": message.get("name")}
-    elif role in ("tool", "function"):
-        for field in ("name", "tool_name"):
-            name = message.get(field)
-            if isinstance(name, str) and len(name) <= COVERED_CHARACTERS:
-                del fields[field]
-    extra = collect_extra_fields(dialect, fields, _MESSAGE_FIELDS)
+    extra: ExtraParts = ()
+    if not _MESSAGE_FIELDS.issuperset(message):
+        extra = collect_extra_fields(dialect, _list_own_fields(dialect, message), _MESSAGE_FIELDS)
     content = message.get("content")
     if isinstance(last_part, ToolResult):
         pairs = zip(last_part.content, list_or_empty(content), strict=False)
@@ -68,6 +61,20 @@ def _collect_from_message(dialect: str, message: Mapping[str, Any], last_part: P
     if isinstance(last_part, Raw):
         return extra
     return extra + collect_blank_texts(content)
+
+
+def _list_own_fields(dialect: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a message that no segment of it has, and that no estimate covers."""
+    role = message.get("role")
+    if role == "assistant" and dialect == "openai_chat":
+        return {"name": message.get("name")}
+    fields = dict(message)
+    if role in ("tool", "function"):
+        for field in ("name", "tool_name"):
+            name = message.get(field)
+            if isinstance(name, str) and len(name) <= COVERED_CHARACTERS:
+                del fields[field]
+    return fields
 
 
 def _collect_from_block(dialect: str, part: Part, block: Any) -> ExtraParts:

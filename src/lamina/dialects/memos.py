@@ -11,9 +11,9 @@ markers that must be few). For them a dialect remembers what it needs in a `Chec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from lamina.core.values import Segment
 from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin
@@ -21,6 +21,8 @@ from lamina.errors import BadInput
 
 ParsedMessage = tuple[Any, tuple[Segment, ...]]
 """A copy of a message, with the segments that the message was parsed into."""
+
+AnyView = TypeVar("AnyView")
 
 TAIL = 32
 """Items at the end that are always checked again, since clients and planners move cache markers there."""
@@ -117,7 +119,7 @@ class CheckMemo:
     """Remembers up to where the last request was clean.
 
     It compares objects by identity first, so whoever changed a message in place must call `forget`. `tail`
-    counts the items at the end that are always checked again.
+    counts the items at the end that are always checked again. How they were read is remembered all the same.
     """
 
     def __init__(self, tail: int = TAIL) -> None:
@@ -129,6 +131,7 @@ class CheckMemo:
         self._items: list[Any] = []
         self._basis: Any = None
         self._past: Any = None
+        self._tail_views: list[tuple[Any, Any]] = []
 
     def resume(self, items: Sequence[Any], basis: Any) -> tuple[int, Any]:
         """How many items need not be checked again, and what was remembered of them.
@@ -146,11 +149,28 @@ class CheckMemo:
             return 0, None
         return count, self._past
 
-    def remember(self, items: Sequence[Any], basis: Any, past: Any) -> None:
-        """These items are clean, whatever follows them."""
+    def view_tail(
+        self, items: Sequence[Any], start: int, view: Callable[[Any, int], AnyView]
+    ) -> list[AnyView]:
+        """The items from `start` on, as rules see them. An item that was read before is not read again."""
+        views: list[AnyView] = []
+        old_views = self._tail_views
+        if start != len(self._items):
+            old_views = []
+        for position, item in enumerate(items[start:], start):
+            place = position - start
+            if place < len(old_views) and old_views[place][0] is item:
+                views.append(old_views[place][1])
+            else:
+                views.append(view(item, position))
+        return views
+
+    def remember(self, items: Sequence[Any], basis: Any, past: Any, tail: Iterable[tuple[Any, Any]]) -> None:
+        """These items are clean, whatever follows them. `tail` has the others, each as rules see it."""
         self._items = list(items)
         self._basis = basis
         self._past = past
+        self._tail_views = list(tail)
 
 
 class CheckedPast(Protocol):

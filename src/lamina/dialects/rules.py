@@ -111,7 +111,10 @@ def check_growing(
         start, checked_past = memo.resume(items, basis)
     if checked_past is None:
         checked_past = past()
-    views = [view(item, position) for position, item in enumerate(items[start:], start)]
+    if memo is None:
+        views = [view(item, position) for position, item in enumerate(items)]
+    else:
+        views = memo.view_tail(items, start, view)
     violations = apply_rules(rules, reading(request, views, checked_past))
     if memo is None:
         return violations
@@ -121,7 +124,9 @@ def check_growing(
     clean_count = _find_last_seam(views, ends_a_step, memo.tail)
     for clean_view in views[:clean_count]:
         checked_past.add(clean_view)
-    memo.remember(items[: start + clean_count], basis, checked_past)
+    clean_end = start + clean_count
+    tail = zip(items[clean_end:], views[clean_count:], strict=True)
+    memo.remember(items[:clean_end], basis, checked_past, tail)
     return violations
 
 

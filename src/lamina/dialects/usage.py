@@ -62,6 +62,10 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cleared: Cleared = Cleared()
 
 
+NO_FIELDS: Mapping[str, Any] = {}
+NOTHING_REPORTED = Usage()
+
+
 def find_usage(answer: Any) -> Usage:
     """What an answer says that its call took. Ollama and llama.cpp report it in the answer itself.
 
@@ -69,7 +73,7 @@ def find_usage(answer: Any) -> Usage:
     """
     for name in ("usage", "usage_metadata", "usageMetadata"):
         usage = read_usage(read_field(answer, name))
-        if usage != Usage():
+        if usage != NOTHING_REPORTED:
             return usage
     return read_usage(answer)
 
@@ -169,6 +173,8 @@ def _count_whole_input(read: _FieldReader, *, cached_and_written: int, output: i
 
 def _make_reader(holder: Any) -> _FieldReader:
     """What reads the fields of a usage like `read_field`. What the usage is, is found out only once."""
+    if holder is None:
+        return NO_FIELDS.get
     if isinstance(holder, Mapping):
         return holder.get
     return partial(read_field, holder)
@@ -181,6 +187,6 @@ def _read_count(read: _FieldReader, names: tuple[str, ...]) -> int:
     """
     for name in names:
         count = read(name)
-        if isinstance(count, int) and not isinstance(count, bool) and count > 0:
+        if count and isinstance(count, int) and not isinstance(count, bool) and count > 0:
             return count
     return 0

@@ -43,7 +43,7 @@ from lamina.dialects.sending import (
     settle_repairs,
 )
 from lamina.dialects.translate import choose_options, translate_head
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
 from lamina.fitting.names import check_budget, name_segments
@@ -63,8 +63,6 @@ from lamina.segments import call as call_segment
 
 AS_LOGGED = Layout(context="logged")
 """The messages of a request are already in their order, so `build` must not move any of them."""
-
-NOTHING_REPORTED = Usage()
 
 RecallMode = Literal["handles", "tool", "off"]
 """How the model can have again what was lowered.

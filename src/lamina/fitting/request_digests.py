@@ -17,12 +17,13 @@ from lamina.core.values import Digest, Role, Segment
 class RequestDigests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The digests of one request.
 
-    `system` has the digests of the system text before the first other message. `segments` are the segments
-    after it, `digests` the digest of each, and `chain` the hash of all of them up to and including each.
-    `first_answer` is the index of the first segment by the model.
+    `system` has the digests of the system text before the first other message, and `system_segments` that
+    text. `segments` are the segments after it, `digests` the digest of each, and `chain` the hash of all of
+    them up to and including each. `first_answer` is the index of the first segment by the model.
     """
 
     system: tuple[Digest, ...] = ()
+    system_segments: tuple[Segment, ...] = ()
     segments: tuple[Segment, ...] = ()
     digests: tuple[Digest, ...] = ()
     chain: tuple[bytes, ...] = ()
@@ -48,8 +49,12 @@ def digest_log(log: tuple[Segment, ...], previous: RequestDigests) -> RequestDig
     first_answer = previous.first_answer
     if first_answer >= same_count:
         first_answer = _index_of_first_answer(segments)
+    system_segments = log[:system_end]
+    same_system = count_same_objects(system_segments, previous.system_segments)
+    new_system = map(_digest_segment, system_segments[same_system:])
     return RequestDigests(
-        system=tuple(map(_digest_segment, log[:system_end])),
+        system=(*previous.system[:same_system], *new_system),
+        system_segments=system_segments,
         segments=segments,
         digests=(*previous.digests[:same_count], *new_digests),
         chain=tuple(chain),

@@ -22,6 +22,7 @@ from lamina.gateway.encodings import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import (
     DecodedTurn,
+    DecodedTurns,
     RepeatedTurns,
     TurnMemory,
     extend_outline,
@@ -50,23 +51,36 @@ _HALF_CHARACTER = re.compile(rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c
 
 _COMMA = re.compile(rb"[ \t\r\n]*,?")
 
+_ANY = msgspec.json.Decoder()
+_RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+
+NO_TURNS = DecodedTurns()
+
 
 class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A decoded body. `packed` are the bytes as they came, `text` is their JSON.
 
-    `turns` are the decoded messages, `decoded` the same with their bytes, and `bounds` has for each more
-    tokens than it can have. `turn_bytes` counts the bytes of all of them, and `new_bytes` the bytes of those
-    that were not seen before.
+    `decoded` are the messages. `turn_bytes` counts the bytes of all of them, and `new_bytes` the bytes of
+    those that were not seen before.
     """
 
     packed: bytes
     text: bytes
     request: dict[str, Any]
-    decoded: Sequence[DecodedTurn] = ()
-    turns: tuple[Any, ...] = ()
-    bounds: tuple[int, ...] = ()
+    decoded: DecodedTurns = NO_TURNS
     turn_bytes: int = 0
     new_bytes: int = 0
+
+    @property
+    def turns(self) -> tuple[Any, ...]:
+        """The decoded messages."""
+        return self.decoded.values
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """For each message more tokens than it can have."""
+        return self.decoded.bounds
 
     @property
     def model(self) -> str:
@@ -82,19 +96,64 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def sources(self) -> dict[int, bytes]:
         """The bytes of each message that is an object, by its identity."""
-        return {id(turn): source for source, turn, _ in self.decoded if isinstance(turn, dict)}
+        sources, turns, _ = self.decoded
+        return {id(turn): source for source, turn in zip(sources, turns, strict=True) if type(turn) is dict}
 
 
 def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: TurnMemory) -> RequestBody:
     """Unpack and decode a body. Raises Refusal if it is no JSON object, or larger than the limits allow."""
-    text = unpack(packed, encoding, limits.unpacked)
+    text = packed
+    if encoding:
+        text = unpack(packed, encoding, limits.unpacked)
     repeated = memory.find_repeated(text)
-    scan = None
+    content: _BodyContent | None = None
     if repeated is not None:
-        scan = _scan_rest(text, repeated)
-    if scan is None:
-        repeated = None
+        content = _decode_rest(text, repeated, limits, memory)
+    if repeated is not None and content is not None:
+        outline = extend_outline(repeated, text, content.decoded, content.request)
+    else:
         scan = _scan_body(text)
+        content = _decode_scan(scan, NO_TURNS, limits, memory)
+        outline = make_outline(text, scan.name, scan.start, content.decoded, content.request)
+    if outline is not None:
+        memory.remember_outline(outline)
+    return RequestBody(
+        packed=packed,
+        text=text,
+        request=content.request,
+        decoded=content.decoded,
+        turn_bytes=sum(map(len, content.decoded.sources)),
+        new_bytes=content.new_bytes,
+    )
+
+
+class _BodyContent(NamedTuple):
+    """What a body was decoded to. `new_bytes` are those of messages that were not seen before."""
+
+    request: dict[str, Any]
+    decoded: DecodedTurns
+    new_bytes: int
+
+
+def _decode_rest(
+    text: bytes, repeated: RepeatedTurns, limits: RequestLimits, memory: TurnMemory
+) -> _BodyContent | None:
+    """Decode what an earlier body did not have. None if all of it must be read."""
+    raw_turns = _split_new_turns(text, repeated)
+    if raw_turns is None:
+        scan = _scan_rest(text, repeated)
+        if scan is None:
+            return None
+        return _decode_scan(scan, repeated.turns, limits, memory)
+    name = repeated.outline.name
+    decoded, new_bytes = _decode_turns(repeated.turns, raw_turns, limits, memory, name)
+    return _BodyContent({**repeated.outline.request, name: list(decoded.values)}, decoded, new_bytes)
+
+
+def _decode_scan(
+    scan: _BodyScan, repeated: DecodedTurns, limits: RequestLimits, memory: TurnMemory
+) -> _BodyContent:
+    """Decode the fields of a body, and the messages after those that are decoded already."""
     foreign = [name for name in FOREIGN_FIELDS if name in scan.fields]
     if foreign:
         raise Refusal(
@@ -102,49 +161,18 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
         )
 
     request: dict[str, Any] = {}
-    decoded: list[DecodedTurn] = []
-    sources: Sequence[bytes] = ()
-    turns: tuple[Any, ...] = ()
-    bounds: tuple[int, ...] = ()
+    decoded = NO_TURNS
     new_bytes = 0
     for name, source in scan.fields.items():
-        if name != scan.name:
+        if name == scan.name:
+            decoded, new_bytes = _decode_turns(repeated, scan.raw_turns, limits, memory, name)
+            request[name] = list(decoded.values)
+        else:
             request[name] = _decode_field(source, limits, memory, name)
-            continue
-        if repeated is not None:
-            decoded.extend(repeated.turns)
-        new_bytes = _decode_turns(decoded, scan.raw_turns, limits, memory, name)
-        sources, turns, bounds = _split_columns(decoded)
-        request[name] = list(turns)
     tools = request.get("tools")
     if isinstance(tools, list) and len(tools) > limits.tools:
         raise Refusal(413, f"tools has {len(tools):,} items; the limit is {limits.tools:,}")
-    if repeated is None:
-        outline = make_outline(text, scan.name, scan.start, decoded)
-    else:
-        outline = extend_outline(repeated.outline, text, len(repeated.turns), decoded)
-    if outline is not None:
-        memory.remember_outline(outline)
-    return RequestBody(
-        packed=packed,
-        text=text,
-        request=request,
-        decoded=decoded,
-        turns=turns,
-        bounds=bounds,
-        turn_bytes=sum(map(len, sources)),
-        new_bytes=new_bytes,
-    )
-
-
-def _split_columns(
-    decoded: Sequence[DecodedTurn],
-) -> tuple[tuple[bytes, ...], tuple[Any, ...], tuple[int, ...]]:
-    """The sources, the values and the bounds of messages."""
-    if not decoded:
-        return (), (), ()
-    sources, turns, bounds = zip(*decoded, strict=True)
-    return sources, turns, bounds
+    return _BodyContent(request, decoded, new_bytes)
 
 
 def encode_body(request: Mapping[str, Any], body: RequestBody) -> bytes:
@@ -184,7 +212,7 @@ def _scan_body(text: bytes) -> _BodyScan:
     A field that is there twice is refused: servers differ in which of the two they read.
     """
     try:
-        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        fields = _RAW_FIELDS.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _refuse_json(text, "the body is not a JSON object", error) from None
     places = _find_values(text, fields)
@@ -195,10 +223,31 @@ def _scan_body(text: bytes) -> _BodyScan:
     if not name:
         return _BodyScan(fields)
     try:
-        raw_turns = msgspec.json.decode(fields[name], type=list[msgspec.Raw])
+        raw_turns = _RAW_LIST.decode(fields[name])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _refuse_json(text, "the body is not JSON", error) from None
-    return _BodyScan(fields, name, places[name], [bytes(turn) for turn in raw_turns])
+    return _BodyScan(fields, name, places[name], list(map(bytes, raw_turns)))
+
+
+def _split_new_turns(text: bytes, repeated: RepeatedTurns) -> Sequence[bytes] | None:
+    """The messages that a body has besides those of an earlier one. None if more than that may differ.
+
+    `{"messages":[a,b],"n":1}` was decoded before, and `{"messages":[a,b,c],"n":1}` ends as it did: with
+    `],"n":1}`. Then what is between must be the rest of a list, and `[c]` is decoded as one.
+    """
+    outline, _, end = repeated
+    new_end = len(text) - len(outline.tail)
+    if new_end < end or not text.endswith(outline.tail):
+        return None
+    if new_end == end:
+        return ()
+    if not text.startswith(outline.gap, end):
+        return None
+    try:
+        raw_turns = _RAW_LIST.decode(b"[%b]" % text[end + len(outline.gap) : new_end])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return list(map(bytes, raw_turns)) or None
 
 
 def _scan_rest(text: bytes, repeated: RepeatedTurns) -> _BodyScan | None:
@@ -242,76 +291,84 @@ def _find_values(text: bytes, fields: Mapping[str, msgspec.Raw]) -> dict[str, in
 
 
 def _decode_turns(
-    decoded: list[DecodedTurn],
+    decoded: DecodedTurns,
     raw_turns: Sequence[bytes],
     limits: RequestLimits,
     memory: TurnMemory,
     name: str,
-) -> int:
-    """Decode messages and add them to the others. Returns the bytes of those that were not seen before."""
-    count = len(decoded) + len(raw_turns)
+) -> tuple[DecodedTurns, int]:
+    """Decode messages and add them to the others. Also the bytes of those that were not seen before."""
+    index = len(decoded.sources)
+    count = index + len(raw_turns)
     if count > limits.turns:
         raise Refusal(413, f"{name} has {count:,} items; the limit is {limits.turns:,}")
+    new_turns: list[DecodedTurn] = []
     new_bytes = 0
     for source in raw_turns:
         turn = memory.recall(source)
         if turn is None:
             new_bytes += len(source)
-            value = _decode_value(source, limits, f"{name}[{len(decoded)}]")
-            turn = DecodedTurn(source, value, _bound_tokens(source, value))
-            if isinstance(value, dict):
+            turn = _decode_source(source, limits, f"{name}[{index}]")
+            if type(turn.value) is dict:
                 memory.remember(turn)
-        decoded.append(turn)
-    return new_bytes
+        new_turns.append(turn)
+        index += 1
+    return decoded.extend(new_turns), new_bytes
 
 
 def _decode_field(raw: msgspec.Raw, limits: RequestLimits, memory: TurnMemory, name: str) -> Any:
     """Decode a field that is not the conversation. Long ones, as tools, are the same in each request."""
     source = bytes(raw)
     if len(source) < LONG_FIELD:
-        return _decode_value(source, limits, name)
+        return _decode_source(source, limits, name).value
     field = memory.recall(source)
     if field is None:
-        value = _decode_value(source, limits, name)
-        field = DecodedTurn(source, value, _bound_tokens(source, value))
+        field = _decode_source(source, limits, name)
         memory.remember(field)
-    return field.turn
+    return field.value
 
 
-def _bound_tokens(source: bytes, value: Any) -> int:
-    """More tokens than a message has: as many as it has bytes, and more for each image or file."""
+def _decode_source(source: bytes, limits: RequestLimits, place: str) -> DecodedTurn:
+    """Decode a value. It has no more tokens than bytes, and those of each image or file that it names."""
+    try:
+        value = _ANY.decode(source)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _refuse_json(source, f"{place} is not JSON", error) from None
+    if type(value) is not dict and type(value) is not list:
+        return DecodedTurn(source, value, len(source))
+    media = _count_media(value, limits.depth)
+    if media is None:
+        raise Refusal(400, f"{place} is nested deeper than {limits.depth} levels")
+    _check_repeated_keys(source, value, place)
+    return DecodedTurn(source, value, len(source) + MEDIA_TOKENS * media)
+
+
+def _count_media(value: dict[str, Any] | list[Any], depth: int) -> int | None:
+    """How often a value names an image or a file; None if it is nested deeper than it may be."""
     media = 0
-    containers: list[Any] = []
-    if isinstance(value, dict | list):
-        containers.append(value)
-    while containers:
-        container = containers.pop()
-        if isinstance(container, dict):
-            container = chain(container, container.values())
-        for item in container:
-            if isinstance(item, dict | list):
-                containers.append(item)
-            elif isinstance(item, str) and len(item) <= _LONGEST_NAME:
-                media += _names_media(item)
-    return len(source) + MEDIA_TOKENS * media
+    level: list[dict[str, Any] | list[Any]] = [value]
+    for _ in range(depth):
+        inner: list[dict[str, Any] | list[Any]] = []
+        for container in level:
+            items: Iterable[Any] = container
+            if type(container) is dict:
+                items = chain(container, container.values())
+            for item in items:
+                kind = type(item)
+                if kind is str:
+                    if len(item) <= _LONGEST_NAME and _names_media(item):
+                        media += 1
+                elif kind is dict or kind is list:
+                    inner.append(item)
+        if not inner:
+            return media
+        level = inner
+    return None
 
 
 @lru_cache(maxsize=1024)
 def _names_media(name: str) -> bool:
     return _MEDIA.search(lower_ascii(name)) is not None
-
-
-def _decode_value(source: bytes, limits: RequestLimits, place: str) -> Any:
-    try:
-        value = msgspec.json.decode(source)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _refuse_json(source, f"{place} is not JSON", error) from None
-    if not isinstance(value, dict | list):
-        return value
-    if _is_deeper(value, limits.depth):
-        raise Refusal(400, f"{place} is nested deeper than {limits.depth} levels")
-    _check_repeated_keys(source, value, place)
-    return value
 
 
 def _refuse_json(text: bytes, problem: str, error: Exception) -> Refusal:
@@ -321,19 +378,6 @@ def _refuse_json(text: bytes, problem: str, error: Exception) -> Refusal:
         return Refusal(400, f"{problem}: {error}")
     escape = half[0].decode("ascii")
     return Refusal(400, f"{problem}: {escape} is half of a character; a text was cut in the middle of it")
-
-
-def _is_deeper(value: Any, depth: int) -> bool:
-    level: list[Any] = [value]
-    for _ in range(depth):
-        inner: list[Any] = []
-        for container in level:
-            items: Iterable[Any] = container.values() if isinstance(container, dict) else container
-            inner.extend([item for item in items if isinstance(item, dict | list)])
-        if not inner:
-            return False
-        level = inner
-    return True
 
 
 def _check_repeated_keys(source: bytes, value: Any, place: str) -> None:

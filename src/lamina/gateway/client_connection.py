@@ -14,57 +14,101 @@ from lamina.gateway.stream import ClientGone
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
+LINK = "lamina.link"
+"""Where the server puts the `ClientLink` of a request, in its scope."""
+
 _LENGTH = re.compile(r"[0-9]{1,18}")
 
 
-class ClientConnection:
-    """Reads from one client. `body_is_read` says whether all of its body has been read."""
+class ClientLink:
+    """What the server and the reader of one request tell each other, beside ASGI.
 
-    def __init__(self, receive: Receive, headers: Headers, settings: GatewaySettings) -> None:
+    `wants_whole_body`: the reader need not be woken for each piece. `body_is_complete`: nothing of it is
+    still to come. `has_left`: the client has closed the connection.
+    """
+
+    def __init__(self, resume_reading: Callable[[], None]) -> None:
+        self._resume_reading = resume_reading
+        self._on_leaving: Callable[[], object] | None = None
+        self.wants_whole_body = False
+        self.body_is_complete = False
+        self.has_left = False
+
+    def watch(self, on_leaving: Callable[[], object]) -> None:
+        """Call this when the client leaves. A connection that is not read would not show it."""
+        self._on_leaving = on_leaving
+        self._resume_reading()
+
+    def stop_watching(self) -> None:
+        self._on_leaving = None
+
+    def note_leaving(self) -> None:
+        """The server says that the client has left."""
+        self.has_left = True
+        if self._on_leaving is not None:
+            self._on_leaving()
+
+
+class ClientConnection:
+    """Reads from one client. `body_is_read` says whether all of its body has been read.
+
+    Without a link, as behind another server, ASGI alone does: it takes more steps.
+    """
+
+    def __init__(
+        self, receive: Receive, headers: Headers, settings: GatewaySettings, link: ClientLink | None = None
+    ) -> None:
         self._receive = receive
         self._headers = headers
         self._settings = settings
+        self._link = link
         self._has_left = False
         self.body_is_read = False
 
     async def read_body(self) -> bytes:
         """The whole body, as large as the limit allows and no slower than the deadline."""
         limit = self._settings.limits.body
-        too_large = Refusal(413, f"the body is larger than {limit:,} bytes")
         length = read_header(self._headers, b"content-length")
         if _LENGTH.fullmatch(length) and int(length) > limit:
-            raise too_large  # before any of it is read
+            raise _refuse_large(limit)  # before any of it is read
+        deadline: float | None = self._settings.deadlines.body
+        if self._link is not None:
+            self._link.wants_whole_body = True
+            if self._link.body_is_complete:
+                deadline = None
         pieces: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._settings.deadlines.body):
-                async for piece in self.read_pieces():
-                    size += len(piece)
+            async with asyncio.timeout(deadline):
+                while not self.body_is_read:
+                    pieces.append(await self._read_piece())
+                    size += len(pieces[-1])
                     if size > limit:
-                        raise too_large
-                    pieces.append(piece)
+                        raise _refuse_large(limit)
         except TimeoutError:
             raise Refusal(408, "the body came too slowly") from None
         return b"".join(pieces)
 
     async def read_pieces(self) -> AsyncIterator[bytes]:
         """The body in the pieces in which it arrives."""
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone("before its request was read")
-            piece = message.get("body", b"")
+        while not self.body_is_read:
+            piece = await self._read_piece()
             if piece:
                 yield piece
-            if not message.get("more_body"):
-                self.body_is_read = True
-                return
+
+    async def _read_piece(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("before its request was read")
+        self.body_is_read = not message.get("more_body")
+        piece: bytes = message.get("body", b"")
+        return piece
 
     async def work_until_left(self, work: Awaitable[None]) -> None:
         """Do the work in this task. It is cancelled when the client closes the connection."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - for the type checker
-        leaving = asyncio.ensure_future(self._cancel_on_leaving(task))
+        stop_watching = self._watch(task)
         try:
             await work
         except asyncio.CancelledError:
@@ -73,10 +117,28 @@ class ClientConnection:
             task.uncancel()
             raise ClientGone("while it was answered") from None
         finally:
-            leaving.cancel()
+            stop_watching()
 
-    async def _cancel_on_leaving(self, task: asyncio.Task[Any]) -> None:
+    def _watch(self, task: asyncio.Task[Any]) -> Callable[[], object]:
+        """Cancel a task when the client leaves. Returns what ends the watch."""
+        link = self._link
+        if link is None:
+            return asyncio.ensure_future(self._wait_for_leaving(task)).cancel
+        if link.has_left:
+            self._cancel(task)
+        else:
+            link.watch(lambda: self._cancel(task))
+        return link.stop_watching
+
+    async def _wait_for_leaving(self, task: asyncio.Task[Any]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             continue
+        self._cancel(task)
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
         self._has_left = True
         task.cancel()
+
+
+def _refuse_large(limit: int) -> Refusal:
+    return Refusal(413, f"the body is larger than {limit:,} bytes")

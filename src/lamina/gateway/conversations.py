@@ -63,7 +63,8 @@ class LiveConversation:
     the last request whose tokens the gateway has counted, and `tokens` their number. `request` is the last
     request as sent, `sent_at` when, and `reported` the tokens that the upstream counted for it. `measured` is
     the last request with such a report, if it was sent as it came. `usages` has what was reported for each
-    answer, for the inspector. `spliced_memo` is the memo of its requests with recalls in them.
+    answer, for the inspector. `spliced_memo` is the memo of its requests with recalls in them. `lock` is that
+    of its family, which lives as long as one of its conversations.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
@@ -87,6 +88,7 @@ class LiveConversation:
         self.sent_at = 0.0
         self.reported = 0
         self.usages: dict[int, tuple[float, Usage]] = {}
+        self.lock: asyncio.Lock | None = None
         self._records: list[bytes] = []
 
     def note_usage(self, usage: Usage) -> None:
@@ -143,7 +145,7 @@ class ParsedCall(NamedTuple):
     family: str
     parsed: ParsedRequest
     digests: RequestDigests
-    memo: RequestMemo
+    memo: ParseMemo
 
 
 class ConversationMatch(NamedTuple):
@@ -179,15 +181,18 @@ class ConversationIndex:
     ) -> ParsedCall:
         """Parse a request, reusing what a similar one was parsed into. Raises BadInput if it has no shape."""
         similar = self._find_similar((workspace, identity.group, dialect.name), body.turns)
-        memo = make_memo()
+        memo = ParseMemo(copies=False)
         digests = NO_DIGESTS
         if similar is not None:
-            memo.parse.known = list(similar.memo.parse.known)
-            memo.parse.basis = similar.memo.parse.basis
+            memo.known = similar.memo.parse.known  # no parser changes the list, it makes another
+            memo.basis = similar.memo.parse.basis
             digests = similar.digests
-        parsed = dialect.parse(body.request, memo=memo.parse)
+        parsed = dialect.parse(body.request, memo=memo)
         digests = digest_log(parsed.log, digests)
-        family = family_of(workspace, identity.group, dialect.name, digests)
+        if similar is not None and _opening_link(digests) == _opening_link(similar.digests):
+            family = similar.family
+        else:
+            family = family_of(workspace, identity.group, dialect.name, digests)
         return ParsedCall(workspace, identity, dialect, body.request, family, parsed, digests, memo)
 
     def lock(self, workspace: str, family: str) -> asyncio.Lock:
@@ -214,7 +219,7 @@ class ConversationIndex:
                 certain = False
         conversation = nearest.conversation
         if conversation is not None and nearest.continues:
-            conversation.memo.parse = memo.parse
+            conversation.memo.parse = memo
             self._touch(conversation)
             return ConversationMatch(conversation, parsed, digests, nearest.shared, certain)
 
@@ -223,7 +228,7 @@ class ConversationIndex:
             state = _fork_state(state, conversation, call, nearest.shared)
         name = _make_name(identity, family, digests, members)
         new_conversation = LiveConversation(workspace, name, family, state)
-        new_conversation.memo = memo
+        new_conversation.memo.parse = memo
         self._touch(new_conversation)
         return ConversationMatch(new_conversation, parsed, digests, 0, certain)
 
@@ -290,6 +295,8 @@ class ConversationIndex:
 
     def _touch(self, conversation: LiveConversation) -> None:
         """Put a conversation last in the order in which they are forgotten."""
+        if conversation.lock is None:
+            conversation.lock = self.lock(conversation.workspace, conversation.family)
         key = (conversation.workspace, conversation.name)
         self._live[key] = conversation
         self._live.move_to_end(key)
@@ -331,10 +338,16 @@ def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests)
     for text in (workspace, group, dialect):
         digest.update(len(text.encode()).to_bytes(4, "big"))
         digest.update(text.encode())
-    if digests.chain:
-        opening = max(digests.first_answer, 1)
-        digest.update(digests.chain[min(opening, len(digests.chain)) - 1])
+    digest.update(_opening_link(digests))
     return digest.hexdigest()
+
+
+def _opening_link(digests: RequestDigests) -> bytes:
+    """The hash of the opening words; b"" without any."""
+    if not digests.chain:
+        return b""
+    opening = max(digests.first_answer, 1)
+    return digests.chain[min(opening, len(digests.chain)) - 1]
 
 
 class _Nearness(NamedTuple):

@@ -20,7 +20,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.client_connection import ClientConnection, Receive
+from lamina.gateway.client_connection import LINK, ClientConnection, Receive
 from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recalls import RecallRelay
@@ -29,7 +29,7 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
 from lamina.gateway.shared import Gateway
-from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_pieces
+from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_piece, read_pieces
 from lamina.gateway.telemetry import record_answered, record_prepared, watch_status
 from lamina.gateway.upstream_answer import (
     ERROR_CHARACTERS,
@@ -48,20 +48,18 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one HTTP request. Its trace ends with the answer, or when the answer's usage has been read."""
+    """Answer one HTTP request. Its trace ends with the answer."""
     trace = gateway.telemetry.start_request(scope["method"], scope["path"], scope["headers"])
     try:
         await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
     finally:
-        if not trace.is_unfinished:
-            trace.end()
+        trace.end()
 
 
 async def _answer_traced(
     gateway: Gateway, scope: Scope, receive: Receive, send: Send, trace: CallTrace
 ) -> None:
     path = scope["path"]
-    dialect = match_route("POST", path).dialect
     writer = AnswerWriter(send, gateway.settings.deadlines, scope.get(FLOW))
     try:
         visitor = admit_visitor(scope["headers"], gateway.settings)
@@ -73,6 +71,7 @@ async def _answer_traced(
         finally:
             gateway.leave(visitor.workspace)
     except Refusal as refusal:
+        dialect = match_route("POST", path).dialect
         gateway.metrics.add("lamina_requests_total", upstream="", dialect=dialect, outcome="refused")
         gateway.journal.write("refused", status=refusal.status, reason=refusal.message, path=path)
         await _refuse(writer, refusal, dialect)
@@ -81,7 +80,8 @@ async def _answer_traced(
     except Exception as error:  # noqa: BLE001 - a client always gets an answer in its own shape
         gateway.metrics.add("lamina_failures_total", kind=type(error).__name__)
         gateway.journal.write("failed", error=type(error).__name__, path=path)
-        await _refuse(writer, Refusal(500, "the gateway failed; its log names the error"), dialect)
+        failure = Refusal(500, "the gateway failed; its log names the error")
+        await _refuse(writer, failure, match_route("POST", path).dialect)
 
 
 def _refuse_unserved(scope: Scope) -> None:
@@ -136,7 +136,7 @@ class ProxiedExchange:
         self._writer = writer
         self._visitor = visitor
         self._headers: Headers = scope["headers"]
-        self._client = ClientConnection(receive, self._headers, gateway.settings)
+        self._client = ClientConnection(receive, self._headers, gateway.settings, scope.get(LINK))
         self._began = monotonic()
         self._prefixed, path = gateway.upstreams.by_prefix(scope["path"])
         self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
@@ -291,14 +291,17 @@ class ProxiedExchange:
         if content_type.startswith("text/event-stream") and not encoding:
             on_silence = self._writer.comment
         recorder = AnswerRecorder(self._gateway.learner, outgoing, reader, succeeded=answer.status < 300)
+        last_piece = b""
         try:
-            async for piece in read_pieces(answer, deadlines, on_silence):
-                await self._write(await recorder.take(piece), unpacker)
-            await self._write(await recorder.finish(), unpacker)
+            while piece := await read_piece(answer, deadlines, on_silence):
+                ready = _unpack(await recorder.take(piece), unpacker)
+                if answer.content.at_eof():
+                    last_piece = ready
+                elif ready:
+                    await self._writer.write(ready)
+            await self._writer.finish(last_piece + _unpack(await recorder.finish(), unpacker))
         finally:
-            self._trace.is_unfinished = self._trace.is_on
-            self._gateway.finish_later(self._learn(incoming, outgoing, answer, reader, sent_id=self._sent_id))
-        await self._writer.finish()
+            self._learn(incoming, outgoing, answer, reader)
         return None
 
     async def _relay_recalls(
@@ -319,31 +322,20 @@ class ProxiedExchange:
             headers = _answer_headers(answer, outgoing)
             following = await self._recalls.relay(outgoing, answer, headers, reader)
         finally:
-            recalled = following is not None
-            learning = self._learn(
-                incoming, outgoing, answer, reader, sent_id=self._sent_id, recalled=recalled
-            )
-            gateway.finish_later(learning)
+            self._learn(incoming, outgoing, answer, reader, recalled=following is not None)
         return following
-
-    async def _write(self, piece: bytes, unpacker: Unpacker | None) -> None:
-        if unpacker is not None:
-            piece = unpacker(piece)
-        if piece:
-            await self._writer.write(piece)
 
     def _count_answer(self, incoming: IncomingRequest, answer: aiohttp.ClientResponse) -> None:
         status = f"{answer.status // 100}xx"
         self._gateway.metrics.add("lamina_answers_total", upstream=incoming.upstream.name, status=status)
 
-    async def _learn(
+    def _learn(
         self,
         incoming: IncomingRequest,
         outgoing: OutgoingRequest,
         answer: aiohttp.ClientResponse,
         reader: UsageReader,
         *,
-        sent_id: str,
         recalled: bool = False,
     ) -> None:
         """Record what the answer reported, also if the client has gone meanwhile.
@@ -356,20 +348,23 @@ class ProxiedExchange:
         if answer.status >= 300 or self._route.action == "count":
             self._trace.end()
             return
+        gateway = self._gateway
         usage = reader.finish()
-        self._gateway.misses.report(incoming, outgoing, usage, sent_id=sent_id, recalled=recalled)
+        gateway.misses.report(incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled)
         record_answered(self._trace, outgoing, usage)
         self._trace.end()
         for kind in ("input", "cached", "written", "output"):
             amount = getattr(usage, kind)
             if amount:
-                self._gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
+                gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
         if recalled:
-            self._gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
-        else:
-            self._gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
-            if self._recalls is None:  # the relay of recalls has recorded it, unless the answer broke off
-                await self._gateway.learner.record_answer(outgoing, usage)
+            gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
+            return
+        gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
+        if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
+            return
+        if not gateway.learner.record_if_free(outgoing, usage):
+            gateway.finish_later(gateway.learner.record_answer(outgoing, usage))
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes
@@ -417,6 +412,12 @@ class ProxiedExchange:
         if self._route.dialect:
             return self._gateway.upstreams.choose(self._route.dialect, self._route.model)
         return self._gateway.upstreams.for_other_paths(self._scope["path"], self._headers)
+
+
+def _unpack(piece: bytes, unpacker: Unpacker | None) -> bytes:
+    if unpacker is None or not piece:
+        return piece
+    return unpacker(piece)
 
 
 def _answer_headers(answer: aiohttp.ClientResponse, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:

@@ -12,6 +12,8 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from io import TextIOWrapper
+from itertools import count
 from pathlib import Path
 from time import time
 from typing import Any, TextIO
@@ -40,6 +42,8 @@ class Journal:
 
     def __init__(self, stream: TextIO | None = None, *, path: Path | None = None) -> None:
         self._stream = stream
+        self._id_prefix = secrets.token_hex(6)
+        self._ids = count()
         self._file: JournalFile | None = None
         if path is not None:
             self._file = JournalFile(path)
@@ -50,7 +54,7 @@ class Journal:
         If the gateway is killed before that line, this one tells its supervisor that there was a request.
         The file does not have it.
         """
-        sent_id = secrets.token_hex(8)
+        sent_id = f"{self._id_prefix}-{next(self._ids):x}"
         facts = {"id": sent_id, "conversation": conversation, "upstream": upstream, "model": model}
         self._write_line(_encode_event("sent", facts))
         return sent_id
@@ -63,9 +67,14 @@ class Journal:
 
     def _write_line(self, line: bytes) -> None:
         stream = self._stream or sys.stderr
-        with contextlib.suppress(OSError, ValueError):  # nobody listens; requests go on
-            stream.write(line.decode())
+        try:
+            if isinstance(stream, TextIOWrapper):
+                stream.buffer.write(line)  # no need to decode it and encode it again
+            else:
+                stream.write(line.decode())
             stream.flush()
+        except (OSError, ValueError):
+            return  # nobody listens; requests go on
 
 
 def _encode_event(event: str, facts: Mapping[str, Any]) -> bytes:

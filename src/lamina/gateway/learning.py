@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.conversations import ConversationIndex, LiveConversation
 from lamina.gateway.saving import ConversationSaver
@@ -21,26 +21,52 @@ class AnswerLearner:
         self._index = index
         self._saver = saver
 
-    async def record_answer(self, sent: OutgoingRequest, usage: Usage, *, at_once: bool = False) -> None:
-        """Learn from what the upstream reported, unless a later request has been sent meanwhile.
+    def record_if_free(self, sent: OutgoingRequest, usage: Usage) -> bool:
+        """Learn from what the upstream reported. False if another request holds the conversation now."""
+        conversation = sent.conversation
+        if conversation is None:
+            return True
+        if self._index.lock(conversation.workspace, conversation.family).locked():
+            return False
+        if _learn_usage(sent, conversation, usage):
+            self._saver.save_later(conversation)
+        return True
 
-        `at_once`: it is in the store when this returns, if the store answers.
+    async def record_answer(self, sent: OutgoingRequest, usage: Usage, *, at_once: bool = False) -> None:
+        """Learn from what the upstream reported, as soon as no other request holds the conversation.
+
+        `at_once`: if the next request may be cut, it is in the store when this returns, if the store answers.
         """
         conversation = sent.conversation
-        if conversation is None or usage == Usage():
+        if conversation is None:
             return
         async with self._index.lock(conversation.workspace, conversation.family):
-            if conversation.state.requests != sent.number:
+            if not _learn_usage(sent, conversation, usage):
                 return
-            if _says_the_same(usage, conversation.state.usage):
-                return
-            conversation.reported = usage.input
-            conversation.note_usage(usage)
-            conversation.measured = _measure_request(sent, conversation, usage)
-            conversation.state = msgspec.structs.replace(conversation.state, usage=usage)
-            if at_once and await self._saver.save_now(conversation):
+            if at_once and not _is_far_below(conversation) and await self._saver.save_now(conversation):
                 return
         self._saver.save_later(conversation)
+
+
+def _learn_usage(sent: OutgoingRequest, conversation: LiveConversation, usage: Usage) -> bool:
+    """Note what was reported, unless a later request has been sent meanwhile. Whether there is news."""
+    state = conversation.state
+    if usage == NOTHING_REPORTED or state.requests != sent.number or _says_the_same(usage, state.usage):
+        return False
+    conversation.reported = usage.input
+    conversation.note_usage(usage)
+    conversation.measured = _measure_request(sent, conversation, usage)
+    conversation.state = msgspec.structs.replace(state, usage=usage)
+    return True
+
+
+def _is_far_below(conversation: LiveConversation) -> bool:
+    """Whether the upstream counted so few tokens that the next request is hardly cut."""
+    measured = conversation.measured
+    trigger = conversation.trigger
+    if measured is None or trigger is None or conversation.state.has_ledger:
+        return False
+    return 2 * measured.tokens <= trigger.tokens
 
 
 def _measure_request(

@@ -27,16 +27,22 @@ class GatewayMetrics:
         self._values: defaultdict[tuple[str, tuple[tuple[str, str], ...]], float] = defaultdict(float)
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        self._values[(name, tuple(sorted(labels.items())))] += amount
+        """Add to a counter. All callers of one counter give its labels in the same order."""
+        self._values[(name, tuple(labels.items()))] += amount
 
     def value(self, name: str, **labels: str) -> float:
-        return self._values[(name, tuple(sorted(labels.items())))]
+        """A counter with these labels, in any order."""
+        sorted_labels = sorted(labels.items())
+        values = self._values.items()
+        return sum(value for (key, own), value in values if key == name and sorted(own) == sorted_labels)
 
     def write(self) -> str:
         """Everything, as Prometheus reads it."""
         lines: list[str] = []
         last_name = ""
-        for (name, labels), value in sorted(self._values.items()):
+        for (name, labels), value in sorted(
+            ((name, tuple(sorted(labels))), value) for (name, labels), value in self._values.items()
+        ):
             if name != last_name:
                 kind = "counter"
                 if name.endswith("_active"):

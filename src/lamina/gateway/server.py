@@ -19,6 +19,7 @@ from uvicorn.supervisors import Multiprocess
 
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.app import GatewayApp, create_app, tune_garbage_collection
+from lamina.gateway.client_connection import LINK, ClientLink
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.stream import FLOW
 
@@ -84,13 +85,37 @@ def make_protocol(settings: GatewaySettings) -> type[HttpToolsProtocol]:
     return type("GatewayProtocol", (BoundedProtocol,), attributes)
 
 
+class BodyPieces:
+    """What came of a body, in the place of the bytearray of uvicorn's cycle.
+
+    uvicorn copies the body into that array, which moves while it grows, and then into bytes. Here the pieces
+    are joined once, and a single one is not copied at all.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self.size = 0
+
+    def append(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self.size += len(piece)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self._pieces)
+
+
 class BoundedProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol with a deadline for the headers of a request, and a limit on their size."""
+    """Uvicorn's protocol with a deadline for the headers of a request, and a limit on their size.
+
+    `_link` belongs to the newest request, as uvicorn's `cycle` does.
+    """
 
     header_limit = 0
     header_deadline = 0.0
     _header_timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
+    _reads_headers = False
+    _link: ClientLink | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -99,10 +124,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+        if self._link is not None and self.cycle.disconnected:
+            self._link.note_leaving()
 
     def on_message_begin(self) -> None:
         self._header_bytes = 0
-        self._start_timer()
+        self._reads_headers = True
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -127,6 +154,8 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._read_without_offer(data[offer.args[0] :])
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
+        if self._reads_headers and self._header_timer is None:
+            self._start_timer()
 
     def _offers_other_protocol(self) -> bool:
         """Whether the parser stops after the headers. Websockets have no body, and are refused later."""
@@ -145,23 +174,36 @@ class BoundedProtocol(HttpToolsProtocol):
         self.data_received(b"".join(head) + b"\r\n" + rest)
 
     def on_message_complete(self) -> None:
-        if not self._offers_other_protocol():
-            super().on_message_complete()
+        if self._offers_other_protocol():
+            return
+        super().on_message_complete()
+        if self._link is not None:
+            self._link.body_is_complete = True
 
     def on_headers_complete(self) -> None:
+        self._reads_headers = False
         self._stop_timer()
         if not self.transport.is_closing() and not self._offers_other_protocol():
             super().on_headers_complete()
+            self._link = ClientLink(self.flow.resume_reading)
             self.scope[FLOW] = self.flow  # type: ignore[literal-required]
+            self.scope[LINK] = self._link  # type: ignore[literal-required]
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body. uvicorn would stop reading after each 64 KiB, and begin again at once."""
-        if self.cycle.response_complete:
+        cycle = self.cycle
+        if cycle.response_complete:
             return
-        self.cycle.body += body
-        if len(self.cycle.body) > UNREAD_BYTES:
+        pieces: Any = cycle.body
+        if not isinstance(pieces, BodyPieces):
+            pieces = BodyPieces()
+            cycle.body = pieces
+        pieces.append(body)
+        is_full = pieces.size > UNREAD_BYTES
+        if is_full:
             self.flow.pause_reading()
-        self.cycle.message_event.set()
+        if is_full or self._link is None or not self._link.wants_whole_body:
+            cycle.message_event.set()
 
     def _count(self, size: int) -> None:
         self._header_bytes += size

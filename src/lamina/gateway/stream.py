@@ -57,17 +57,16 @@ class AnswerWriter:
         await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, piece: bytes) -> None:
-        self._tail = (self._tail + piece)[-4:]
+        self._tail = (self._tail + piece[-4:])[-4:]
         await self._deliver({"type": "http.response.body", "body": piece, "more_body": True})
 
-    async def finish(self) -> None:
-        await self._deliver({"type": "http.response.body", "body": b"", "more_body": False})
+    async def finish(self, last_piece: bytes = b"") -> None:
+        await self._deliver({"type": "http.response.body", "body": last_piece, "more_body": False})
 
     async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """A whole answer of the gateway's own."""
         await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
-        await self.write(body)
-        await self.finish()
+        await self.finish(body)
 
     async def comment(self) -> None:
         """A sign of life, if the stream is between two events."""
@@ -91,34 +90,32 @@ async def read_pieces(
     answer: aiohttp.ClientResponse, deadlines: Deadlines, on_silence: Callable[[], Awaitable[None]] | None
 ) -> AsyncIterator[bytes]:
     """The pieces of an answer as they arrive. Raises Refusal if the upstream falls silent or breaks off."""
+    while piece := await read_piece(answer, deadlines, on_silence):
+        yield piece
+
+
+async def read_piece(
+    answer: aiohttp.ClientResponse, deadlines: Deadlines, on_silence: Callable[[], Awaitable[None]] | None
+) -> bytes:
+    """The next piece of an answer, b"" after the last. Raises Refusal as `read_pieces` does."""
+    piece = _read_ready(answer)
     silent = 0.0
-    while True:
-        piece = _read_ready(answer)
-        if piece:
-            silent = 0.0
-            yield piece
-            continue
-        if answer.content.at_eof():
-            return
+    while not piece and not answer.content.at_eof():
         wait = deadlines.idle - silent
         if on_silence is not None:
             wait = min(wait, deadlines.keep_alive)
         try:
             async with asyncio.timeout(wait):
-                piece = await answer.content.readany()
+                return await answer.content.readany()
         except TimeoutError:
             silent += wait
             if silent >= deadlines.idle:
                 raise Refusal(504, "the upstream fell silent in the middle of its answer") from None
             if on_silence is not None:
                 await on_silence()
-            continue
         except (aiohttp.ClientError, OSError) as error:
             raise _broken_off(error) from None
-        if not piece:
-            return
-        silent = 0.0
-        yield piece
+    return piece
 
 
 def _read_ready(answer: aiohttp.ClientResponse) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
@@ -27,51 +27,82 @@ _GAP = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
 
 
 class DecodedTurn(NamedTuple):
-    """A decoded message with its bytes, and more tokens than it can have."""
+    """A decoded message or field with its bytes, and more tokens than it can have."""
 
     source: bytes
-    turn: Any
+    value: Any
     bound: int
 
 
-class RequestOutline(NamedTuple):
-    """Where the messages of a request are in its text.
+class DecodedTurns(NamedTuple):
+    """The messages of a request in columns: their bytes, their values, and the bounds of their tokens."""
 
-    `head` is the text before the first message, and `name` the field that has the list. `places` says where
-    each message begins. Between two messages there is always the same `gap`. `size` counts all these bytes.
-    `probe` is the index of a long message near the end: it is unlikely to be in another conversation too.
+    sources: tuple[bytes, ...] = ()
+    values: tuple[Any, ...] = ()
+    bounds: tuple[int, ...] = ()
+
+    def take_first(self, count: int) -> DecodedTurns:
+        """The first messages; the same object if these are all."""
+        if count == len(self.sources):
+            return self
+        return DecodedTurns(self.sources[:count], self.values[:count], self.bounds[:count])
+
+    def extend(self, more: Sequence[DecodedTurn]) -> DecodedTurns:
+        """These messages with others after them."""
+        if not more:
+            return self
+        sources, values, bounds = zip(*more, strict=True)
+        return DecodedTurns(self.sources + sources, self.values + values, self.bounds + bounds)
+
+
+class RequestOutline(NamedTuple):
+    """Where the messages of a request are in its text, and what it was decoded to.
+
+    `head` is the text before the first message, `tail` the text after the last one, and `name` the field that
+    has the list. `places` says where each message begins. Between two messages there is always the same
+    `gap`; `gap_places` says where. `end` is where the last message ends. `probe` is the index of a long
+    message near the end: it is unlikely to be in another conversation too.
     """
 
     head: bytes
+    tail: bytes
     name: str
     gap: bytes
-    turns: Sequence[DecodedTurn]
-    places: Sequence[int]
-    size: int
+    turns: DecodedTurns
+    places: tuple[int, ...]
+    gap_places: tuple[int, ...]
+    end: int
     probe: int
+    request: Mapping[str, Any]
 
     def resembles(self, text: bytes) -> bool:
         """Whether a text has one of the last messages at the same place. This rules out most texts."""
         probe = self.probe
-        return text.startswith(self.turns[probe].source, self.places[probe]) and text.startswith(self.head)
+        return text.startswith(self.turns.sources[probe], self.places[probe]) and text.startswith(self.head)
 
     def count_same(self, text: bytes) -> int:
         """How many messages at the beginning of a text are the same bytes."""
-        sources = [source for source, _, _ in self.turns]
-        gap_places = [place - len(self.gap) for place in self.places[1:]]
+        sources = self.turns.sources
+        has_gaps = all(map(text.startswith, repeat(self.gap), self.gap_places))
+        if has_gaps and all(map(text.startswith, sources, self.places)):
+            return len(sources)
         is_same = map(text.startswith, sources, self.places)
-        follows = chain((True,), map(text.startswith, repeat(self.gap), gap_places))
+        follows = chain((True,), map(text.startswith, repeat(self.gap), self.gap_places))
         for count, (same, joined) in enumerate(zip(is_same, follows, strict=True)):
             if not same or not joined:
                 return count
-        return len(self.turns)
+        return len(sources)
+
+    def end_of(self, count: int) -> int:
+        """Where the first messages end, so many of them."""
+        return self.places[count - 1] + len(self.turns.sources[count - 1])
 
 
 class RepeatedTurns(NamedTuple):
     """The first messages of a text, which an earlier request had too. They end at `end`."""
 
     outline: RequestOutline
-    turns: Sequence[DecodedTurn]
+    turns: DecodedTurns
     end: int
 
 
@@ -113,67 +144,88 @@ class TurnMemory:
             if not outline.resembles(text):
                 continue
             count = outline.count_same(text)
-            if count == 0 or count + MOVING < len(outline.turns):
+            if count == 0 or count + MOVING < len(outline.places):
                 continue
             del self._outlines[key]
-            self._outline_size -= outline.size
-            end = outline.places[count - 1] + len(outline.turns[count - 1].source)
-            return RepeatedTurns(outline, outline.turns[:count], end)
+            self._outline_size -= outline.end
+            return RepeatedTurns(outline, outline.turns.take_first(count), outline.end_of(count))
         return None
 
     def remember_outline(self, outline: RequestOutline) -> None:
         self._next_key += 1
         self._outlines[self._next_key] = outline
-        self._outline_size += outline.size
+        self._outline_size += outline.end
         while self._outline_size > self._limit or len(self._outlines) > OUTLINES:
             _, forgotten = self._outlines.popitem(last=False)
-            self._outline_size -= forgotten.size
+            self._outline_size -= forgotten.end
 
 
-def make_outline(text: bytes, name: str, start: int, turns: Sequence[DecodedTurn]) -> RequestOutline | None:
+def make_outline(
+    text: bytes, name: str, start: int, turns: DecodedTurns, request: Mapping[str, Any]
+) -> RequestOutline | None:
     """Where some messages are in a text whose list begins at `start`.
 
     None if a message is not an object, or if the gaps between them differ: such a request is decoded anew.
     """
-    if not turns:
+    if not turns.sources:
         return None
     place = _end_of(_BLANKS, text, start + 1)
-    head = text[:place]
+    first_end = place + len(turns.sources[0])
     gap = b","
-    if len(turns) > 1:
-        end = place + len(turns[0].source)
-        gap = text[end : _end_of(_GAP, text, end)]
-    places: list[int] = []
-    for source, turn, _ in turns:
-        if type(turn) is not dict or not text.startswith(source, place):
-            return None
-        if places and text[place - len(gap) : place] != gap:
-            return None
-        places.append(place)
-        place += len(source) + len(gap)
-    return RequestOutline(head, name, gap, turns, places, place, _choose_probe(turns))
+    if len(turns.sources) > 1:
+        gap = text[first_end : _end_of(_GAP, text, first_end)]
+    if type(turns.values[0]) is not dict or not text.startswith(turns.sources[0], place):
+        return None
+    outline = RequestOutline(
+        head=text[:place],
+        tail=b"",  # set below
+        name=name,
+        gap=gap,
+        turns=turns.take_first(1),
+        places=(place,),
+        gap_places=(),
+        end=first_end,
+        probe=0,
+        request=request,
+    )
+    return extend_outline(RepeatedTurns(outline, outline.turns, first_end), text, turns, request)
 
 
 def extend_outline(
-    outline: RequestOutline, text: bytes, repeated: int, turns: Sequence[DecodedTurn]
+    repeated: RepeatedTurns, text: bytes, turns: DecodedTurns, request: Mapping[str, Any]
 ) -> RequestOutline | None:
     """The outline of a request that repeats the first messages of another one and goes on."""
-    places = list(outline.places[:repeated])
+    outline = repeated.outline
     gap = outline.gap
-    end = places[-1] + len(turns[repeated - 1].source)
-    for source, turn, _ in turns[repeated:]:
+    count = len(repeated.turns.sources)
+    end = repeated.end
+    places: list[int] = []
+    gap_places: list[int] = []
+    for source, value in zip(turns.sources[count:], turns.values[count:], strict=True):
         place = end + len(gap)
-        if type(turn) is not dict or not text.startswith(gap, end) or not text.startswith(source, place):
+        if type(value) is not dict or not text.startswith(gap, end) or not text.startswith(source, place):
             return None
+        gap_places.append(end)
         places.append(place)
         end = place + len(source)
-    return RequestOutline(outline.head, outline.name, gap, turns, places, end, _choose_probe(turns))
+    return RequestOutline(
+        head=outline.head,
+        tail=text[end:],
+        name=outline.name,
+        gap=gap,
+        turns=turns,
+        places=(*outline.places[:count], *places),
+        gap_places=(*outline.gap_places[: count - 1], *gap_places),
+        end=end,
+        probe=_choose_probe(turns.sources),
+        request=request,
+    )
 
 
-def _choose_probe(turns: Sequence[DecodedTurn]) -> int:
+def _choose_probe(sources: Sequence[bytes]) -> int:
     """The longest of the last messages that the next request will not change."""
-    last = max(len(turns) - MOVING, 0)
-    return max(range(max(last - MOVING, 0), last + 1), key=lambda index: len(turns[index].source))
+    last = max(len(sources) - MOVING, 0)
+    return max(range(max(last - MOVING, 0), last + 1), key=lambda index: len(sources[index]))
 
 
 def _end_of(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:

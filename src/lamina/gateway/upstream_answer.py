@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -32,6 +33,9 @@ ERROR_CHARACTERS = 2000
 
 LARGE_BODY = 1 << 20
 """Bytes from which on a body is written in pieces."""
+
+JOINED_BODY = 32 << 10
+"""Bytes up to which a body is copied behind its headers, since one small write costs less than two."""
 
 RETRIED = frozenset((429, 503, 529))
 LONGEST_PAUSE = 30
@@ -133,8 +137,8 @@ class UpstreamAnswer:
     async def _send(self) -> aiohttp.ClientResponse:
         request = self._request
         data: Any = request.body
-        if isinstance(data, bytes) and len(data) >= LARGE_BODY:
-            data = BytesIO(data)  # aiohttp writes in pieces what it can read like a file
+        if isinstance(data, bytes):
+            data = _make_payload(data)
         return await self._session.request(
             request.method, request.url, data=data, headers=request.headers, allow_redirects=False
         )
@@ -174,6 +178,23 @@ class UpstreamAnswer:
             headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
             await self._writer.start(200, headers)
         await self._writer.comment()
+
+
+def _make_payload(body: bytes) -> Any:
+    """A body as aiohttp writes it best."""
+    if len(body) >= LARGE_BODY:
+        return BytesIO(body)  # written in pieces, as everything that can be read like a file
+    if len(body) > JOINED_BODY:
+        return _UncopiedBody(body)
+    return body
+
+
+class _UncopiedBody(aiohttp.BytesPayload):
+    """A body that is written after its headers. aiohttp would copy both into one string."""
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        writer.send_headers()
+        await super().write_with_length(writer, content_length)
 
 
 async def read_overflow_body(answer: aiohttp.ClientResponse) -> bytes | None:

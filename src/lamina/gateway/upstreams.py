@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -131,7 +131,7 @@ def request_headers(
     """
     profile = upstream.profile
     key_name = upstream.settings.key_env
-    dropped = _NEVER_SENT.union(_connection_names(headers))
+    dropped = _add_connection_names(_NEVER_SENT, headers)
     if key_name or drop_key:
         dropped = dropped.union(KEY_HEADERS)
     if unpacked:
@@ -166,19 +166,18 @@ def response_headers(raw_headers: Headers, status: int) -> list[tuple[bytes, byt
     An answer that never has a body may announce the length of one that it does not send. uvicorn would wait
     for that.
     """
-    dropped = _NEVER_RETURNED.union(_connection_names(raw_headers))
+    dropped = _add_connection_names(_NEVER_RETURNED, raw_headers)
     if status in WITHOUT_BODY:
         dropped = dropped.union((b"content-length",))
     return [(name, value) for name, value in raw_headers if name.lower() not in dropped]
 
 
-def _connection_names(headers: Headers) -> Sequence[bytes]:
-    """The headers that `Connection` names: they are for this hop only."""
-    names: list[bytes] = []
+def _add_connection_names(dropped: frozenset[bytes], headers: Headers) -> frozenset[bytes]:
+    """Also the headers that `Connection` names: they are for this hop only."""
     for name, value in headers:
         if name.lower() == b"connection":
-            names.extend(word.strip(b" \t").lower() for word in value.split(b","))
-    return names
+            dropped = dropped.union(word.strip(b" \t").lower() for word in value.split(b","))
+    return dropped
 
 
 def _has_prefix(path: str, prefix: str) -> bool:

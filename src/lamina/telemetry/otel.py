@@ -136,7 +136,6 @@ class OtelCallTrace(CallTrace):
     is_on = True
 
     def __init__(self, telemetry: OtelTelemetry, span: Any, *, is_request: bool) -> None:
-        self.is_unfinished = False
         self._telemetry = telemetry
         self._is_request = is_request
         self._root = span

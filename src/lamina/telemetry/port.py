@@ -15,8 +15,6 @@ class CallTrace:
     """The trace of one call of a model. This one records nothing; `otel.OtelCallTrace` does."""
 
     is_on = False
-    is_unfinished = False
-    """Whether somebody else ends the trace: the answer has passed, and its usage is still being read."""
 
     @contextmanager
     def fitting(self) -> Iterator[None]:
