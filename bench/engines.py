@@ -35,7 +35,7 @@ from bench.generated_logs import GeneratedLogs, write_logs
 from bench.process_tree import ProcessTree, count_bytes_read
 from bench.samples import QUICK_HELP
 
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_LOOKS = 1.0
 KILLED_AT = 0.4
 """The share of the logs after which a worker is killed."""
 

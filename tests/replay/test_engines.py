@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -104,6 +106,24 @@ def test_an_engine_that_is_not_installed_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BadInput, match=rf"pip install 'lamina\[{name}\]'"), open_engine(name, jobs=1):
+        pass
+
+
+@pytest.mark.parametrize("name", ["dask", "ray"])
+def test_a_cluster_that_does_not_answer_is_bad_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TimeoutError("no answer after 30 s")
+
+    configured = SimpleNamespace(set=lambda _: contextlib.nullcontext())
+    modules = {
+        "dask": SimpleNamespace(config=configured),
+        "distributed": SimpleNamespace(Client=fail),
+        "ray": SimpleNamespace(init=fail),
+    }
+    for module_name, module in modules.items():
+        monkeypatch.setitem(sys.modules, module_name, module)
+    expected = r"^tcp://10\.0\.0\.5:1: the cluster does not answer: no answer after 30 s"
+    with pytest.raises(BadInput, match=expected), open_engine(name, jobs=1, cluster="tcp://10.0.0.5:1"):
         pass
 
 

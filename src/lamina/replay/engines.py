@@ -224,7 +224,10 @@ def _open_dask(jobs: int, cluster: str) -> Iterator[Engine]:
                 n_workers=jobs, threads_per_worker=1, dashboard_address=None
             )
             address = stack.enter_context(local_cluster)
-        client = stack.enter_context(distributed.Client(address))
+        try:
+            client = stack.enter_context(distributed.Client(address))
+        except (OSError, ValueError) as error:
+            raise _unreachable_cluster(cluster, error) from error
         if cluster:
             jobs = sum(client.nthreads().values()) or jobs
         executor = stack.enter_context(client.get_executor())
@@ -235,7 +238,10 @@ def _open_dask(jobs: int, cluster: str) -> Iterator[Engine]:
 def _open_ray(jobs: int, cluster: str) -> Iterator[Engine]:
     ray = _import_engine("ray", "ray")
     if cluster:
-        ray.init(address=cluster, log_to_driver=False)
+        try:
+            ray.init(address=cluster, log_to_driver=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise _unreachable_cluster(cluster, error) from error
         jobs = int(ray.cluster_resources().get("CPU", jobs))
     else:
         ray.init(
@@ -265,6 +271,14 @@ class _RayExecutor(Executor):
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
+
+
+def _unreachable_cluster(cluster: str, error: Exception) -> BadInput:
+    return BadInput(
+        f"the cluster does not answer: {error}",
+        place=cluster or "engine",
+        hint="check its address, and that it runs",
+    )
 
 
 def _import_engine(module: str, extra: str) -> Any:
