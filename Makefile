@@ -96,9 +96,9 @@ bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
 torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (ARGS="sqlite: --long"; ARGS=--help says more)
 	@$(PYTHON_IN_VENV) -m tools.torture $(ARGS)
 
-scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS="--megabytes 20": smaller logs)
+scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database that fails (ARGS="--bytes 2GB": larger logs)
 	@$(VENV)-scale/bin/python -m pytest -q -n 0 tests/replay/test_engines.py
-	@$(VENV)-scale/bin/python -m tools.scale_replay $(ARGS)
+	@$(VENV)-scale/bin/python bench/engines.py $(ARGS)
 	@$(VENV)-scale/bin/python -m tools.scale_postgres
 
 # Dask, Ray and pyarrow are large, and only this target needs them.

@@ -52,16 +52,19 @@ def recorded_session(seed: int, form: str, *, turns: int) -> dict[str, Any]:
 def reported_usage(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """What each call read, found cached and wrote: everything that the call before it had sent was cached."""
     cached = 0
+    characters = 0
     for index, message in enumerate(messages):
+        size = len(json.dumps(message))
+        sent = characters // CHARACTERS
+        characters += size
         if index == 0 or message["role"] != "assistant":
             continue
-        sent = sum(len(json.dumps(each)) for each in messages[:index]) // CHARACTERS
         yield {
             "index": index,
             "input_tokens": sent - cached,
             "cache_read": cached,
             "cache_write": 0,
-            "output_tokens": len(json.dumps(message)) // CHARACTERS,
+            "output_tokens": size // CHARACTERS,
             "ts": (BEGUN + timedelta(seconds=20 * index)).isoformat(),
         }
         cached = sent

@@ -14,7 +14,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
-PARTS = frozenset(("large_results", "samples", "policies_bars", "policies_speed"))
+PARTS = frozenset(
+    ("generated_logs", "large_results", "policies_bars", "policies_speed", "process_tree", "samples")
+)
 """Files that other benches import; they are no programs."""
 
 
@@ -47,6 +49,13 @@ def check_counting(figures: Any) -> None:
     assert found["counter"] == "o200k"
     assert found["results"] >= 20
     assert 0.5 < found["slope"] < 3
+
+
+def check_engines(figures: Any) -> None:
+    one_process, several = figures["runs"]
+    assert (one_process["jobs"], several["jobs"]) == (1, 2)
+    assert one_process["digest"] == several["digest"]
+    assert positive(figures["sessions"], one_process["driver_mb"], several["seconds"])
 
 
 def check_estimate(figures: Any) -> None:
@@ -175,6 +184,7 @@ def check_loss(figures: Any) -> None:
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
+    "engines": check_engines,
     "estimate": check_estimate,
     "inspector": check_inspector,
     "fit_request": check_fit_request,

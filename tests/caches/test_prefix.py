@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from lamina.caches import CacheRules, rules_for, simulator
+from lamina.caches.prefix_path import build_path
 from lamina.dialects import DIALECTS
 from tests.caches.streams import stream
 
@@ -37,6 +38,18 @@ def test_of_all_earlier_requests_the_nearest_counts() -> None:
     for word in ("uaaaaaaa", "uabbbbbb", "uabcccbb", "uabxxxxx", "ub"):
         cache.send(stream(word))
     assert cache.send(stream("uabcccdd")).read == 750
+
+
+@pytest.mark.parametrize("words", ["T1 S1 u1 a1 u2", "T1 S1 u1 a2", "T1 S2 u1", "T2", "T1", "S1 u1", "u1 S1"])
+@pytest.mark.parametrize("model", ["claude-opus-5", "gpt-5.4"])
+def test_a_path_is_the_same_whichever_was_built_before_it(words: str, model: str) -> None:
+    rules = rules_for(model)
+    request = stream(words, model=model, settings={"tool_choice": b"1", "thinking": b"2"})
+    path = build_path(request, rules)
+    for earlier in ("T1 S1 u1 a1", "T1 S1", "T1", "u1", ""):
+        for settings in (request.settings, {"tool_choice": b"2"}):
+            previous = build_path(stream(earlier, model=model, settings=settings), rules)
+            assert build_path(request, rules, previous=previous) == path
 
 
 def test_an_image_is_common_as_a_whole_or_not_at_all() -> None:

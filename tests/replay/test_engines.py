@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import os
-import signal
+import contextlib
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,20 +15,10 @@ from lamina.errors import BadInput
 from lamina.replay.engines import Engine, open_engine, run_in_order
 from lamina.replay.parquet import open_tables
 from lamina.replay.runs import ReplayOptions, replay, replay_trace
+from tests.replay.doomed import double_unless_doomed
 from tests.replay.talks import session, trace
 
 TRACES = [trace(*session(steps, words=40), name=f"t{steps}") for steps in (2, 9, 5)]
-
-
-def double_unless_doomed(item: tuple[int, str]) -> int:
-    """Twice the number. A file that is named is removed, and the process dies; "always" kills every time."""
-    number, doom = item
-    if doom == "always":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if doom and Path(doom).exists():
-        Path(doom).unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 2 * number
 
 
 def test_an_executor_of_ones_own_gives_the_same_account() -> None:
@@ -44,23 +34,34 @@ def test_an_executor_of_ones_own_gives_the_same_account() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_lost_process_costs_its_share_only_and_a_deadly_item_is_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["local", "dask", "ray"])
+def test_a_lost_worker_costs_its_share_only_and_a_deadly_item_is_given_up(name: str, tmp_path: Path) -> None:
+    if name != "local":
+        pytest.importorskip(name, reason="make scale installs it")
     once = tmp_path / "once"
     once.touch()
-    items = [(number, "") for number in range(12)]
+    items = [(number, "") for number in range(10)]
     items[2] = (2, str(once))
     items[6] = (6, "always")
-    with open_engine("local", jobs=2) as engine:
+    with open_engine(name, jobs=2) as engine:
         results = list(run_in_order(engine, double_unless_doomed, items, lambda _: -1))
-    assert results == [0, 2, 4, 6, 8, 10, -1, 14, 16, 18, 20, 22]
+    assert results == [0, 2, 4, 6, 8, 10, -1, 14, 16, 18]
 
 
 class _GivingUp(Executor):
-    """An engine that gave up a call after its own attempts, as Dask and Ray do."""
+    """An engine that gives up some calls after its own attempts, as Dask and Ray do.
+
+    It gives up 1 every time, and 5 only the first time.
+    """
+
+    def __init__(self) -> None:
+        self.submitted: list[Any] = []
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        if args[0] == 1:
+        self.submitted.append(args[0])
+        is_first_five = args[0] == 5 and self.submitted.count(5) == 1
+        if args[0] == 1 or is_first_five:
             future.set_exception(ConnectionResetError())
         else:
             future.set_result(fn(*args, **kwargs))
@@ -80,6 +81,50 @@ def test_what_an_engine_gave_up_is_one_result_and_only_few_items_wait() -> None:
     assert next(results) == 0
     assert taken == [0, 1, 2, 3]
     assert list(results) == [-1, *range(20, 90, 10)]
+
+
+class _Deadly(Executor):
+    """An engine all of whose workers die."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        del fn, args, kwargs
+        future: Future[Any] = Future()
+        future.set_exception(ConnectionResetError())
+        return future
+
+
+def test_a_replay_ends_if_workers_die_with_one_session_after_another() -> None:
+    engine = Engine(_Deadly(), jobs=1, lost_errors=(ConnectionResetError,))
+    traces = [trace(*session(1), name=f"t{number}") for number in range(9)]
+    with pytest.raises(BadInput, match=r"^t4:1: the workers died with each of 5 sessions"):
+        replay(traces, policies=["none"], windows=[600], count_as="gpt-5.4", engine=engine)
+
+
+@pytest.mark.parametrize("name", ["dask", "ray"])
+def test_an_engine_that_is_not_installed_says_how_to_install_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(BadInput, match=rf"pip install 'lamina\[{name}\]'"), open_engine(name, jobs=1):
+        pass
+
+
+@pytest.mark.parametrize("name", ["dask", "ray"])
+def test_a_cluster_that_does_not_answer_is_bad_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TimeoutError("no answer after 30 s")
+
+    configured = SimpleNamespace(set=lambda _: contextlib.nullcontext())
+    modules = {
+        "dask": SimpleNamespace(config=configured),
+        "distributed": SimpleNamespace(Client=fail),
+        "ray": SimpleNamespace(init=fail),
+    }
+    for module_name, module in modules.items():
+        monkeypatch.setitem(sys.modules, module_name, module)
+    expected = r"^tcp://10\.0\.0\.5:1: the cluster does not answer: no answer after 30 s"
+    with pytest.raises(BadInput, match=expected), open_engine(name, jobs=1, cluster="tcp://10.0.0.5:1"):
+        pass
 
 
 @pytest.mark.parametrize(("name", "cluster"), [("spark", ""), ("local", "tcp://127.0.0.1:1")])

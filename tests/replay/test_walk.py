@@ -52,6 +52,13 @@ def test_a_result_without_its_call_is_invalid() -> None:
     assert [step.invalid for step in walked(scripted(parted, list(TALK[:4])))] == [True, False]
 
 
+def test_a_call_in_common_with_the_request_before_is_judged_with_the_results_that_follow_it_now() -> None:
+    call, answer = says(None, path="1"), result("x", path="1")
+    whole = [SYSTEM, FIRST, call, answer]
+    assert [step.invalid for step in walked(scripted(whole, [SYSTEM, FIRST, call, SECOND]))] == [False, True]
+    assert [step.invalid for step in walked(scripted([SYSTEM, FIRST, call], whole))] == [True, False]
+
+
 def test_sending_nothing_is_invalid() -> None:
     assert walked(scripted([], []))[0].invalid
 

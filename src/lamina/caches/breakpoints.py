@@ -63,6 +63,7 @@ class BreakpointCache:
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
         self.entries = CacheEntries()
+        self._last_path: PrefixPath | None = None
 
     def send(
         self,
@@ -74,7 +75,8 @@ class BreakpointCache:
     ) -> Tally:
         """Sends one request at a time in seconds. What it writes can be read once its answer has `begun`."""
         del answer  # an answer is cached when it comes back inside a marked prefix
-        path = build_path(stream, self.rules)
+        path = build_path(stream, self.rules, previous=self._last_path)
+        self._last_path = path
         marks = find_entry_marks(stream, path, self.rules)
         hit = self._find_entry(path, marks, at)
         if hit is not None and self.rules.refresh:

@@ -94,6 +94,7 @@ class LongestPrefixCache:
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
         self.sent = SentBlocks()
+        self._last_path: PrefixPath | None = None
 
     def send(
         self,
@@ -105,7 +106,8 @@ class LongestPrefixCache:
     ) -> Tally:
         """Sends one request at a time in seconds."""
         del answer, begun  # providers of this kind document the caching of prompts only
-        path = build_path(stream, self.rules)
+        path = build_path(stream, self.rules, previous=self._last_path)
+        self._last_path = path
         common = self.sent.count_prefix_tokens(path, at)
         read = round_down(common, path.tokens, self.rules, stream.model)
         word = self.rules.word(stream.model, requested_lifetime(stream, self.rules))

@@ -7,7 +7,7 @@ is cached, or for how long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from operator import is_
@@ -29,13 +29,15 @@ COMPARED_AT_ONCE = 4096
 class PrefixPath(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks that a cache sees. `links[i]` is the hash of everything up to and including block `i`.
 
-    `sums[i]` are the tokens up to there. `root` is the hash before the first block.
+    `sums[i]` are the tokens up to there. `root` is the hash before the first block. `settings` are those that
+    entered the hashes, by their level.
     """
 
     blocks: tuple[StreamBlock, ...]
     links: tuple[bytes, ...]
     sums: tuple[int, ...]
     root: bytes
+    settings: Mapping[str, bytes]
 
     @property
     def tokens(self) -> int:
@@ -68,24 +70,32 @@ class PrefixPath(msgspec.Struct, frozen=True, kw_only=True):
             links.append(link)
             tokens += block.tokens
             sums.append(tokens)
-        return PrefixPath(blocks=(*self.blocks, *more), links=tuple(links), sums=tuple(sums), root=self.root)
+        return msgspec.structs.replace(
+            self, blocks=(*self.blocks, *more), links=tuple(links), sums=tuple(sums)
+        )
 
 
-def build_path(stream: Stream, rules: CacheRules) -> PrefixPath:
+def build_path(stream: Stream, rules: CacheRules, *, previous: PrefixPath | None = None) -> PrefixPath:
     """The path of a stream under these rules. Blocks that the provider leaves out are not in it.
 
     A setting that the cache reads before the messages changes the hash of all messages, and of nothing before
-    them.
+    them. Blocks that the `previous` path begins with as well are not hashed again.
     """
     blocks = stream.blocks
     if rules.drops_thinking(stream.model):
         blocks = _drop_earlier_thinking(blocks)
     settings = _settings_by_level(stream, rules)
     root = blake2b(settings["all"], digest_size=16).digest()
+    same = 0
+    if previous is not None and previous.settings == settings:
+        same = count_common_items(previous.blocks, blocks)
+    links: list[bytes] = []
     link = root
-    links = []
-    reached = 0
-    for block in blocks:
+    if previous is not None and same:
+        links = list(previous.links[:same])
+        link = links[-1]
+    reached = _level_after(blocks[:same])
+    for block in blocks[same:]:
         level = _level_of(block, reached)
         for crossed in _LEVELS[reached:level]:
             link = blake2b(link + settings[crossed], digest_size=16).digest()
@@ -93,7 +103,7 @@ def build_path(stream: Stream, rules: CacheRules) -> PrefixPath:
         link = link_block(link, block)
         links.append(link)
     sums = tuple(accumulate(block.tokens for block in blocks))
-    return PrefixPath(blocks=blocks, links=tuple(links), sums=sums, root=root)
+    return PrefixPath(blocks=blocks, links=tuple(links), sums=sums, root=root, settings=settings)
 
 
 def count_shared_tokens(block: StreamBlock, equal_bytes: int) -> int:
@@ -170,6 +180,16 @@ def _level_of(block: StreamBlock, reached: int) -> int:
     if reached == len(_LEVELS):
         return reached
     return max(reached, _LEVEL_OF_SORT.get(block.sort, len(_LEVELS)))
+
+
+def _level_after(blocks: Sequence[StreamBlock]) -> int:
+    """The level that a stream has reached after these blocks."""
+    reached = 0
+    for block in blocks:
+        reached = _level_of(block, reached)
+        if reached == len(_LEVELS):
+            break
+    return reached
 
 
 def _drop_earlier_thinking(blocks: tuple[StreamBlock, ...]) -> tuple[StreamBlock, ...]:

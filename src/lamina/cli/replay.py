@@ -19,6 +19,7 @@ from lamina.caches import all_rules
 from lamina.cli.files import check_folder, refuse_databases
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
+from lamina.cli.replay_progress import ReplayedSessions
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.replay.account_sums import OWN_WINDOW
@@ -138,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
             engine=_open_chosen_engine(stack, arguments, jobs),
             points=bool(arguments.html),
             fill_head=True,
-            progress=keep_rows,
+            progress=ReplayedSessions(keep_rows).add,
         )
     _refuse_empty(account, arguments.paths)
     print_account(account, json_file=arguments.json, html_file=arguments.html)

@@ -23,6 +23,9 @@ AnyHolder = TypeVar("AnyHolder")
 LIST_TYPES = (list, tuple)
 """Types that are accepted where JSON has a list. A tuple: `list | tuple` would be rebuilt on each use."""
 
+_MAPPING_TYPES = (dict, Mapping)
+"""A dict is a Mapping too; to look for it first is several times as fast."""
+
 _QUOTED_CHARACTERS = 40
 """Characters of a text that an error quotes."""
 
@@ -195,7 +198,7 @@ def text_or_none(value: Any) -> str | None:
 
 def mapping_or_empty(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one."""
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPING_TYPES):
         return value
     return {}
 

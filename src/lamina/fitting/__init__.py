@@ -4,7 +4,7 @@
   server reported.
 - `recalls` has the recall tool and what it answers.
 - `wrap` puts `fit_request` in front of an SDK's client. It uses `sdk_calls` with `steps` for each call,
-  `shown_streams` for what the client sees of a stream, `pending_call` for the request on its way, and
+  `shown_answers` for what the client sees of it, `pending_call` for the request on its way, and
   `conversations` with `conversation`, `request_digests` and `conversation_store` to keep the ledger from call
   to call. `recall_loop` and `recall_streams` answer recalls inside a call, and `events` reports cuts, repairs
   and misses.

@@ -29,7 +29,7 @@ from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.recall_answers import strip_recalls
 from lamina.fitting.recall_notice import fill_answer, fill_stream
 from lamina.fitting.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
-from lamina.fitting.shown_answers import AsyncShownStream, ShownResponse, ShownStream, SyncShownStream
+from lamina.fitting.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()

@@ -5,8 +5,9 @@ each item and returns the results in the order of the items, so that results do 
 Only a few calls wait at a time, so that memory does not grow with the input.
 
 A worker that dies costs its share only. Dask and Ray call again by themselves. A pool of processes is broken
-by the death of one: it is made anew, and each call that was lost runs again in a process of its own. So a
-call that kills its worker every time is known, and only it is given up.
+by the death of one: it is made anew, and takes the calls that were lost. A call that was lost again runs with
+nothing beside it, so that only a call that kills its worker every time is given up. Dask would also give up a
+call that waited beside such a one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextlib
 import importlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -27,7 +28,7 @@ WAITING = 3
 """Calls that wait for each worker."""
 
 ATTEMPTS = 2
-"""How often a call that was lost with its pool runs again in a process of its own."""
+"""How often a call that was lost twice with its pool runs again in a process of its own."""
 
 RAY_OBJECT_STORE = 512 << 20
 """Bytes of shared memory that a Ray of our own may use; its default is a third of the machine."""
@@ -82,80 +83,114 @@ def run_in_order(
     Some items are under way at a time. The next one is taken when the first of them is done.
     """
     calls = _Calls(engine, function, give_up)
-    waiting: deque[tuple[Item, Future[Result] | None]] = deque()
     try:
         for item in items:
-            waiting.append((item, calls.submit(item)))
-            while len(waiting) > WAITING * engine.jobs:
-                yield calls.wait_for(*waiting.popleft())
-        while waiting:
-            yield calls.wait_for(*waiting.popleft())
+            calls.submit(item)
+            while len(calls.waiting) > WAITING * engine.jobs:
+                yield calls.take_first()
+        while calls.waiting:
+            yield calls.take_first()
     finally:
-        for _, future in waiting:
-            if future is not None:
-                future.cancel()
         calls.close()
 
 
+class _Call(Generic[Item, Result]):
+    """One call under way. `is_lost`: it was under way before, in a pool that broke."""
+
+    def __init__(self, item: Item, future: Future[Result], *, is_lost: bool) -> None:
+        self.item = item
+        self.future = future
+        self.is_lost = is_lost
+
+
 class _Calls(Generic[Item, Result]):
-    """State: the executor, which is another one after a worker died."""
+    """State: the calls under way, in order, and the executor, which is another one after a worker died."""
 
     def __init__(
         self, engine: Engine, function: Callable[[Item], Result], give_up: Callable[[Item], Result]
     ) -> None:
+        self.waiting: deque[_Call[Item, Result]] = deque()
         self._engine = engine
         self._function = function
         self._give_up = give_up
         self._executor = engine.executor
-        self._one_worker: Executor | None = None
+        self._own_process: Executor | None = None
 
-    def submit(self, item: Item) -> Future[Result] | None:
-        """The call, begun; None if the pool broke, so that the call is still to be made."""
+    def submit(self, item: Item) -> None:
         try:
-            return self._executor.submit(self._function, item)
+            future = self._executor.submit(self._function, item)
         except BrokenExecutor:
             self._replace_executor()
-            return None
+            future = self._executor.submit(self._function, item)
+        self.waiting.append(_Call(item, future, is_lost=False))
 
-    def wait_for(self, item: Item, future: Future[Result] | None) -> Result:
-        if future is None:
-            return self._run_alone(item)
+    def take_first(self) -> Result:
+        """Waits for the first call, and removes it."""
+        call = self.waiting[0]
         try:
-            return future.result()
+            result = call.future.result()
         except self._engine.lost_errors:
-            return self._give_up(item)
+            result = self._run_alone(call.item)
         except BrokenExecutor:
-            return self._run_alone(item)
+            if call.is_lost:
+                result = self._run_in_own_process(call.item)
+            else:
+                self._replace_executor()
+                return self.take_first()
+        self.waiting.popleft()
+        return result
 
     def close(self) -> None:
+        for call in self.waiting:
+            call.future.cancel()
         if self._executor is not self._engine.executor:
             self._executor.shutdown(cancel_futures=True)
-        self._close_one_worker()
+        self._close_own_process()
 
-    def _close_one_worker(self) -> None:
-        if self._one_worker is not None:
-            self._one_worker.shutdown()
-        self._one_worker = None
+    def _close_own_process(self) -> None:
+        if self._own_process is not None:
+            self._own_process.shutdown()
+        self._own_process = None
 
     def _replace_executor(self) -> None:
+        """Starts a new pool in place of the broken one, and gives it the calls that were lost.
+
+        A call that was lost before is not given to it: it may be the one that breaks every pool.
+        """
         if self._engine.start is None:
             raise _unusable_executor()
-        if self._executor is not self._engine.executor:
-            self._executor.shutdown(cancel_futures=True)
+        self._executor.shutdown()  # after it, each lost call has its error
         self._executor = self._engine.start(self._engine.jobs)
+        for call in self.waiting:
+            if _is_broken(call.future) and not call.is_lost:
+                call.future = self._executor.submit(self._function, call.item)
+                call.is_lost = True
 
     def _run_alone(self, item: Item) -> Result:
+        """The call once more, when all others have ended: if it is lost again, it was not for a neighbour."""
+        wait([call.future for call in self.waiting])
+        try:
+            return self._executor.submit(self._function, item).result()
+        except self._engine.lost_errors:
+            return self._give_up(item)
+
+    def _run_in_own_process(self, item: Item) -> Result:
         """The call in a process in which nothing else runs: if the process dies, the call killed it."""
         if self._engine.start is None:
             raise _unusable_executor()
         for _ in range(ATTEMPTS):
-            if self._one_worker is None:
-                self._one_worker = self._engine.start(1)
+            if self._own_process is None:
+                self._own_process = self._engine.start(1)
             try:
-                return self._one_worker.submit(self._function, item).result()
+                return self._own_process.submit(self._function, item).result()
             except BrokenExecutor:
-                self._close_one_worker()
+                self._close_own_process()
         return self._give_up(item)
+
+
+def _is_broken(future: Future[Any]) -> bool:
+    """Whether a call was lost with its pool."""
+    return future.done() and not future.cancelled() and isinstance(future.exception(), BrokenExecutor)
 
 
 def _unusable_executor() -> BadInput:
@@ -189,7 +224,10 @@ def _open_dask(jobs: int, cluster: str) -> Iterator[Engine]:
                 n_workers=jobs, threads_per_worker=1, dashboard_address=None
             )
             address = stack.enter_context(local_cluster)
-        client = stack.enter_context(distributed.Client(address))
+        try:
+            client = stack.enter_context(distributed.Client(address))
+        except (OSError, ValueError) as error:
+            raise _unreachable_cluster(cluster, error) from error
         if cluster:
             jobs = sum(client.nthreads().values()) or jobs
         executor = stack.enter_context(client.get_executor())
@@ -200,7 +238,10 @@ def _open_dask(jobs: int, cluster: str) -> Iterator[Engine]:
 def _open_ray(jobs: int, cluster: str) -> Iterator[Engine]:
     ray = _import_engine("ray", "ray")
     if cluster:
-        ray.init(address=cluster, log_to_driver=False)
+        try:
+            ray.init(address=cluster, log_to_driver=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise _unreachable_cluster(cluster, error) from error
         jobs = int(ray.cluster_resources().get("CPU", jobs))
     else:
         ray.init(
@@ -230,6 +271,14 @@ class _RayExecutor(Executor):
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
+
+
+def _unreachable_cluster(cluster: str, error: Exception) -> BadInput:
+    return BadInput(
+        f"the cluster does not answer: {error}",
+        place=cluster or "engine",
+        hint="check its address, and that it runs",
+    )
 
 
 def _import_engine(module: str, extra: str) -> Any:

@@ -137,6 +137,13 @@ class MessageSizes:
         return tuple(measured)
 
 
+def find_group_start(messages: list[Message], at: int) -> int:
+    """The first message of the group that a message belongs to, as `is_refused` groups them."""
+    while at > 0 and _is_result(messages[at]):
+        at -= 1
+    return at
+
+
 def _groups_of_rules(messages: list[Message]) -> Iterator[list[Message]]:
     """What a rule can look at together: a message, with the results that follow it.
 
@@ -144,12 +151,16 @@ def _groups_of_rules(messages: list[Message]) -> Iterator[list[Message]]:
     """
     group: list[Message] = []
     for message in messages:
-        if group and message.get("role") not in ("tool", "function"):
+        if group and not _is_result(message):
             yield group
             group = []
         group.append(message)
     if group:
         yield group
+
+
+def _is_result(message: Message) -> bool:
+    return message.get("role") in ("tool", "function")
 
 
 def _share_out_tokens(blocks: tuple[StreamBlock, ...], tokens: int) -> tuple[StreamBlock, ...]:

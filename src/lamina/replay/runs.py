@@ -38,6 +38,11 @@ RESERVE, TARGET = 8, 0.5
 UNKNOWN_WINDOW = 200_000
 """The window of a model that is not in the table of models."""
 
+MOST_LOST = 5
+"""Sessions in a row with which every worker died, after which the replay ends."""
+
+_WORKERS_DIED = "every worker that replayed it died: it may need more memory than a worker has"
+
 MODELS = {
     "anthropic": "claude-opus-4-6",
     "openai": "gpt-5.6",
@@ -262,7 +267,25 @@ def _replay_all(
             engine = stack.enter_context(open_engine("local", jobs=jobs))
         elif isinstance(engine, Executor):
             engine = Engine(engine, jobs)
-        yield from run_in_order(engine, replay_one, traces, _give_up)
+        yield from _end_if_all_die(run_in_order(engine, replay_one, traces, _give_up))
+
+
+def _end_if_all_die(replays: Iterable[TraceReplay]) -> Iterator[TraceReplay]:
+    """All replays. If workers die with one session after another, they do not die of the sessions."""
+    lost_in_a_row = 0
+    for trace_replay in replays:
+        damaged = trace_replay.damaged
+        if damaged is None or damaged.reason != _WORKERS_DIED:
+            lost_in_a_row = 0
+        else:
+            lost_in_a_row += 1
+        if damaged is not None and lost_in_a_row == MOST_LOST:
+            raise BadInput(
+                f"the workers died with each of {MOST_LOST} sessions in a row, of which this is the last",
+                place=damaged.place,
+                hint="replay it with --jobs 1 to see why, or give the workers more memory",
+            )
+        yield trace_replay
 
 
 def _replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> TraceReplay:
@@ -272,5 +295,4 @@ def _replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> Tr
 
 
 def _give_up(record: Trace | UnreadableLine) -> TraceReplay:
-    reason = "every worker that replayed it died: it may need more memory than a worker has"
-    return TraceReplay(damaged=UnreadableLine(place=record.place, reason=reason))
+    return TraceReplay(damaged=UnreadableLine(place=record.place, reason=_WORKERS_DIED))

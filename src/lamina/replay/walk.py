@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.caches.prefix_path import count_common_items
-from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.message_sizes import MessageSize, MessageSizes, find_group_start
 from lamina.replay.model_calls import ModelCall, RecordedConversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.policies.port import Message, Policy, PolicyRequest, PolicyRun, Setting
@@ -40,6 +40,14 @@ class WalkStep(msgspec.Struct, frozen=True, kw_only=True):
     failed: str = ""
 
 
+class _CheckedRequest(NamedTuple):
+    """A request that was checked. Most of the next one is the same, and is not measured again."""
+
+    messages: list[Message]
+    sizes: list[MessageSize]
+    is_refused: bool
+
+
 def walk(
     conversation: RecordedConversation, policy: Policy, setting: Setting, needs: NeededTerms
 ) -> list[WalkStep]:
@@ -49,7 +57,7 @@ def walk(
     """
     run = _start_policy(policy, setting)
     steps = []
-    previous_messages: list[Message] = []
+    previous_request = _CheckedRequest([], [], is_refused=False)
     previous_time: float | None = None
     for call, terms in zip(conversation.calls, needs.by_call, strict=True):
         idle = 0.0
@@ -61,15 +69,10 @@ def walk(
         step = msgspec.structs.replace(step, needed=len(terms))
         sent = step.sent
         if sent is not None:
-            step = _check_sent(
-                step,
-                sent.messages,
-                terms,
-                message_sizes=setting.message_sizes,
-                needs=needs,
-                previous_messages=previous_messages,
-            )
-            previous_messages = sent.messages
+            checked_request, same = _check_sent(sent.messages, setting.message_sizes, previous_request)
+            step = _complete_step(step, checked_request, terms, setting.message_sizes, needs)
+            step = msgspec.structs.replace(step, same=same)
+            previous_request = checked_request
         steps.append(step)
     return steps
 
@@ -104,27 +107,42 @@ def _send_call(conversation: RecordedConversation, call: ModelCall, run: PolicyR
 
 
 def _check_sent(
+    messages: list[Message], message_sizes: MessageSizes, previous: _CheckedRequest
+) -> tuple[_CheckedRequest, int]:
+    """The sizes of a request and whether it is refused, and how many messages lead it as they led the last.
+
+    Of a request that goes on from one that was in order, only the rules of what is new are asked. The results
+    of a call are judged with the call, so the last call in common counts as new.
+    """
+    same = count_common_items(previous.messages, messages)
+    sizes = previous.sizes[:same]
+    for message in messages[same:]:
+        sizes.append(message_sizes.measure(message))
+    first_unchecked = 0
+    if same and not previous.is_refused:
+        first_unchecked = find_group_start(messages, same - 1)
+    is_refused = message_sizes.is_refused(messages[first_unchecked:])
+    return _CheckedRequest(messages, sizes, is_refused), same
+
+
+def _complete_step(
     step: WalkStep,
-    messages: list[Message],
+    request: _CheckedRequest,
     terms: frozenset[str],
-    *,
     message_sizes: MessageSizes,
     needs: NeededTerms,
-    previous_messages: list[Message],
 ) -> WalkStep:
-    """The step with what its request takes, shares with the request before it, and hides.
+    """The step with what its request takes and hides.
 
     A term that the request does not show is hidden: the last message that had it would have to come back.
     """
-    sizes = [message_sizes.measure(message) for message in messages]
-    text = "\n".join(size.words for size in sizes)
+    text = "\n".join(size.words for size in request.sizes)
     hidden_terms = [term for term in terms if term not in text]
     positions_to_recall = sorted({needs.latest(term, step.call.end) for term in hidden_terms})
     return msgspec.structs.replace(
         step,
-        tokens=message_sizes.tool_tokens + sum(size.tokens for size in sizes),
-        same=count_common_items(previous_messages, messages),
+        tokens=message_sizes.tool_tokens + sum(size.tokens for size in request.sizes),
         visible=len(terms) - len(hidden_terms),
-        invalid=message_sizes.is_refused(messages),
+        invalid=request.is_refused,
         hidden={at: needs.tokens[at] for at in positions_to_recall},
     )

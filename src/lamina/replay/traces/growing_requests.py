@@ -41,7 +41,7 @@ class GrowingConversations:
 
         There may not be too many conversations, nor too many bytes in more than one.
         """
-        fingerprints = [fingerprint(item) for item in call.trace.items]
+        fingerprints = self._fingerprint_items(call.trace.items)
         conversation = self._find_continued(call, fingerprints)
         if conversation is None:
             conversation = _GrowingConversation(call, fingerprints)
@@ -59,6 +59,20 @@ class GrowingConversations:
         for conversation in self.open:
             yield conversation.trace()
         self.open.clear()
+
+    def _fingerprint_items(self, items: list[dict[str, Any]]) -> list[bytes]:
+        """The fingerprint of each item. Items that a conversation sent last are not hashed again.
+
+        Nearly all items of a request were sent before, and to compare them is much faster than to hash them.
+        """
+        same = 0
+        fingerprints: list[bytes] = []
+        for conversation in self.open:
+            common = count_common_items(conversation.last.items, items)
+            if common > same:
+                same = common
+                fingerprints = conversation.last_fingerprints[:same]
+        return fingerprints + [fingerprint(item) for item in items[same:]]
 
     def _find_continued(self, call: RecordedCall, fingerprints: list[bytes]) -> _GrowingConversation | None:
         """The conversation that a call belongs to, the latest first; None if it begins one.
@@ -89,7 +103,7 @@ class _GrowingConversation:
         self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
         self.call_ids: dict[int, str] = {}
-        self._remember_call(call, fingerprints)
+        self._remember_call(call, fingerprints, sent=fingerprints)
 
     def is_continued_by(self, fingerprints: list[bytes]) -> bool:
         """Whether a request begins with all of the last one.
@@ -120,14 +134,15 @@ class _GrowingConversation:
         """
         items = call.trace.items
         self.is_answered = True
+        sent = fingerprints
         if call.previous:  # only what is new was sent: the provider kept the rest, and the answer
             self.items += [*self.answer, *items]
-            fingerprints = [*self.sent, *map(fingerprint, self.answer), *fingerprints]
+            sent = [*self.sent, *map(fingerprint, self.answer), *fingerprints]
         elif self._leads(fingerprints):  # the request holds the answers itself, and they count as it has them
             self.items += items[len(self.sent) :]
         else:
             self._rewrite(items, fingerprints)
-        self._remember_call(call, fingerprints)
+        self._remember_call(call, fingerprints, sent=sent)
 
     def _leads(self, fingerprints: list[bytes]) -> bool:
         """Whether a request begins with all items of the last one."""
@@ -151,19 +166,21 @@ class _GrowingConversation:
                 unsent_texts.append(item)
         self.items += items[last + 1 :]
 
-    def _remember_call(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
+    def _remember_call(self, call: RecordedCall, fingerprints: list[bytes], *, sent: list[bytes]) -> None:
         """Notes what the next request is compared with, and the usage of this one.
 
-        Usage belongs to the answer that follows, so its place is the end of the items so far.
+        `fingerprints` are those of the call's own items, `sent` those of all that the model read. Usage
+        belongs to the answer that follows, so its place is the end of the items so far.
         """
-        self.sent = fingerprints
+        self.last_fingerprints = fingerprints
+        self.sent = sent
         self.answer = call.answer
         self.response = call.response
         self.last = call.trace
         self.size = call.size
         at = len(self.items)
         if call.response:
-            self.call_ids[at] = f"{call.response} {at} {fingerprints[-1].hex()}"
+            self.call_ids[at] = f"{call.response} {at} {sent[-1].hex()}"
         if call.used is not None:
             self.used[at] = _add_usages(self.used.get(at), call.used)
 

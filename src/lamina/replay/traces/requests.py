@@ -77,6 +77,9 @@ _RECORD_FIELDS = frozenset((*_ITEM_FIELDS, *_REQUEST_FIELDS, *_RESPONSE_FIELDS))
 _ANSWER_FIELDS = frozenset(("choices", "output"))
 """Of a response that stands in the record itself."""
 
+_CONTENT_TYPES = (str, list, type(None))
+"""A tuple: a union would be rebuilt for each item of a log."""
+
 
 class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     """One request and its answer. `previous` and `response` are ids by which a request continues another."""
@@ -271,7 +274,7 @@ def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
             raise BadInput(f"{place} is {describe_type(item)}, not an object")
         if not isinstance(item.get("role", item.get("type")), str):
             raise BadInput(f"{place} has no role")
-        if not isinstance(item.get("content"), str | list | None):
+        if not isinstance(item.get("content"), _CONTENT_TYPES):
             raise BadInput(f"{place}.content is {describe_type(item['content'])}")
     return value
 
