@@ -1,7 +1,8 @@
 """The reads of the port: each is one statement, so one snapshot.
 
 `with_sums=False` reads tables of an older release, which have no checksums: columns that are missing there
-are read as NULL, and only places and types are checked.
+are read as NULL. A row without a checksum, which an older release wrote, is not checked; its place and its
+type are.
 """
 
 from __future__ import annotations
@@ -60,16 +61,17 @@ async def read_page(
     check_key(where.workspace, sealed=bool(sealed))
     if not rows or rows[0][0] != _HEAD_ROW:
         if orphans or rows:
-            raise await damaged(call.connection, where, HEADLESS)
+            raise await damaged(call.connection, where, HEADLESS, with_sums=with_sums)
         return RecordPage()
     _, count, state, state_sum, checksum = rows.pop(0)
     head = StoredHead(count=count, state=state)
-    if with_sums:
-        await check_head_row(call.connection, where, HeadRow(count, state, state_sum, checksum))
+    await check_head_row(call.connection, where, HeadRow(count, state, state_sum, checksum))
     places = select_places(count, after=after, last=last, at=at, limit=limit)
     record_rows = [(seq, body, record_sum) for seq, _, body, record_sum, _ in rows]
     records = await _check_records(call, where, places, record_rows, with_sums=with_sums)
-    if has_uncounted and at is None and with_sums:  # a read of single places is how records are saved
+    if (
+        has_uncounted and at is None and checksum is not None
+    ):  # a read of single places is how records are saved
         raise await damaged(call.connection, where, UNCOUNTED)
     return RecordPage(records=records, head=head)
 
@@ -87,16 +89,21 @@ async def _check_records(
     call: ConnectionCall,
     where: Where,
     places: Sequence[int],
-    rows: Sequence[StoredRow],
+    rows: Sequence[tuple[int, bytes, int | None]],
     *,
     with_sums: bool,
 ) -> tuple[Record, ...]:
-    if not with_sums:
-        return check_records(where, places, rows, None)
+    checksums = Checksums(where)
+    checked_rows: list[StoredRow] = []
+    for seq, body, checksum in rows:
+        if checksum is None:
+            checked_rows.append((seq, body, checksums.record(seq, body)))
+        else:
+            checked_rows.append((seq, body, checksum))
     try:
-        return check_records(where, places, rows, Checksums(where))
+        return check_records(where, places, checked_rows, checksums)
     except Damaged as damage:
-        raise await damaged(call.connection, where, damage.problem) from None
+        raise await damaged(call.connection, where, damage.problem, with_sums=with_sums) from None
 
 
 _NO_SUMS = "NULL::bigint, NULL::bigint"
@@ -144,14 +151,15 @@ async def list_conversations(
     check_key(workspace, sealed=sealed)
     if headless is not None:
         raise Damaged(HEADLESS, conversation=headless)
-    if with_sums:
-        _check_listed(workspace, rows)
+    _check_listed(workspace, rows)
     rows.sort(key=lambda row: row[1])
     return [ListedConversation(conversation=name, count=count) for _, name, count, *_ in rows]
 
 
 def _check_listed(workspace: str, rows: Sequence[Row]) -> None:
     for has_uncounted, name, count, state_sum, checksum in rows:
+        if checksum is None:
+            continue
         checksums = Checksums(Where(workspace, name))
         if not is_head_intact(checksums, count, state_sum, checksum):
             raise Damaged("its number of records is not what was written", conversation=name)
