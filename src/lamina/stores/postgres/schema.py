@@ -87,9 +87,12 @@ async def begin(connection: PostgresConnection, schema: str) -> TableVersion:
         return tables
     async with connection.transaction():
         await migrations.lock_changes(connection)
+        # This looks into pg_namespace first. Else the server would not notice here that another process has
+        # made the schema while this one waited for the lock.
+        await _make_schema(connection, schema)
         tables = await read_version(connection)
         if not tables.finished:
-            await _make_tables(connection, schema)
+            await _make_tables(connection)
             tables = TableVersion(finished=NEWEST, expanded=NEWEST)
     return tables
 
@@ -140,10 +143,13 @@ async def read_version(connection: PostgresConnection) -> TableVersion:
     return TableVersion(finished=finished, expanded=max(finished, int(row[1] or 0)))
 
 
-async def _make_tables(connection: PostgresConnection, schema: str) -> None:
+async def _make_schema(connection: PostgresConnection, schema: str) -> None:
     cursor = await connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema])
     if cursor.rowcount == 0:  # a user who may not make schemas can use one that an administrator made
         await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+
+
+async def _make_tables(connection: PostgresConnection) -> None:
     for statement in TABLES:
         await connection.execute(statement)
     await connection.execute("CREATE TABLE lamina (version integer NOT NULL, expanded integer NOT NULL)")
