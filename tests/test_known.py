@@ -32,12 +32,12 @@ from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Record, Store, Where, Within
 from lamina.stores.postgres import open_postgres
-from lamina.stores.postgres.schema import MIGRATIONS as POSTGRES
 from lamina.stores.sealed import Key, Sealed
 from lamina.stores.sealed.records import Generation, SealedPlace, open_record, open_state
 from lamina.stores.sqlite import open_sqlite
 from lamina.testing.gallery import gallery
 from tests.servers.postgres import shared
+from tests.stores.older_postgres import make_older_tables
 from tools.known import (
     CHUNKS,
     CONVERSATIONS,
@@ -154,18 +154,12 @@ class postgres_tables:  # noqa: N801 - used as a context manager
     def __enter__(self) -> str:
         [[version]] = self._tables.pop("lamina")
         with psycopg.connect(shared().url, autocommit=True) as link:
-            link.execute(f'CREATE SCHEMA "{self._schema}"')
-            link.execute(f'SET search_path TO "{self._schema}"')
-            for step in (each for steps in POSTGRES[:version] for each in steps):
-                if isinstance(step, str):
-                    link.execute(step)
+            make_older_tables(link, self._schema, version)
             for name, table in self._tables.items():
                 for row in table:
                     values = [_from_json(value) for value in row.values()]
                     marks = ", ".join(["%s"] * len(values))
                     link.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({marks})", values)  # noqa: S608
-            link.execute("CREATE TABLE lamina (version integer NOT NULL)")
-            link.execute("INSERT INTO lamina VALUES (%s)", [version])
         return self._schema
 
     def __exit__(self, *_: object) -> None:

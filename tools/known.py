@@ -44,7 +44,7 @@ from lamina.stores.files.hidden_files import VERSION as FILES
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
 from lamina.stores.postgres import open_postgres
-from lamina.stores.postgres.schema import MIGRATIONS as POSTGRES
+from lamina.stores.postgres.schema import NEWEST as NEWEST_POSTGRES
 from lamina.stores.sealed import Key, Sealed, add_key, finish, rekey, shred
 from lamina.stores.sealed.cipher import KEY
 from lamina.stores.sealed.documents import FORMAT as SEALED
@@ -325,7 +325,7 @@ TEXTS: Mapping[str, Callable[[], bytes]] = {
     f"codec-{CODEC}.jsonl": written_codec,
     f"ledger-{Ledger().version}.json": written_ledger,
     f"files-{FILES}.json": written_files,
-    f"postgres-{len(POSTGRES)}.json": written_postgres,
+    f"postgres-{NEWEST_POSTGRES}.json": written_postgres,
     f"sealed-{SEALED}-vectors.json": written_vectors,
     f"stored_search-{STORED_SEARCH}.json": written_stored_search,
 }

@@ -180,12 +180,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--uv", action="store_true", help="install these by uv: sooner than a user would")
     parser.add_argument("--extras", action="store_true", help="resolve every install line of the README, too")
     options = parser.parse_args(arguments)
+    chosen = _one_of_each(options.python)
+    if not chosen:
+        parser.error(
+            f"there is no Python {options.python!r} here that lamina supports; give one such as 3.12"
+        )
     all_figures: list[Figures] = []
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="newcomer-") as name:
         folder = Path(name)
         wheels = folder / "dist"
-        for interpreter in _one_of_each(options.python):
+        for interpreter in chosen:
             newcomer = Newcomer(interpreter, folder / interpreter.release)
             newcomer.make_environment()
             if not wheels.exists():

@@ -17,8 +17,10 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from lamina.errors import BadInput, Broken, Conflict, StoreError
 from lamina.stores.port import Once, StoredHead, Where
-from lamina.stores.postgres import ConnectionLimits, PostgresStore, connections, open_postgres, schema
+from lamina.stores.postgres import ConnectionLimits, PostgresStore, connections, open_postgres
+from lamina.stores.postgres.schema import NEWEST
 from tests.servers.postgres import shared
+from tests.stores.older_postgres import make_older_tables
 
 WHERE = Where("team", "chat")
 ONCE = Once(key="turn-1", digest=b"d")
@@ -299,24 +301,25 @@ def test_a_closed_store_takes_nothing(tables: str) -> None:
     run(work)
 
 
-MORE = (
-    *schema.MIGRATIONS,
-    ("ALTER TABLE conversation ADD COLUMN title text", "CREATE INDEX ON record (seq)"),
-)
-
-
-def test_older_tables_are_brought_up_once(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_tables_are_brought_up_once(tables: str) -> None:
     async def work() -> None:
-        async with open_postgres(shared().url, schema=tables) as store:
-            await store.append(WHERE, [b"a"])
-        monkeypatch.setattr(schema.bring_up, "__defaults__", (MORE,))
+        with psycopg.connect(shared().url, autocommit=True) as link:
+            make_older_tables(link, tables, 2)
+            link.execute("INSERT INTO conversation VALUES ('team', 'chat', 1, 'now')")
+            link.execute("INSERT INTO record VALUES ('team', 'chat', 0, 'a')")
         async with anyio.create_task_group() as tasks:
-            for _ in range(8):
-                tasks.start_soon(opened_and_closed, tables)
+            for number in range(8):
+                tasks.start_soon(opened_and_written, tables, str(number))
         async with open_postgres(shared().url, schema=tables) as store:
             assert (await store.read(WHERE)).head.count == 1
+            assert len(await store.list("team")) == 9
 
     run(work)
+
+
+async def opened_and_written(tables: str, name: str) -> None:
+    async with open_postgres(shared().url, schema=tables) as store:
+        await store.append(Where("team", name), [b"a"])
 
 
 async def opened_and_closed(tables: str) -> None:
@@ -324,12 +327,9 @@ async def opened_and_closed(tables: str) -> None:
         pass
 
 
-def test_tables_whose_keys_kept_states_forget_them(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as older:
-        older.setattr(schema.bring_up, "__defaults__", (schema.MIGRATIONS[:1],))
-        run(opened_and_closed, tables)
+def test_tables_whose_keys_kept_states_forget_them(tables: str) -> None:
     with psycopg.connect(shared().url, autocommit=True) as link:
-        link.execute(f'SET search_path TO "{tables}"')
+        make_older_tables(link, tables, 1)
         link.execute("INSERT INTO conversation VALUES ('team', 'chat', 2, 'now')")
         row = "INSERT INTO once VALUES ('team', 'chat', sha256(%s), %s, 1, 'first time')"
         link.execute(row, (ONCE.key.encode(), ONCE.digest))
@@ -344,21 +344,23 @@ def test_tables_whose_keys_kept_states_forget_them(tables: str, monkeypatch: pyt
         assert len(link.execute(columns, [tables]).fetchall()) == 6
 
 
-def test_newer_tables_are_refused(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as newer:
-        newer.setattr(schema.bring_up, "__defaults__", (MORE,))
-        run(opened_and_closed, tables)
-    with pytest.raises(StoreError, match=f"version {len(MORE)}, and this release reads {len(MORE) - 1}"):
-        run(opened_and_closed, tables)
-
-
-def test_a_failed_migration_leaves_nothing(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = (*schema.MIGRATIONS, ("CREATE TABLE half (a int)", "CREATE TABLE half (a int)"))
-    with monkeypatch.context() as newer:
-        newer.setattr(schema.bring_up, "__defaults__", (broken,))
-        with pytest.raises(StoreError, match="already exists"):
-            run(opened_and_closed, tables)
+def test_newer_tables_are_refused(tables: str) -> None:
     run(opened_and_closed, tables)
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'UPDATE "{tables}".lamina SET version = {NEWEST + 1}')  # noqa: S608 - a number
+    with pytest.raises(StoreError, match=f"version {NEWEST + 1}, and this release reads {NEWEST}"):
+        run(opened_and_closed, tables)
+
+
+def test_a_failed_upgrade_leaves_nothing(tables: str) -> None:
+    """A row that no release writes cannot be summed; then nothing is changed."""
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        make_older_tables(link, tables, 2)
+        link.execute("INSERT INTO conversation VALUES ('team', 'chat', -1, 'now')")
+        with pytest.raises(OverflowError):
+            run(opened_and_written, tables, "other")
+        assert link.execute("SELECT to_jsonb(lamina) FROM lamina").fetchall() == [({"version": 2},)]
+        assert "sum" not in link.execute("SELECT * FROM record").description.__repr__()
 
 
 @pytest.mark.parametrize("name", ["", "pg_mine", "n" * 64, "a\0b"])

@@ -15,10 +15,11 @@ from lamina.errors import Damaged, KeyNeeded
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import HEADER, ListedConversation, Once, RecordPage, StoredHead, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
-from lamina.stores.postgres.schema import MIGRATIONS, NEWEST
+from lamina.stores.postgres.schema import NEWEST
 from lamina.testing.store_trial import expect_error
 from tests.servers.postgres import shared
 from tests.stores.older_heads import misses_what_an_older_head_does_not_count
+from tests.stores.older_postgres import make_older_tables
 
 HERE, OTHER = Where("w", "here"), Where("w", "other")
 ONCE = Once(key="turn", digest=b"digest")
@@ -182,15 +183,9 @@ def test_a_damaged_key_is_not_answered(schema: str, column: LiteralString) -> No
 # Tables of an older release.
 
 
-def older(schema: str, version: int = 2) -> None:
-    steps = [step for steps in MIGRATIONS[:version] for step in steps if isinstance(step, str)]
+def older(schema: str) -> None:
     with psycopg.connect(shared().url, autocommit=True) as link:
-        link.execute(f'CREATE SCHEMA "{schema}"')
-        link.execute(f'SET search_path TO "{schema}"')
-        for step in steps:
-            link.execute(step)
-        link.execute("CREATE TABLE lamina (version integer NOT NULL)")
-        link.execute("INSERT INTO lamina VALUES (%s)", [version])
+        make_older_tables(link, schema, 2)
         link.execute("INSERT INTO conversation VALUES ('w', 'here', 2, 'state')")
         link.execute("INSERT INTO record VALUES ('w', 'here', 0, 'zero'), ('w', 'here', 1, '')")
         link.execute("INSERT INTO once VALUES ('w', 'here', sha256('turn'), 'digest', 2)")

@@ -45,6 +45,7 @@ COMMANDS = {
     "recall": "bring back the full text behind a handle",
     "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
     "rekey": "seal a store anew under another key",
+    "migrate": "bring tables of an older release in PostgreSQL up to date, while they are in use",
     "completion": "print a completion script for bash, zsh or fish",
 }
 """In the order of `lamina --help`: what a newcomer tries first, the gateway, single requests, stores."""

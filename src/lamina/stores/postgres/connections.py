@@ -105,6 +105,11 @@ class ConnectionPool:
             finally:
                 await self._give_back(connection, orderly=orderly)
 
+    @property
+    def has_pooler(self) -> bool:
+        """Whether a pooler is between this program and the server; known once a connection was made."""
+        return self._has_pooler
+
     async def connect_once(self) -> None:
         """Make the first connection, without waiting for a server: the address may be wrong."""
         self._idle.append(await self._connect())

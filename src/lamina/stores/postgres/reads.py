@@ -1,7 +1,8 @@
 """The reads of the port: each is one statement, so one snapshot.
 
 `with_sums=False` reads tables of an older release, which have no checksums: columns that are missing there
-are read as NULL, and only places and types are checked.
+are read as NULL. A row without a checksum, which an older release wrote, is not checked; its place and its
+type are.
 """
 
 from __future__ import annotations
@@ -45,10 +46,7 @@ async def read_page(
     limit: int | None,
     with_sums: bool,
 ) -> RecordPage:
-    """Read what kind of store this is, the head, and the records.
-
-    It is one query, so that count, state and records are of one moment, whatever others write meanwhile.
-    """
+    """Read what kind of store this is, the head, and the records."""
     query, selection = _select(after=after, last=last, at=at)
     if not with_sums:
         query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
@@ -63,25 +61,23 @@ async def read_page(
     check_key(where.workspace, sealed=bool(sealed))
     if not rows or rows[0][0] != _HEAD_ROW:
         if orphans or rows:
-            raise await damaged(call.connection, where, HEADLESS)
+            raise await damaged(call.connection, where, HEADLESS, with_sums=with_sums)
         return RecordPage()
     _, count, state, state_sum, checksum = rows.pop(0)
     head = StoredHead(count=count, state=state)
-    if with_sums:
-        await check_head_row(call.connection, where, HeadRow(count, state, state_sum, checksum))
+    await check_head_row(call.connection, where, HeadRow(count, state, state_sum, checksum))
     places = select_places(count, after=after, last=last, at=at, limit=limit)
     record_rows = [(seq, body, record_sum) for seq, _, body, record_sum, _ in rows]
     records = await _check_records(call, where, places, record_rows, with_sums=with_sums)
-    if has_uncounted and at is None and with_sums:  # a read of single places is how records are saved
+    if (
+        has_uncounted and at is None and checksum is not None
+    ):  # a read of single places is how records are saved
         raise await damaged(call.connection, where, UNCOUNTED)
     return RecordPage(records=records, head=head)
 
 
 def _select(*, after: int, last: int | None, at: Sequence[int] | None) -> tuple[LiteralString, Any]:
-    """The query for a selection of records, and its argument.
-
-    The server counts in 64 bits. A place beyond that does not exist, and a number is cut down to it.
-    """
+    """The query for a selection of records, and its argument."""
     if at is not None:
         return _READ_AT, [seq for seq in at if seq < _MOST]
     if last is not None:
@@ -93,20 +89,21 @@ async def _check_records(
     call: ConnectionCall,
     where: Where,
     places: Sequence[int],
-    rows: Sequence[StoredRow],
+    rows: Sequence[tuple[int, bytes, int | None]],
     *,
     with_sums: bool,
 ) -> tuple[Record, ...]:
-    """The records of these rows, if they are what was written. Older tables have no checksums.
-
-    The error for a damaged record has the places of those that are intact.
-    """
-    if not with_sums:
-        return check_records(where, places, rows, None)
+    checksums = Checksums(where)
+    checked_rows: list[StoredRow] = []
+    for seq, body, checksum in rows:
+        if checksum is None:
+            checked_rows.append((seq, body, checksums.record(seq, body)))
+        else:
+            checked_rows.append((seq, body, checksum))
     try:
-        return check_records(where, places, rows, Checksums(where))
+        return check_records(where, places, checked_rows, checksums)
     except Damaged as damage:
-        raise await damaged(call.connection, where, damage.problem) from None
+        raise await damaged(call.connection, where, damage.problem, with_sums=with_sums) from None
 
 
 _NO_SUMS = "NULL::bigint, NULL::bigint"
@@ -138,10 +135,6 @@ _READ_AT = _READ + "seq = ANY(%(asked)s::bigint[])" + _END
 async def list_conversations(
     call: ConnectionCall, workspace: str, *, after: str, limit: int, with_sums: bool
 ) -> Sequence[ListedConversation]:
-    """One page of a list, in one query.
-
-    The first row says whether the store is sealed, and whether records have lost their conversation.
-    """
     query = _LIST
     if not with_sums:
         query = _LIST.replace("state_sum, sum", _NO_SUMS)
@@ -158,15 +151,15 @@ async def list_conversations(
     check_key(workspace, sealed=sealed)
     if headless is not None:
         raise Damaged(HEADLESS, conversation=headless)
-    if with_sums:
-        _check_listed(workspace, rows)
+    _check_listed(workspace, rows)
     rows.sort(key=lambda row: row[1])
     return [ListedConversation(conversation=name, count=count) for _, name, count, *_ in rows]
 
 
 def _check_listed(workspace: str, rows: Sequence[Row]) -> None:
-    """Raise Damaged for the first conversation whose row is not what was written."""
     for has_uncounted, name, count, state_sum, checksum in rows:
+        if checksum is None:
+            continue
         checksums = Checksums(Where(workspace, name))
         if not is_head_intact(checksums, count, state_sum, checksum):
             raise Damaged("its number of records is not what was written", conversation=name)

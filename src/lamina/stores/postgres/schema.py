@@ -1,212 +1,181 @@
-"""The tables, and how those of an older release are brought up to date.
+"""The tables, their version, and what has to happen to older ones before a store writes to them.
 
 Every row begins with its workspace and its conversation, and no row refers to a row of another conversation,
 so that the tables can be divided among machines. Names sort by code point, as Python sorts them. An
-idempotency key is stored as its hash: three names of full length would not fit into an index.
+idempotency key is stored as its hash: three names of full length would not fit into an index. Each row has a
+checksum (`stores.checksums`).
 
-Each row has a checksum (`stores.checksums`). Rows of an older release get theirs before the first write, in
-one transaction; until then they are read as they are.
+Tables of an older release are read as they are. Before the first write they are brought up to date: small
+ones at once, in one transaction. Large ones only get the new columns, which is a matter of milliseconds; from
+then on programs of both releases can write. `lamina migrate` does the rest while they run (`migrate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, LiteralString
+from typing import LiteralString
 
+import msgspec
 from psycopg import sql
 
 from lamina.errors import StoreError
-from lamina.stores.checksums import Checksums
-from lamina.stores.port import Where
+from lamina.stores.postgres import migrations
 from lamina.stores.postgres.connections import PostgresConnection
+
+NEWEST = migrations.MIGRATIONS[-1].version
 
 WITH_SUMS = 3
 """The version that brought checksums."""
 
-_BATCH = 1000
+SMALL = 64 << 20
+"""Bytes of tables that are brought up to date at once. It takes seconds, in which nobody else can write."""
 
-Row = tuple[Any, ...]
-Step = LiteralString | Callable[[PostgresConnection], Awaitable[None]]
-
-
-async def _batches(
-    connection: PostgresConnection, query: LiteralString, last_key: list[str | int | bytes]
-) -> AsyncIterator[list[Row]]:
-    """Rows in the order of their key, after `last_key`, in batches that fit into memory.
-
-    A row begins with its key. The query gets the key of the last row of the batch before.
-    """
-    while True:
-        cursor = await connection.execute(query, [*last_key, _BATCH])
-        rows = await cursor.fetchall()
-        if not rows:
-            return
-        yield rows
-        last_key = list(rows[-1][: len(last_key)])
-
-
-async def _sum_records(connection: PostgresConnection) -> None:
-    """Write the checksum of every record, in batches, for tables of a release that had none."""
-    select: LiteralString = (
-        "SELECT workspace, conversation, seq, body FROM record "
-        "WHERE (workspace, conversation, seq) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
-    )
-    update = (
-        "UPDATE record SET sum = given.sum FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[]) "
-        "AS given (workspace, name, seq, sum) WHERE record.workspace = given.workspace "
-        "AND record.conversation = given.name AND record.seq = given.seq"
-    )
-    async for rows in _batches(connection, select, ["", "", -1]):
-        sums = [Checksums(Where(workspace, name)).record(seq, body) for workspace, name, seq, body in rows]
-        workspaces = [row[0] for row in rows]
-        names = [row[1] for row in rows]
-        places = [row[2] for row in rows]
-        await connection.execute(update, [workspaces, names, places, sums])
-
-
-async def _sum_keys(connection: PostgresConnection) -> None:
-    """Write the checksum of every key that an append was made once with."""
-    select: LiteralString = (
-        "SELECT workspace, conversation, key, digest, count FROM once "
-        "WHERE (workspace, conversation, key) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
-    )
-    update = "UPDATE once SET sum = %s WHERE workspace = %s AND conversation = %s AND key = %s"
-    async for rows in _batches(connection, select, ["", "", b""]):
-        for workspace, name, key, digest, count in rows:
-            checksum = Checksums(Where(workspace, name)).once(key, digest, count)
-            await connection.execute(update, [checksum, workspace, name, key])
-
-
-async def _sum_heads(connection: PostgresConnection) -> None:
-    """Write the checksum of every state and head. Records and keys have theirs by then."""
-    select: LiteralString = (
-        "SELECT workspace, name, count, state FROM conversation "
-        "WHERE (workspace, name) > (%s, %s) ORDER BY 1, 2 LIMIT %s"
-    )
-    update = "UPDATE conversation SET state_sum = %s, sum = %s WHERE workspace = %s AND name = %s"
-    async for rows in _batches(connection, select, ["", ""]):
-        for workspace, name, count, state in rows:
-            checksums = Checksums(Where(workspace, name))
-            state_sum = checksums.state(state)
-            checksum = checksums.head(count, state_sum)
-            await connection.execute(update, [state_sum, checksum, workspace, name])
-
-
-MIGRATIONS: tuple[tuple[Step, ...], ...] = (
-    (
-        """CREATE TABLE conversation (
-            workspace text COLLATE "C" NOT NULL,
-            name text COLLATE "C" NOT NULL,
-            count bigint NOT NULL,
-            state bytea NOT NULL,
-            PRIMARY KEY (workspace, name)
-        )""",
-        """CREATE TABLE record (
-            workspace text COLLATE "C" NOT NULL,
-            conversation text COLLATE "C" NOT NULL,
-            seq bigint NOT NULL,
-            body bytea NOT NULL,
-            PRIMARY KEY (workspace, conversation, seq)
-        )""",
-        """CREATE TABLE once (
-            workspace text COLLATE "C" NOT NULL,
-            conversation text COLLATE "C" NOT NULL,
-            key bytea NOT NULL,
-            digest bytea NOT NULL,
-            count bigint NOT NULL,
-            state bytea,
-            PRIMARY KEY (workspace, conversation, key)
-        )""",
-    ),
-    (  # a key has no state any more; a dropped column alone would leave the bytes in every row
-        "UPDATE once SET state = NULL",
-        "ALTER TABLE once DROP COLUMN state",
-    ),
-    (
-        "ALTER TABLE record ADD COLUMN sum bigint",
-        "ALTER TABLE once ADD COLUMN sum bigint",
-        "ALTER TABLE conversation ADD COLUMN state_sum bigint, ADD COLUMN sum bigint",
-        _sum_records,
-        _sum_keys,
-        _sum_heads,
-        "ALTER TABLE record ALTER COLUMN sum SET NOT NULL",
-        "ALTER TABLE once ALTER COLUMN sum SET NOT NULL",
-        "ALTER TABLE conversation ALTER COLUMN state_sum SET NOT NULL, ALTER COLUMN sum SET NOT NULL",
-    ),
+TABLES: tuple[LiteralString, ...] = (
+    """CREATE TABLE conversation (
+        workspace text COLLATE "C" NOT NULL,
+        name text COLLATE "C" NOT NULL,
+        count bigint NOT NULL,
+        state bytea NOT NULL,
+        state_sum bigint NOT NULL,
+        sum bigint NOT NULL,
+        PRIMARY KEY (workspace, name)
+    )""",
+    """CREATE TABLE record (
+        workspace text COLLATE "C" NOT NULL,
+        conversation text COLLATE "C" NOT NULL,
+        seq bigint NOT NULL,
+        body bytea NOT NULL,
+        sum bigint NOT NULL,
+        PRIMARY KEY (workspace, conversation, seq)
+    )""",
+    """CREATE TABLE once (
+        workspace text COLLATE "C" NOT NULL,
+        conversation text COLLATE "C" NOT NULL,
+        key bytea NOT NULL,
+        digest bytea NOT NULL,
+        count bigint NOT NULL,
+        sum bigint NOT NULL,
+        PRIMARY KEY (workspace, conversation, key)
+    )""",
 )
-"""The steps to each version from the one before it. Released steps never change; new ones are added."""
-
-NEWEST = len(MIGRATIONS)
+"""The tables of the newest version. `lamina`, with one row, says which version they have."""
 
 
-async def begin(connection: PostgresConnection, schema: str) -> int:
+class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """The version of the tables; `finished` is 0 if there are none.
+
+    `expanded` is higher while a migration is under way: the columns of that version are there, and rows may
+    lack a value in them. Then programs of both releases can write.
+    """
+
+    finished: int = 0
+    expanded: int = 0
+
+    @property
+    def has_sums(self) -> bool:
+        return self.expanded >= WITH_SUMS
+
+    @property
+    def can_be_written(self) -> bool:
+        """Whether this release can write to them as they are."""
+        return self.expanded >= NEWEST
+
+
+async def begin(connection: PostgresConnection, schema: str) -> TableVersion:
     """The version of the tables. They are made if there are none; older ones stay as they are."""
-    version = await version_of(connection)
-    if not version:
-        await bring_up(connection, schema)
-        return NEWEST
-    _check_version(version, NEWEST)
-    return version
-
-
-async def bring_up(
-    connection: PostgresConnection, schema: str, migrations: Sequence[Sequence[Step]] = MIGRATIONS
-) -> None:
-    """Bring the tables up to date, in one transaction and one process at a time. Raises for newer ones."""
-    if await version_of(connection) == len(migrations):
-        return
+    tables = await read_version(connection)
+    if tables.finished:
+        return tables
     async with connection.transaction():
-        await connection.execute("SET LOCAL statement_timeout = 0")  # an older release may have many rows
-        await connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"lamina {schema}"]
-        )
+        await migrations.lock_changes(connection)
+        # This looks into pg_namespace first. Else the server would not notice here that another process has
+        # made the schema while this one waited for the lock.
         await _make_schema(connection, schema)
-        version = await version_of(connection)
-        _check_version(version, len(migrations))
-        for steps in migrations[version:]:
-            for step in steps:
-                await _take_step(connection, step)
-        await connection.execute("UPDATE lamina SET version = %s", [len(migrations)])
+        tables = await read_version(connection)
+        if not tables.finished:
+            await _make_tables(connection)
+            tables = TableVersion(finished=NEWEST, expanded=NEWEST)
+    return tables
 
 
-async def _take_step(connection: PostgresConnection, step: Step) -> None:
-    """Take one step of an upgrade: a statement, or a function that changes rows."""
-    if callable(step):
-        await step(connection)
-    else:
-        await connection.execute(sql.SQL(step))
+async def prepare_writes(connection: PostgresConnection, schema: str) -> TableVersion:
+    """Make older tables such that this release can write to them."""
+    tables = await begin(connection, schema)
+    if tables.can_be_written:
+        return tables
+    if not await _are_small(connection):
+        return await expand_tables(connection)
+    async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")
+        await migrations.lock_changes(connection)
+        tables = await read_version(connection)
+        if not tables.can_be_written:
+            await _upgrade_at_once(connection, tables)
+    return await read_version(connection)
+
+
+async def expand_tables(connection: PostgresConnection) -> TableVersion:
+    """Add what the newest version adds, in short transactions. Older releases do not notice it."""
+    while True:
+        tables = await read_version(connection)
+        if tables.can_be_written:
+            return tables
+        migration = migrations.migration_to(tables.expanded + 1)
+        for step in migration.expand:
+            await migrations.take_briefly(connection, step)
+        await migrations.take_briefly(connection, migrations.note_expanded(migration.version))
+
+
+async def read_version(connection: PostgresConnection) -> TableVersion:
+    """The version of the tables; raises StoreError if a newer release has finished them."""
+    cursor = await connection.execute("SELECT to_regclass('lamina') IS NOT NULL")
+    row = await cursor.fetchone()
+    if row is None or not row[0]:
+        return TableVersion()
+    # Tables that no release with migrations has written to have no column `expanded`.
+    cursor = await connection.execute("SELECT version, to_jsonb(lamina) ->> 'expanded' FROM lamina")
+    row = await cursor.fetchone()
+    if row is None:
+        return TableVersion()
+    finished = int(row[0])
+    if finished > NEWEST:
+        hint = "a newer release wrote them: update lamina"
+        raise StoreError(f"the tables have version {finished}, and this release reads {NEWEST}", hint=hint)
+    return TableVersion(finished=finished, expanded=max(finished, int(row[1] or 0)))
 
 
 async def _make_schema(connection: PostgresConnection, schema: str) -> None:
-    """Make the schema and the table of its version, if they are missing. Version 0 has no other tables."""
     cursor = await connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema])
     if cursor.rowcount == 0:  # a user who may not make schemas can use one that an administrator made
         await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    if not await _has_version_table(connection):
-        await connection.execute("CREATE TABLE lamina (version integer NOT NULL)")
-        await connection.execute("INSERT INTO lamina VALUES (0)")
 
 
-async def version_of(connection: PostgresConnection) -> int:
-    """The version of the tables; 0 if there are none."""
-    if not await _has_version_table(connection):
-        return 0
-    cursor = await connection.execute("SELECT version FROM lamina")
+async def _make_tables(connection: PostgresConnection) -> None:
+    for statement in TABLES:
+        await connection.execute(statement)
+    await connection.execute("CREATE TABLE lamina (version integer NOT NULL, expanded integer NOT NULL)")
+    await connection.execute("INSERT INTO lamina VALUES (%s, %s)", [NEWEST, NEWEST])
+
+
+async def _are_small(connection: PostgresConnection) -> bool:
+    cursor = await connection.execute(
+        "SELECT pg_total_relation_size('conversation') + pg_total_relation_size('record') "
+        "+ pg_total_relation_size('once')"
+    )
     row = await cursor.fetchone()
-    if row is None:
-        return 0
-    return int(row[0])
+    return row is not None and row[0] < SMALL
 
 
-async def _has_version_table(connection: PostgresConnection) -> bool:
-    """Whether the table with the version is there: only lamina makes it."""
-    cursor = await connection.execute("SELECT to_regclass('lamina') IS NOT NULL")
-    row = await cursor.fetchone()
-    return row is not None and bool(row[0])
-
-
-def _check_version(version: int, newest: int) -> None:
-    """Raise StoreError for tables of a newer release, which this one could damage."""
-    if version > newest:
-        hint = "a newer release wrote them: update lamina"
-        raise StoreError(f"the tables have version {version}, and this release reads {newest}", hint=hint)
+async def _upgrade_at_once(connection: PostgresConnection, tables: TableVersion) -> None:
+    """Take all steps of all migrations, in the transaction that has begun. Nobody else can read or write."""
+    await connection.execute("LOCK TABLE conversation, record, once")
+    for migration in migrations.MIGRATIONS:
+        if migration.version <= tables.finished:
+            continue
+        for step in (*migration.expand, *migration.refuse):
+            await migrations.take_step(connection, step)
+        for fill in migration.fills:
+            await migrations.fill_all(connection, fill)
+        for step in migration.contract:
+            await migrations.take_step(connection, step)
+        await migrations.take_step(connection, migrations.note_expanded(migration.version))
+        await migrations.take_step(connection, migrations.note_finished(migration.version))

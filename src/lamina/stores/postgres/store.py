@@ -8,9 +8,9 @@ connection. If a connection is lost during a commit, nobody knows whether the gr
 the store then tries again by itself, and the key decides; without it the call raises Broken and says so.
 Either way the store goes on, with a new connection. A cancelled call closes its connection.
 
-It needs the extra "postgres", asyncio under anyio, and sessions of its own: no pooler that shares them
-between transactions. A deleted conversation is gone from every answer at once, and from the disk when the
-server has vacuumed. If its bytes must become unreadable at once, encrypt it and delete the key.
+It needs the extra "postgres", and asyncio under anyio. A deleted conversation is gone from every answer at
+once, and from the disk when the server has vacuumed. If its bytes must become unreadable at once, encrypt it
+and delete the key.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from lamina.stores.postgres.connections import (
     ConnectionLost,
     ConnectionPool,
 )
+from lamina.stores.postgres.schema import TableVersion
 
 T = TypeVar("T")
 
@@ -57,10 +58,10 @@ async def open_postgres(
 class PostgresStore:
     """Conversations in one schema of a database. Made by `open`, and to be closed."""
 
-    def __init__(self, pool: ConnectionPool, schema: str, version: int) -> None:
+    def __init__(self, pool: ConnectionPool, schema: str, tables: TableVersion) -> None:
         self._pool = pool
         self._schema = schema
-        self._version = version
+        self._tables = tables
         self._process = os.getpid()
         self._closed = False
 
@@ -74,7 +75,7 @@ class PostgresStore:
         try:
             await pool.connect_once()
             async with pool.call() as call:
-                version = await schemas.begin(call.connection, schema)
+                tables = await schemas.begin(call.connection, schema)
         except ConnectionLost as lost:
             raise Broken(
                 f"no connection: {lost.reason}", hint="is the server running, the address right?"
@@ -82,7 +83,7 @@ class PostgresStore:
         except BaseException:
             await pool.close()
             raise
-        return PostgresStore(pool, schema, version)
+        return PostgresStore(pool, schema, tables)
 
     async def append(
         self,
@@ -168,21 +169,20 @@ class PostgresStore:
             await self._pool.close()
 
     async def _bring_up(self) -> None:
-        """Bring tables of an older release up to date, before the first write."""
-        if self._version == schemas.NEWEST:
+        """Make tables of an older release such that this one can write, before the first write."""
+        if self._tables.can_be_written:
             return
 
-        async def bring_up(call: ConnectionCall) -> None:
-            await schemas.bring_up(call.connection, self._schema)
+        async def prepare(call: ConnectionCall) -> TableVersion:
+            return await schemas.prepare_writes(call.connection, self._schema)
 
-        await self._run(bring_up, repeatable=True, patient=True)
-        self._version = schemas.NEWEST
+        self._tables = await self._run(prepare, repeatable=True, patient=True)
 
     async def _read_any_version(self, read: Callable[..., Awaitable[T]], call: ConnectionCall) -> T:
         """Read tables of any release. Another process may have brought them up to date meanwhile."""
-        if self._version != schemas.NEWEST:
-            self._version = await schemas.begin(call.connection, self._schema)
-        return await read(call, with_sums=self._version >= schemas.WITH_SUMS)
+        if not self._tables.has_sums:
+            self._tables = await schemas.begin(call.connection, self._schema)
+        return await read(call, with_sums=self._tables.has_sums)
 
     async def _run(
         self,
