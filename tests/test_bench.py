@@ -165,8 +165,7 @@ def check_gateway(figures: Any) -> None:
 
 
 def check_loss(figures: Any) -> None:
-    (table,) = figures
-    comparison = table["comparison"]
+    (comparison,) = figures
     assert comparison["answers"] == comparison["sessions"] == 2
     assert [row["policy"] for row in comparison["policies"]] == ["sliding", "lamina"]
     assert positive(comparison["full_loss"], *(row["prompt"] for row in comparison["policies"]))
