@@ -8,7 +8,7 @@
 
 A path is whatever `lamina replay` reads. Only sessions count that pass the trigger of a window. One table for
 each cache and window, then the bars. Peers run on a sample of the same sessions (`--sample` of each source,
-evenly spread over their sorted ids), 5 seconds a call, in a table of their own with lamina and the sliding
+the first by the digest of their ids), 5 seconds a call, in a table of their own with lamina and the sliding
 window beside them. docs/lab.md says what the columns mean. With `--every N` only each N-th session is
 replayed.
 """
@@ -20,6 +20,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -224,18 +225,18 @@ def _peers(options: argparse.Namespace, outcomes: Sequence[ReplayOutcome]) -> It
 
 
 def _sample(outcomes: Iterable[ReplayOutcome], count: int) -> set[tuple[str, str]]:
-    """Of each source the same number of sessions, evenly spread over its sorted ids, or all that it has.
+    """Of each source the same number of sessions, or all that it has: the first by the digest of their ids.
 
-    The sample depends on nothing but the ids, so whoever has the same sessions gets the same sample.
+    The sample depends on nothing but the ids, so whoever has the same sessions gets the same sample. A larger
+    sample has all sessions of a smaller one.
     """
     ids_by_source: dict[str, set[str]] = {}
     for outcome in outcomes:
         ids_by_source.setdefault(outcome.source, set()).add(outcome.trace)
     sample = set()
     for source, ids in ids_by_source.items():
-        ordered = sorted(ids)
-        places = {place * len(ordered) // count for place in range(count)}
-        sample |= {(source, ordered[place]) for place in places}
+        ordered = sorted(ids, key=lambda name: sha256(name.encode()).digest())
+        sample |= {(source, name) for name in ordered[:count]}
     return sample
 
 

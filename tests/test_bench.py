@@ -171,6 +171,12 @@ def check_loss(figures: Any) -> None:
     assert positive(comparison["full_loss"], *(row["prompt"] for row in comparison["policies"]))
 
 
+def check_short_turns(figures: Any) -> None:
+    (row,) = figures
+    assert row["cuts"] >= 5
+    assert positive(row["digests"], row["second"], row["last"])
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
@@ -186,6 +192,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "replay": check_replay,
     "search": check_search,
     "search_speed": check_search_speed,
+    "short_turns": check_short_turns,
     "simulators": check_simulators,
     "store": check_store,
     "torture": check_torture,
