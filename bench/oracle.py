@@ -6,7 +6,9 @@
 
 Paths are recorded sessions, as `lamina replay` reads them. Of those in which a window presses, every so many
 are taken, evenly over all that was read. Printed: for each window and cache the ratio of costs at the median,
-the mean and the worst tenth, then the worst sessions with what makes them hard.
+the mean and the worst tenth, then the worst sessions with what makes them hard. The ratio is to the cost at
+equal recall, which may lie between two schedules. `one` is the median of the ratio to the cheapest single
+schedule that shows at least as much.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
@@ -62,19 +65,25 @@ def pressed(paths: Sequence[str], window: int, sessions: int) -> list[Trace]:
 
 def lines(found: Sequence[Compared]) -> Iterator[str]:
     tables = sorted({(c.window, c.rules) for c in found})
-    yield f"{'window':>7} {'rules':14} {'sessions':>8} {'median':>7} {'mean':>6} {'p90':>6} {'recall':>7}"
+    heads = f"{'median':>7} {'mean':>6} {'p90':>6} {'one':>6} {'recall':>7}"
+    yield f"{'window':>7} {'rules':14} {'sessions':>8} {heads}"
     for window, rules in tables:
         mine = [c for c in found if (c.window, c.rules) == (window, rules)]
         ratios = sorted(c.ratio for c in mine)
         mean, recall = (sum(each) / len(mine) for each in (ratios, [c.own.recall for c in mine]))
         yield (
             f"{window:7} {rules:14} {len(mine):8} {ratios[len(ratios) // 2]:7.3f} {mean:6.3f} "
-            f"{ratios[len(ratios) * 9 // 10]:6.3f} {recall:7.1%}"
+            f"{ratios[len(ratios) * 9 // 10]:6.3f} {median(map(ratio_to_schedule, mine)):6.3f} {recall:7.1%}"
         )
     for window, rules in tables:
         mine = [c for c in found if (c.window, c.rules) == (window, rules)]
         yield f"\nworst at {window} under {rules}:"
         yield from map(told, sorted(mine, key=lambda c: -c.ratio)[:WORST])
+
+
+def ratio_to_schedule(row: Compared) -> float:
+    """The cost of lamina over that of the cheapest schedule that shows as much; 1 if lamina is cheaper."""
+    return max(row.own.cost / row.best.cost, 1.0)
 
 
 def told(c: Compared) -> str:
