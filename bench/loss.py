@@ -14,14 +14,11 @@ docs/loss.md says what the figures mean.
 from __future__ import annotations
 
 import argparse
-import json
-import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import msgspec
 
@@ -31,6 +28,7 @@ from bench.samples import QUICK_HELP, sample_sessions
 from lamina.replay.account_sums import sum_outcomes
 from lamina.replay.loss.comparison import PairedLosses, comparison_text
 from lamina.replay.loss.judges import find_judge
+from lamina.replay.loss.judging import judge_answers, order_answers
 from lamina.replay.loss.port import AnswerLoss
 from lamina.replay.loss.rows import LossRow, read_rows, write_rows
 from lamina.replay.loss.sampling import FULL, LossSampling, sample_session
@@ -40,7 +38,6 @@ from lamina.replay.values import ReplayOutcome, Trace
 
 POLICIES = "drop_oldest,sliding@0.3,sliding,sliding@0.7,lamina"
 WINDOWS = "6000,12000"
-SEED = 3
 WITHIN = 1.02
 """A prompt may be this much longer than the room: a judge frames messages in its own way."""
 
@@ -88,8 +85,7 @@ def _sampled_rows(
 
 def judge(options: argparse.Namespace) -> None:
     """Judge rows, answer by answer, until all are done or the time is up."""
-    answers = list(_group_by_answer(row for path in options.rows for row in read_rows(path)))
-    random.Random(SEED).shuffle(answers)  # noqa: S311 - an order, not a secret
+    answers = order_answers(row for path in options.rows for row in read_rows(path))
     started = time.monotonic()
     with find_judge(options.judge) as model, options.losses.open("wb") as file:
         print(
@@ -97,11 +93,9 @@ def judge(options: argparse.Namespace) -> None:
         )
         done = 0
         tokens = 0
-        for number, rows in enumerate(answers, start=1):
-            if time.monotonic() - started > options.seconds:
-                print("the time is up")
-                break
-            for loss in model(rows):
+        judged = judge_answers(answers, model, seconds=options.seconds)
+        for number, losses in enumerate(judged, start=1):
+            for loss in losses:
                 file.write(msgspec.json.encode(loss) + b"\n")
                 done += 1
                 tokens += loss.prompt + loss.tokens
@@ -111,31 +105,24 @@ def judge(options: argparse.Namespace) -> None:
     print(f"{done:,} rows, {tokens:,} tokens, {time.monotonic() - started:.0f} s")
 
 
-def _group_by_answer(rows: Iterable[LossRow]) -> Iterator[list[LossRow]]:
-    groups: dict[tuple[str, int], dict[tuple[str, int], LossRow]] = {}
-    for row in rows:
-        groups.setdefault((row.session, row.call), {})[row.policy, row.window] = row
-    for by_policy in groups.values():
-        yield list(by_policy.values())
-
-
 def table(options: argparse.Namespace) -> None:
     """Print one table for each window, and how each policy compares with those named."""
     losses = [loss for path in options.losses for loss in _read_losses(path)]
     windows = sorted({loss.window for loss in losses if loss.policy != FULL})
-    costs = _read_costs(options.costs)
-    facts = []
+    outcomes = _read_costs(options.costs)
+    comparisons = []
     for window in windows:
         room = int((window - window // RESERVE) * options.within)
         paired = PairedLosses(losses, window, policies=options.policies, room=room)
-        comparison = paired.compare()
+        others = [name for name in options.against if name in paired.policies]
+        pairs = [(policy, other) for other in others for policy in paired.policies if policy != other]
+        comparison = paired.compare(outcomes, pairs=pairs)
         print(comparison_text(comparison))
-        against = _print_against(paired, options.against)
-        spent = _print_costs(costs, window, paired)
-        facts.append({"comparison": msgspec.to_builtins(comparison), "against": against, "costs": spent})
+        _print_outcomes(outcomes, window, paired)
+        comparisons.append(comparison)
         print()
     if options.json:
-        options.json.write_text(json.dumps(facts))
+        options.json.write_bytes(msgspec.json.encode(comparisons))
 
 
 def _read_losses(path: Path) -> list[AnswerLoss]:
@@ -144,37 +131,20 @@ def _read_losses(path: Path) -> list[AnswerLoss]:
         return [decode(line) for line in file]
 
 
-def _print_against(paired: PairedLosses, names: Sequence[str]) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
-    for other in names:
-        for policy in paired.policies:
-            if policy == other or other not in paired.policies:
-                continue
-            needed = paired.difference(policy, other, needed=True)
-            ratio = paired.ratio(policy, other)
-            share = f"{ratio.mean:.2f}x [{ratio.low:.2f}, {ratio.high:.2f}]"
-            print(f"{policy} - {other}: needed {needed}; excess {share}")
-            facts[f"{policy} - {other}"] = {"needed": needed, "ratio": ratio}
-    return facts
-
-
 def _read_costs(paths: Sequence[Path]) -> list[ReplayOutcome]:
     decode = msgspec.json.Decoder(list[ReplayOutcome]).decode
     return [outcome for path in paths for outcome in decode(path.read_bytes())]
 
 
-def _print_costs(costs: Sequence[ReplayOutcome], window: int, paired: PairedLosses) -> dict[str, float]:
-    """What each policy cost on the sessions of the table, in thousands of input tokens at full price."""
-    chosen = [each for each in costs if each.window == window and each.trace in paired.sessions]
-    spent: dict[str, float] = {}
+def _print_outcomes(outcomes: Sequence[ReplayOutcome], window: int, paired: PairedLosses) -> None:
+    """What each policy did on the sessions of the table."""
+    chosen = [each for each in outcomes if each.window == window and each.trace in paired.sessions]
     for total in sum_outcomes(chosen):
         if total.policy in paired.policies:
-            spent[total.policy] = total.equivalents
             print(
-                f"{total.policy}: cost {total.equivalents / 1000:,.0f} thousand, {total.cuts} cuts, "
-                f"names visible {100 * (total.recall or 0):.1f} %, over {total.over}, failed {total.failed}"
+                f"{total.policy}: {total.cuts} cuts, names visible {100 * (total.recall or 0):.1f} %, "
+                f"over {total.over}, failed {total.failed}"
             )
-    return spent
 
 
 def _quick(options: argparse.Namespace) -> int:

@@ -7,9 +7,10 @@
     python bench/policies.py --quick                             a few seconds, to see that it works
 
 A path is whatever `lamina replay` reads. Only sessions count that pass the trigger of a window. One table for
-each cache and window, then the bars. Peers run on a sample of the same sessions, 5 seconds a call, in a table
-of their own with lamina and the sliding window beside them. docs/lab.md says what the columns mean. With
-`--every N` only each N-th session is replayed.
+each cache and window, then the bars. Peers run on a sample of the same sessions (`--sample` of each source,
+the first by the digest of their ids), 5 seconds a call, in a table of their own with lamina and the sliding
+window beside them. docs/lab.md says what the columns mean. With `--every N` only each N-th session is
+replayed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,9 @@ WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vl
 FRONTIER = [f"{name}@{target:g}" for name in (OTHER, OWN) for target in TARGETS]
 BARRED = {("anthropic", 32_000), ("anthropic", 64_000)}
 """Where the bars have to hold; elsewhere they are told, too."""
+
+SAMPLE = 12
+"""Sessions of each source that the peers get, for each window."""
 
 Setting = tuple[str, int]
 """Whose cache, and the window."""
@@ -206,10 +211,8 @@ def _peers(options: argparse.Namespace, outcomes: Sequence[ReplayOutcome]) -> It
     """The real peers, on the same few sessions of each window."""
     there = list(_installed(options.peers))
     for window in options.windows:
-        pressed = list(dict.fromkeys(each.trace for each in outcomes if each.window == window))
-        step = max(len(pressed) // options.sample, 1)
-        sample = set(pressed[::step][: options.sample])
-        traces = (each for each in _traces(options) if each.id in sample)
+        sample = _sample([each for each in outcomes if each.window == window], options.sample)
+        traces = (each for each in _traces(options) if (each.source, each.id) in sample)
         names = [OTHER, OWN, *(policy_name(name) for name in there)]
         for setting, group in _settings(_replayed(traces, options, names, [window], "peers")).items():
             sums = sum_outcomes(group)
@@ -219,6 +222,22 @@ def _peers(options: argparse.Namespace, outcomes: Sequence[ReplayOutcome]) -> It
             print(bar.line())
             rows = msgspec.to_builtins(_rows(sums))
             yield {"rules": setting[0], "window": window, "rows": rows, "bars": [bar._asdict()]}
+
+
+def _sample(outcomes: Iterable[ReplayOutcome], count: int) -> set[tuple[str, str]]:
+    """Of each source the same number of sessions, or all that it has: the first by the digest of their ids.
+
+    The sample depends on nothing but the ids, so whoever has the same sessions gets the same sample. A larger
+    sample has all sessions of a smaller one.
+    """
+    ids_by_source: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        ids_by_source.setdefault(outcome.source, set()).add(outcome.trace)
+    sample = set()
+    for source, ids in ids_by_source.items():
+        ordered = sorted(ids, key=lambda name: sha256(name.encode()).digest())
+        sample |= {(source, name) for name in ordered[:count]}
+    return sample
 
 
 def _installed(names: Sequence[str]) -> Iterator[str]:
@@ -271,7 +290,12 @@ def _options() -> argparse.Namespace:
         "--peers", nargs="?", type=_words, const=list(PEERS), metavar="P,...",
         help="also the libraries that `make peers` installed, on a sample; by default all of them",
     )  # fmt: skip
-    add("--sample", type=int, default=50, help="sessions for the peers, for each window")
+    add(
+        "--sample",
+        type=int,
+        default=SAMPLE,
+        help=f"sessions of each source for the peers (default: {SAMPLE})",
+    )
     add(
         "--large-results", type=int, default=0, metavar="N",
         help="instead of PATH: N made-up sessions with results of 5 to 20 %% of the window each",

@@ -174,11 +174,16 @@ def check_gateway(figures: Any) -> None:
 
 
 def check_loss(figures: Any) -> None:
-    (table,) = figures
-    comparison = table["comparison"]
+    (comparison,) = figures
     assert comparison["answers"] == comparison["sessions"] == 2
     assert [row["policy"] for row in comparison["policies"]] == ["sliding", "lamina"]
     assert positive(comparison["full_loss"], *(row["prompt"] for row in comparison["policies"]))
+
+
+def check_short_turns(figures: Any) -> None:
+    (row,) = figures
+    assert row["cuts"] >= 5
+    assert positive(row["digests"], row["second"], row["last"])
 
 
 CHECKS: dict[str, Callable[[Any], None]] = {
@@ -197,6 +202,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "replay": check_replay,
     "search": check_search,
     "search_speed": check_search_speed,
+    "short_turns": check_short_turns,
     "simulators": check_simulators,
     "store": check_store,
     "torture": check_torture,

@@ -11,7 +11,7 @@ from lamina.core.build import Memo, build
 from lamina.core.cut_target import RESERVE, derive_limits, reserve
 from lamina.core.envelope import Envelope
 from lamina.core.folds import SHARE, is_digest
-from lamina.core.tokens import CHARS4, ESTIMATE
+from lamina.core.tokens import CHARS4, ESTIMATE, Counter
 from lamina.core.values import Budget, Form, Head, Ledger, Role, Segment
 from lamina.segments import assistant, call, result, system, user
 
@@ -37,7 +37,7 @@ def read_files(count: int, *, characters: int) -> list[Segment]:
     return log
 
 
-def grow(log: list[Segment], budget: Budget) -> list[Envelope]:
+def grow(log: list[Segment], budget: Budget, counter: Counter = CHARS4) -> list[Envelope]:
     """The requests of a conversation that grew to this log."""
     ledger = Ledger()
     memo = Memo()
@@ -45,7 +45,7 @@ def grow(log: list[Segment], budget: Budget) -> list[Envelope]:
     for end in range(2, len(log) + 1):
         if log[end - 1].role is Role.ASSISTANT:
             continue
-        envelope = build(log[:end], budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
+        envelope = build(log[:end], budget=budget, counter=counter, ledger=ledger, memo=memo)
         ledger = envelope.ledger
         envelopes.append(envelope)
     return envelopes
@@ -70,6 +70,13 @@ def test_digests_stay_within_a_quarter_of_the_room_and_cuts_stay_rare(window: in
     second_quarter = spacing[quarter : 2 * quarter]
     last_quarter = spacing[-quarter:]
     assert median(last_quarter) >= 0.9 * median(second_quarter)
+
+
+def test_digests_of_many_tokens_and_few_characters_stay_within_a_quarter_too() -> None:
+    dense = Counter(name="dense", count=lambda text: (len(text) + 1) // 2)
+    envelopes = grow(talk(40, size=12), Budget(window=4_000, reserve=0), dense)
+    assert len(list_turns_between_cuts(envelopes)) >= 4
+    assert max(map(count_digest_tokens, envelopes)) <= 4_000 // SHARE
 
 
 def test_what_fits_is_sent_whole() -> None:

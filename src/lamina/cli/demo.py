@@ -19,11 +19,11 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.cli.bar import SIGNS, draw_bar
-from lamina.cli.files import check_folder
+from lamina.cli.files import check_folder, write_file
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.recording import MODEL, make_recording, split_calls
-from lamina.cli.replay import page_writer, write_file
+from lamina.cli.replay import page_writer
 from lamina.core.hashing import handle
 from lamina.core.values import Budget, Entry, Form, Ledger, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of

@@ -130,3 +130,12 @@ def _decode(content: bytes, name: str) -> str:
 def _describe_type(value: Any) -> str:
     names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+def write_file(path: str, content: str) -> None:
+    """Writes a file; if that fails, the path is bad input."""
+    try:
+        Path(path).write_text(content, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        hint = "check folder and rights"
+        raise BadInput(f"it cannot be written: {error.strerror}", place=path, hint=hint) from None

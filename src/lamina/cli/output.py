@@ -6,8 +6,11 @@ import contextlib
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
+
+SECONDS_BETWEEN_DRAWINGS = 0.1
 
 PATIENCE = 1.0
 """Seconds after which somebody at a terminal is told what takes so long."""
@@ -60,4 +63,30 @@ def _report(what: str, done: threading.Event) -> None:
         sys.stderr.flush()
     if seconds:
         sys.stderr.write(f"\r{' ' * (len(what) + 12)}\r")
+        sys.stderr.flush()
+
+
+class ProgressLine:
+    """One line on a terminal, drawn again and again; nothing if standard error is no terminal."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._last = float("-inf")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Erases the line."""
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def draw(self, text: str) -> None:
+        """Draws the text in place of the last one, unless that was drawn a moment ago."""
+        now = time.monotonic()
+        if not self._is_terminal or now - self._last < SECONDS_BETWEEN_DRAWINGS:
+            return
+        self._last = now
+        sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()

@@ -9,15 +9,13 @@ import argparse
 import contextlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Self
 
 from lamina.caches import all_rules
-from lamina.cli.files import check_folder, refuse_databases
-from lamina.cli.output import emit, tell
+from lamina.cli.files import check_folder, refuse_databases, write_file
+from lamina.cli.judged_replay import run_judged_replay
+from lamina.cli.output import ProgressLine, emit, tell
 from lamina.cli.parser import whole_number
 from lamina.cli.replay_progress import ReplayedSessions
 from lamina.dialects.usage import count_noun
@@ -37,7 +35,6 @@ AUTO = "auto"
 
 DEFAULT_POLICIES = "none,drop_oldest,sliding,lamina"
 BAR_WIDTH = 30
-SECONDS_BETWEEN_DRAWINGS = 0.1
 
 _EXAMPLES = """\
 PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (lamina[remote]): requests and answers of
@@ -45,11 +42,18 @@ OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, 
 export` wrote; also as .gz and .zst. What a line is, its content says. Nothing is sent anywhere: caches are
 simulated by their rules.
 
+With --judge, a model says what each policy loses: how much less likely a recorded answer is after what the
+policy would have sent than after the whole conversation. JUDGE is a model.gguf (torch if it is installed,
+else llama.cpp: pip install xllamacpp), torch:FOLDER, llama:FILE.gguf, or the address of a server: vLLM, or
+llama.cpp's own. LAMINA_JUDGE_KEY has the key of the server, if it wants one. The recorded requests and
+answers are sent to that server, and nowhere else.
+
 examples:
   lamina replay ~/.claude/projects
   lamina replay logs/ --window 32000,64000 --html report.html
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai --json account.json
   lamina replay 's3://logs/2026-*/*.jsonl.zst' --engine dask --cluster tcp://10.0.0.5:8786 --parquet out/
+  lamina replay logs/ --judge http://127.0.0.1:8000 --window 12000 --policy sliding,lamina
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
 exit status: 0 done, 2 nothing that can be replayed
@@ -60,7 +64,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina replay PATH... [--window N,...] [--policy P,...] [--rules R,...] [--model M]\n"
         "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
-        "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]"
+        "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
+        "                     [--judge JUDGE] [--answers N] [--seconds N]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -111,6 +116,21 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="processes (default: one for each processor)",
     )
     add("--limit", metavar="N", type=whole_number, default=0, help="only the first N sessions")
+    add("--judge", metavar="JUDGE", default="", help="have a model judge what each policy loses; see below")
+    add(
+        "--answers",
+        metavar="N",
+        type=whole_number,
+        default=3,
+        help="with --judge: answers of each session that are judged, at most (default: 3)",
+    )
+    add(
+        "--seconds",
+        metavar="N",
+        type=whole_number,
+        default=0,
+        help="with --judge: judge no further answer after so long, and compare those that are done",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -121,16 +141,19 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_databases(arguments.paths, hint="write its conversations out: lamina sessions export")
     for path in (arguments.json, arguments.html):
         check_folder(path)
+    if arguments.judge:
+        with ProgressLine() as line:
+            traces = _read_chosen(arguments, _Bar(line))
+            return run_judged_replay(arguments, traces, policies=policies, windows=windows, rules=rules)
     if arguments.html:
         page_writer()  # a missing package is reported before the replay
     with contextlib.ExitStack() as stack:
-        bar = stack.enter_context(_Bar())
+        bar = _Bar(stack.enter_context(ProgressLine()))
         keep_rows = None
         if arguments.parquet:
             keep_rows = stack.enter_context(open_tables(arguments.parquet)).add
-        traces = bar.count(_limit_traces(read_traces(arguments.paths, progress=bar.read), arguments.limit))
         account = replay(
-            traces,
+            _read_chosen(arguments, bar),
             policies=policies,
             windows=windows,
             rules=rules,
@@ -146,6 +169,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.parquet:
         tell(f"wrote {arguments.parquet}")
     return 0
+
+
+def _read_chosen(arguments: argparse.Namespace, bar: _Bar) -> Iterator[Trace | UnreadableLine]:
+    """The sessions of the paths, up to the limit, drawn on the bar as they are read."""
+    return bar.count(_limit_traces(read_traces(arguments.paths, progress=bar.read), arguments.limit))
 
 
 def _open_chosen_engine(
@@ -255,15 +283,6 @@ def _refuse_empty(account: ReplayAccount, paths: Sequence[str]) -> None:
     raise BadInput(problem, place=place, hint="see lamina replay --help for what can be read")
 
 
-def write_file(path: str, content: str) -> None:
-    """Writes a file; if that fails, the path is bad input."""
-    try:
-        Path(path).write_text(content, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        hint = "check folder and rights"
-        raise BadInput(f"it cannot be written: {error.strerror}", place=path, hint=hint) from None
-
-
 def _processors() -> int:
     """How many processors this program may use, which may be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
@@ -274,20 +293,11 @@ def _processors() -> int:
 class _Bar:
     """How far a replay is, on a terminal: the share of bytes read, sessions, seconds."""
 
-    def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
+    def __init__(self, line: ProgressLine) -> None:
+        self._line = line
         self._began = time.monotonic()
-        self._last = self._began
         self._share = 0.0
         self._sessions = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_terminal:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
     def read(self, done: int, total: int) -> None:
         self._share = 1.0
@@ -304,12 +314,7 @@ class _Bar:
             yield trace
 
     def _draw(self) -> None:
-        """Draw the bar over the last one, a few times a second at most."""
-        now = time.monotonic()
-        if not self._is_terminal or now - self._last < SECONDS_BETWEEN_DRAWINGS:
-            return
-        self._last = now
+        """Draw the bar over the last one."""
         full = round(BAR_WIDTH * self._share)
         drawn = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {100 * self._share:.0f} %"
-        sys.stderr.write(f"\r\x1b[K{drawn}, {self._sessions:,} sessions, {now - self._began:.0f} s")
-        sys.stderr.flush()
+        self._line.draw(f"{drawn}, {self._sessions:,} sessions, {time.monotonic() - self._began:.0f} s")

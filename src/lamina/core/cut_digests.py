@@ -57,27 +57,35 @@ def _fold_run(run: Sequence[Entry], progress: CutProgress, digest_limit: int | N
 
 
 def _write_digest(
-    run: Sequence[Entry], progress: CutProgress, digest_limit: int | None, share: int = 1
+    run: Sequence[Entry],
+    progress: CutProgress,
+    digest_limit: int | None,
+    share: int = 1,
+    most_tokens: int | None = None,
 ) -> Fold:
-    """A digest that keeps its size in tokens too: in dense scripts a character takes several tokens.
+    """A digest that keeps its size in tokens too: names and dense scripts take more tokens than prose.
 
-    Each try is shorter by as much as the last one was too long. A digest of one line cannot be shorter.
+    `most_tokens` bounds it as it is sent, with its tags. Each try is shorter by as much as the last one was
+    too long. A digest of one line cannot be shorter.
     """
     context = progress.context
     counter = context.scale.counter
     size = choose_digest_size(progress, digest_limit).scale(1, share)
-    name = (tuple(entry.ref for entry in run), size)
+    name = (tuple(entry.ref for entry in run), size, most_tokens)
     if name in progress.written:
         return progress.written[name]
-    most_tokens = max(size.total // 2, 1)
+    limit = size.total // 2
     for _ in range(_TRIES):
         fold = make_fold(run, size=size, cut=progress.number, kinds=context.kinds)
         tokens = counter.count(fold.text)
         if fold.notes:
             tokens += counter.count(fold.notes)
-        if tokens <= most_tokens or not size.total:
+        if most_tokens is not None:
+            tag_tokens = measure_fold(fold, run, context.scale, context.wording) - tokens
+            limit = min(limit, most_tokens - tag_tokens)
+        if tokens <= limit or not size.total:
             break
-        size = size.scale(most_tokens, tokens)
+        size = size.scale(max(limit, 1), tokens)
     progress.written[name] = fold
     return fold
 
@@ -108,13 +116,23 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
     sizes = _digest_sizes(progress.request)
     by_ref = {entry.ref: entry for entry in progress.request}
     folds = progress.folds
+    most_tokens = _count_tokens_left(groups, sizes, progress) // len(groups)
     for group in groups:
         run = _find_covered(group, by_ref)
-        merged = _write_digest(run, progress, digest_limit, share=len(groups))
+        merged = _write_digest(run, progress, digest_limit, share=len(groups), most_tokens=most_tokens)
         group_tokens = sum(sizes.get(fold.key, 0) for fold in group)
         if _has_old_version(group) or _pays(merged, run, group_tokens, progress):
             folds = _replace_folds(folds, group, merged)
     return lay_request(progress, folds)
+
+
+def _count_tokens_left(
+    groups: Iterable[Iterable[Fold]], sizes: Mapping[str, int], progress: CutProgress
+) -> int:
+    """What merged digests may take: of the share of all digests, what those that stay as they are leave."""
+    merged_keys = {fold.key for group in groups for fold in group}
+    other_tokens = sum(tokens for key, tokens in sizes.items() if key not in merged_keys)
+    return progress.limits.free // DIGEST_SHARE - other_tokens
 
 
 def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> list[list[Fold]]:

@@ -27,8 +27,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     `current` are the positions of the prompt and the last step. Only digests of nothing but `mergeable`
     segments may be written anew; None allows all.
 
-    `written` remembers the digests of this cut, by what they cover and their size: while the cut spares less
-    and less, most of them would be written again word for word.
+    `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
+    while the cut spares less and less, most of them would be written again word for word.
     """
 
     draft: Draft
@@ -44,7 +44,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     request: list[Entry]
     tokens: int
     exhausted: bool = False
-    written: dict[tuple[tuple[Ref, ...], DigestSize], Fold] = msgspec.field(default_factory=dict)
+    written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
 
     @property
     def number(self) -> int:

@@ -1,8 +1,9 @@
 """What a model loses: how surprised it is by the recorded answer, after what a policy would have sent.
 
     rows = sample_rows(trace, sampling)          sampling.py: what each policy sends before an answer
-    losses = list(judge(rows))                   torch_judge.py, llama_judge.py, server_judge.py
-    print(comparison_text(compare(losses)))      comparison.py: paired by answer, resampled by session
+    answers = order_answers(rows)                judging.py: row by row, answer by answer
+    losses = judge_answers(answers, judge)       torch_judge.py, llama_judge.py, server_judge.py
+    PairedLosses(losses, window).compare()       comparison.py: paired by answer, resampled by session
 
 A policy that leaves out what the answer needed makes the answer less likely, and the judge says by how much.
 docs/loss.md says what this measure is, and what it is not.

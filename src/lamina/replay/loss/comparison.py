@@ -1,5 +1,9 @@
 """Losses of several policies beside each other: paired by answer, with intervals resampled by session.
 
+    paired = PairedLosses(losses, window=12_000)
+    comparison = paired.compare(outcomes, pairs=[("lamina", "sliding")])
+    print(comparison_text(comparison))
+
 An excess is the loss of a policy less that of the full context, in nats for each token. Only answers count
 that every policy has, so all rows of a table are about the same tokens. Answers of one session resemble each
 other, so an interval draws whole sessions with replacement. The draws are the same in every process.
@@ -14,9 +18,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
+from lamina.replay.account_table import Column, align_columns, format_whole
 from lamina.replay.loss.port import AnswerLoss
 from lamina.replay.loss.sampling import FULL
+from lamina.replay.values import ReplayOutcome
 
 DRAWS = 1_000
 SEED = 5
@@ -40,13 +47,30 @@ class Estimate(NamedTuple):
 
 
 class PolicyLoss(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy of a table. `excess` is over all tokens of the answers, `needed` over the needed ones."""
+    """One policy of a table. `excess` is over all tokens of the answers, `needed` over the needed ones.
+
+    `prompt` is the mean of its requests, as the judge counts them. `cost` is the input of all sessions in the
+    table, in tokens at full price: a cached one counts for less. It is None if no outcome says it.
+    """
 
     policy: str
     window: int
     prompt: float
+    cost: float | None
     excess: Estimate
     needed: Estimate
+
+
+class LossDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """How much more a model loses on needed tokens under `policy` than under `other`.
+
+    `ratio` is the excess of the first over that of the other: at 0.5, it costs half as much understanding.
+    """
+
+    policy: str
+    other: str
+    needed: Estimate
+    ratio: Estimate
 
 
 class LossComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +82,7 @@ class LossComparison(msgspec.Struct, frozen=True, kw_only=True):
     full_loss: float
     full_needed: float
     policies: tuple[PolicyLoss, ...]
+    differences: tuple[LossDifference, ...]
 
 
 class PairedLosses:
@@ -92,8 +117,17 @@ class PairedLosses:
             hint = "judge the same answers for all policies, and for the full context"
             raise BadInput(f"no answer was judged for every policy at {window:,}", place="losses", hint=hint)
 
-    def compare(self) -> LossComparison:
-        """Every policy beside the full context."""
+    def compare(
+        self, outcomes: Iterable[ReplayOutcome] = (), *, pairs: Iterable[tuple[str, str]] = ()
+    ) -> LossComparison:
+        """Every policy beside the full context, and the policies of each pair beside each other.
+
+        `outcomes` say what the policies cost; those of other windows and sessions do not count.
+        """
+        costs: dict[str, float] = {}
+        for outcome in outcomes:
+            if outcome.window == self.window and outcome.trace in self.sessions:
+                costs[outcome.policy] = costs.get(outcome.policy, 0.0) + outcome.equivalents
         rows = []
         for name in self.policies:
             prompts = [answer[name].prompt for answer in self.answers]
@@ -102,6 +136,7 @@ class PairedLosses:
                     policy=name,
                     window=self.window,
                     prompt=sum(prompts) / len(prompts),
+                    cost=costs.get(name),
                     excess=self.difference(name, FULL),
                     needed=self.difference(name, FULL, needed=True),
                 )
@@ -113,7 +148,12 @@ class PairedLosses:
             full_loss=_mean_loss(self.answers, FULL, needed=False),
             full_needed=_mean_loss(self.answers, FULL, needed=True),
             policies=tuple(rows),
+            differences=tuple(self._pair(policy, other) for policy, other in pairs),
         )
+
+    def _pair(self, policy: str, other: str) -> LossDifference:
+        needed = self.difference(policy, other, needed=True)
+        return LossDifference(policy=policy, other=other, needed=needed, ratio=self.ratio(policy, other))
 
     def difference(self, policy: str, other: str, *, needed: bool = False) -> Estimate:
         """How much more a model loses under one policy than under another, in nats for each token."""
@@ -150,17 +190,26 @@ class PairedLosses:
         return Estimate(measure(self.answers), values[int(DRAWS * LOWER)], values[int(DRAWS * UPPER)])
 
 
+COLUMNS = (
+    Column("policy", "policy", "", str),
+    Column("prompt", "prompt", "", format_whole),
+    Column("cost", "input", "", format_whole),
+    Column("excess", "excess loss, all tokens", "", str),
+    Column("needed", "needed tokens", "", str),
+)
+
+
 def comparison_text(comparison: LossComparison) -> str:
     """A comparison as lines of text."""
-    basis = f"{comparison.answers} answers of {comparison.sessions} sessions"
-    full = f"{comparison.full_loss:.3f} nats a token, {comparison.full_needed:.3f} on needed ones"
-    width = max(len("policy"), *(len(row.policy) for row in comparison.policies))
-    heading = f"{'policy':<{width}}  {'prompt':>7}  {'excess loss, all tokens':<26}  needed tokens"
-    lines = [f"window {comparison.window:,}: {basis}; full context: {full}", heading]
-    for row in comparison.policies:
-        excess = str(row.excess)
-        line = f"{row.policy:<{width}}  {row.prompt:>7,.0f}  {excess:<26}  {row.needed}"
-        lines.append(line)
+    basis = (
+        f"{count_noun(comparison.answers, 'answer')} of {count_noun(comparison.sessions, 'session')}; "
+        f"full context: {comparison.full_loss:.3f} nats a token, {comparison.full_needed:.3f} on needed ones"
+    )
+    lines = [f"window {comparison.window:,}: {basis}"]
+    lines += align_columns(COLUMNS, comparison.policies)
+    for each in comparison.differences:
+        ratio = f"{each.ratio.mean:.2f}x [{each.ratio.low:.2f}, {each.ratio.high:.2f}]"
+        lines.append(f"{each.policy} - {each.other}: needed tokens {each.needed}, excess {ratio}")
     return "\n".join(lines)
 
 

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lamina.errors import BadInput
-from lamina.replay.loss.port import Judge
+from lamina.replay.loss.port import WINDOW, Judge
 from lamina.replay.loss.server_judge import connect_judge
-
-WINDOW = 32_768
 
 
 @contextmanager

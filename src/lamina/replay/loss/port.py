@@ -6,7 +6,8 @@ first `LONGEST_ANSWER` tokens of an answer. The sum of a loss is in nats, over t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -19,6 +20,9 @@ OPENING, CLOSING = "<|im_start|>", "<|im_end|>"
 """The special tokens of ChatML, around each message."""
 
 ANSWER_ROLE = "assistant"
+
+WINDOW = 32_768
+"""Tokens that a judge reads at once, unless its server says otherwise."""
 
 
 class AnswerLoss(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +43,15 @@ class AnswerLoss(msgspec.Struct, frozen=True, kw_only=True):
     needed_loss: float
 
 
-Judge = Callable[[Iterable[LossRow]], Iterator[AnswerLoss]]
-"""Judges rows one after the other. A row that does not fit the judge's window is left out."""
+class Judge(Protocol):
+    """Judges rows one after the other. A row that does not fit its window is left out."""
+
+    @property
+    def window(self) -> int:
+        """The most tokens that a prompt and its answer may have together."""
+
+    def __call__(self, rows: Iterable[LossRow]) -> Iterator[AnswerLoss]:
+        """The loss of each row that fits."""
 
 
 def write_message(message: ChatText) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.caches import all_rules
+from lamina.caches import CacheRules, all_rules, rules_for
 from lamina.models.counters import counter_for
+from lamina.replay.account_sums import OWN_RULES
 from lamina.replay.loss.rows import ChatText, LossRow, find_spans, to_chat_text
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import ModelCall, RecordedConversation, read_conversation
@@ -33,7 +34,7 @@ class LossSampling(msgspec.Struct, frozen=True, kw_only=True):
 
     An answer may be judged if everything before it takes between `least` and `most` tokens, as `count_as`
     counts them. `answers` is the most that one session gives. `rules` are those of the cache that says what
-    a policy costs.
+    a policy costs; `OWN_RULES` are those of each session's model.
     """
 
     policies: tuple[str, ...]
@@ -69,7 +70,7 @@ def sample_session(trace: Trace, sampling: LossSampling) -> SampledSession:
         messages = conversation.messages[: conversation.calls[answer.call].end]
         rows.append(_make_row(answer, FULL, 0, messages))
     for window in sampling.windows:
-        setting = _make_setting(window, message_sizes, sampling.rules)
+        setting = _make_setting(window, message_sizes, _choose_rules(trace, sampling.rules))
         for name in sampling.policies:
             policy = find_policy(name)
             steps = walk(conversation, policy, setting, needs)
@@ -139,7 +140,13 @@ def _read_answer(conversation: RecordedConversation, number: int, needs: NeededT
     return _Answer(session=conversation.trace.id, call=number, text=text, needed=needed)
 
 
-def _make_setting(window: int, message_sizes: MessageSizes, rules: str) -> Setting:
+def _choose_rules(trace: Trace, name: str) -> CacheRules:
+    if name == OWN_RULES:
+        return rules_for(trace.model, dialect=trace.dialect)
+    return all_rules()[name]
+
+
+def _make_setting(window: int, message_sizes: MessageSizes, rules: CacheRules) -> Setting:
     room = window - window // RESERVE
     return Setting(
         window=window,
@@ -147,7 +154,7 @@ def _make_setting(window: int, message_sizes: MessageSizes, rules: str) -> Setti
         trigger=int(room * TRIGGER),
         target=int(room * TARGET),
         message_sizes=message_sizes,
-        rules=all_rules()[rules],
+        rules=rules,
     )
 
 

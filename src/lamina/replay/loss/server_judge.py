@@ -1,24 +1,28 @@
-"""A judge behind an address: vLLM and servers like it, or llama.cpp's own server.
+"""A judge behind an address: a server with `prompt_logprobs`, as vLLM has it, or llama.cpp's own server.
 
-A server with `prompt_logprobs` (vLLM, SGLang) says in one request how likely each token of a prompt was.
-llama.cpp's server does not, so it is sent the answer token by token: each request forces the next token and
-asks how likely it was. Which of the two a server is, its answer to `/props` says: only llama.cpp has it.
+A server with `prompt_logprobs` says in one request how likely each token of a prompt was. llama.cpp's server
+does not, so it is sent the answer token by token: each request forces the next token and asks how likely it
+was. Which of the two a server is, its answer to `/props` says: only llama.cpp has it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
-from urllib.error import HTTPError, URLError
+from http.client import HTTPException
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from lamina.dialects.overflow import read_overflow
 from lamina.errors import BadInput
 from lamina.replay.loss.port import (
     ANSWER_ROLE,
     CLOSING,
     LONGEST_ANSWER,
     OPENING,
+    WINDOW,
     AnswerLoss,
     Judge,
     make_loss,
@@ -26,24 +30,39 @@ from lamina.replay.loss.port import (
 )
 from lamina.replay.loss.rows import LossRow, Span
 
+KEY_VARIABLE = "LAMINA_JUDGE_KEY"
+"""The environment variable with the key of the server, if it wants one."""
+
 PATIENCE = 600.0
 """Seconds that one request may take: a long prompt on a processor takes minutes."""
 
 FORCE = 10_000.0
 """What is added to the logit of a token, so that no other can be sampled."""
 
+QUOTED = 200
+"""Characters of a refusal that an error quotes."""
+
+NO_LOGPROBS_HINT = "use vLLM (prompt_logprobs) or llama.cpp's own server, or give a .gguf file"
+
 
 def connect_judge(address: str) -> Judge:
-    """The judge that fits the server at this address."""
-    server = _Server(address.rstrip("/"))
-    try:
-        server.get("/props")
-    except HTTPError:
-        return PromptLogprobsJudge(server)
-    except (URLError, OSError) as error:
-        hint = "start the server, and give its address without a path"
-        raise BadInput(f"no server answers: {error}", place=address, hint=hint) from error
-    return LlamaServerJudge(server)
+    """The judge that fits the server at this address. A `/v1` at its end is left out."""
+    server = _Server(address.rstrip("/").removesuffix("/v1"))
+    properties = server.send("/props")
+    if properties.status == 200 and b"default_generation_settings" in properties.body:
+        return LlamaServerJudge(server)
+    return PromptLogprobsJudge(server)
+
+
+class _Reply(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
 
 
 class _Server:
@@ -51,28 +70,44 @@ class _Server:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self._headers = {"Content-Type": "application/json"}
+        key = os.environ.get(KEY_VARIABLE)
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def send(self, path: str, body: dict[str, Any] | None = None) -> _Reply:
+        """What the server answers, refusals too; without a body it is a GET. BadInput if nothing answers."""
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+        request = Request(self.address + path, data, self._headers)  # noqa: S310 - the user's own address
+        try:
+            with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
+                return _Reply(answer.status, answer.read())
+        except HTTPError as error:
+            return _Reply(error.code, error.read())
+        except (OSError, HTTPException) as error:
+            hint = "start the server, and give its address"
+            raise BadInput(f"no server answers: {error}", place=self.address, hint=hint) from None
+
+    def read(self, reply: _Reply, *, hint: str = "check the server") -> Any:
+        """The JSON of an answer. Raises BadInput for a refusal and for anything that is not JSON."""
+        if reply.status != 200:
+            problem = f"the server refused with {reply.status}: {reply.text[:QUOTED]}"
+            raise BadInput(problem, place=self.address, hint=hint)
+        try:
+            return json.loads(reply.body)
+        except (ValueError, RecursionError) as error:
+            problem = f"the server did not answer with JSON: {error}"
+            raise BadInput(problem, place=self.address, hint=hint) from None
 
     def get(self, path: str) -> Any:
-        """What the server has under a path."""
-        with urlopen(self.address + path, timeout=PATIENCE) as answer:  # noqa: S310 - the user's own address
-            return _read_json(answer)
+        """The JSON under a path."""
+        return self.read(self.send(path))
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """What the server answers to a JSON body."""
-        data = json.dumps(body).encode()
-        request = Request(self.address + path, data, {"Content-Type": "application/json"})  # noqa: S310
-        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
-            return _read_json(answer)
-
-
-def _read_json(answer: IO[bytes]) -> Any:
-    """The JSON of an answer. Raises BadInput for anything else."""
-    try:
-        return json.load(answer)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(
-            f"the server did not answer with JSON: {error}", place="judge", hint="check it"
-        ) from None
+        """The JSON that answers a JSON body."""
+        return self.read(self.send(path, body))
 
 
 class LlamaServerJudge:
@@ -81,7 +116,7 @@ class LlamaServerJudge:
     def __init__(self, server: _Server) -> None:
         self._server = server
         settings = server.get("/props")["default_generation_settings"]
-        self._window = int(settings["n_ctx"])
+        self.window = int(settings["n_ctx"])
         self._message_tokens: dict[str, list[int]] = {}
 
     def __call__(self, rows: Iterable[LossRow]) -> Iterator[AnswerLoss]:
@@ -99,7 +134,7 @@ class LlamaServerJudge:
             with_end = len(pieces) <= LONGEST_ANSWER
             if with_end:
                 answer.append(closing)
-            if len(prompt) + len(answer) >= self._window:
+            if len(prompt) + len(answer) >= self.window:
                 continue
             losses = self._losses(prompt, answer)
             offsets = measure_pieces([piece for _, piece in pieces[:LONGEST_ANSWER]])
@@ -165,29 +200,27 @@ class PromptLogprobsJudge:
     """Judges with a server that reports the log-probabilities of a prompt, as vLLM does."""
 
     def __init__(self, server: _Server) -> None:
+        """Asks about one short prompt, so that a server that cannot judge is refused at once."""
         self._server = server
-        models = server.get("/v1/models")["data"]
-        self._model = str(models[0]["id"])
+        model = server.get("/v1/models")["data"][0]
+        self._model = str(model["id"])
+        self.window = int(model.get("max_model_len") or WINDOW)
+        self._read_prompt(f"{OPENING}user\nHello.{CLOSING}\n")
 
     def __call__(self, rows: Iterable[LossRow]) -> Iterator[AnswerLoss]:
-        """The loss of each row. A row that the server refuses is left out."""
+        """The loss of each row. A row that the server refuses as too long is left out."""
         for row in rows:
             loss = self._judge(row)
             if loss is not None:
                 yield loss
 
     def _judge(self, row: LossRow) -> AnswerLoss | None:
-        """The loss of one row; None if the server refuses it, most likely for its length."""
+        """The loss of one row; None if it is too long for the server."""
         texts = [f"{OPENING}{write_message(message)}{CLOSING}\n" for message in row.messages]
         prompt = "".join(texts) + f"{OPENING}{ANSWER_ROLE}\n"
-        body = {"model": self._model, "prompt": prompt + row.answer, "max_tokens": 1, "prompt_logprobs": 0}
-        try:
-            reply = self._server.post("/v1/completions", body)
-        except HTTPError as error:
-            if error.code == 400:
-                return None
-            raise
-        tokens = [_only_token(each) for each in reply["choices"][0]["prompt_logprobs"] if each]
+        tokens = self._read_prompt(prompt + row.answer)
+        if tokens is None:
+            return None
         answer = find_answer_tokens(tokens, len(row.answer))
         judged = answer[:LONGEST_ANSWER]
         return make_loss(
@@ -197,6 +230,19 @@ class PromptLogprobsJudge:
             offsets=measure_pieces([text.encode() for text, _ in judged]),
             with_end=False,
         )
+
+    def _read_prompt(self, prompt: str) -> list[tuple[str, float]] | None:
+        """The tokens of a prompt after its first, each with its log-probability; None if it is too long."""
+        body = {"model": self._model, "prompt": prompt, "max_tokens": 1, "prompt_logprobs": 0}
+        reply = self._server.send("/v1/completions", body)
+        if read_overflow(reply.status, reply.text) is not None:
+            return None
+        choice = self._server.read(reply, hint=NO_LOGPROBS_HINT)["choices"][0]
+        logprobs = choice.get("prompt_logprobs")
+        if not logprobs:
+            problem = "the server reports no log-probabilities of a prompt"
+            raise BadInput(problem, place=self._server.address, hint=NO_LOGPROBS_HINT)
+        return [_only_token(each) for each in logprobs if each]
 
 
 def find_answer_tokens(tokens: list[tuple[str, float]], length: int) -> list[tuple[str, float]]:

@@ -16,6 +16,7 @@ from lamina.replay.loss.port import (
     CLOSING,
     LONGEST_ANSWER,
     OPENING,
+    WINDOW,
     AnswerLoss,
     make_loss,
     write_message,
@@ -26,7 +27,7 @@ from lamina.replay.loss.rows import ChatText, LossRow
 class TorchJudge:
     """Judges with the model at `path`, on a GPU if there is one."""
 
-    def __init__(self, path: str, *, longest: int = 32_768) -> None:
+    def __init__(self, path: str, *, window: int = WINDOW) -> None:
         self._torch = _import("torch")
         transformers = _import("transformers")
         source, options = _locate(path)
@@ -36,7 +37,7 @@ class TorchJudge:
         self._device = "cuda" if self._torch.cuda.is_available() else "cpu"
         model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=self._dtype(), **options)
         self._model = model.to(self._device).eval()
-        self._longest = longest
+        self.window = window
         self._opening = self._special_token(OPENING)
         self._closing = self._special_token(CLOSING)
         self._line_end = self._encode("\n")
@@ -59,7 +60,7 @@ class TorchJudge:
         with_end = len(encoded["input_ids"]) <= LONGEST_ANSWER
         if with_end:
             answer = [*answer, self._closing]
-        if len(prompt) + len(answer) > self._longest:
+        if len(prompt) + len(answer) > self.window:
             return None
         losses = self._losses(prompt, answer)
         return make_loss(row, prompt=len(prompt), losses=losses, offsets=offsets, with_end=with_end)
