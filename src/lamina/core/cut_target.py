@@ -17,7 +17,7 @@ from math import sqrt
 
 import msgspec
 
-from lamina.core.orders import find_first_answer, is_long_message
+from lamina.core.entries import find_first_answer, is_long_message
 from lamina.core.values import Budget, Entry, Head, Layer, Role
 
 USUAL_PART = 3

@@ -34,6 +34,9 @@ from lamina.core.values import (
     ToolResult,
 )
 
+VERBATIM_LIMIT = 2_000
+"""Characters of a user's message that a digest quotes word for word. Of longer ones it quotes both ends."""
+
 
 def omit(entry: Entry, why: str) -> Entry:
     """The entry, left out of the request for this reason."""
@@ -121,6 +124,34 @@ def find_last_turn(entries: Sequence[Entry]) -> int:
     if not entries:
         return 0
     return entries[-1].turn
+
+
+def is_long_message(entry: Entry) -> bool:
+    """Whether an entry is a message of the user that a digest would have to shorten."""
+    if entry.segment.kind != "user" or not is_text_alone(entry):
+        return False
+    return count_characters(entry) > VERBATIM_LIMIT
+
+
+def is_text_alone(entry: Entry) -> bool:
+    """Whether an entry is text and nothing else.
+
+    Parts that are sent as something else cannot stand in a digest word for word.
+    """
+    return all(isinstance(part, Text) for part in (*entry.segment.parts, *entry.parts))
+
+
+def count_characters(entry: Entry) -> int:
+    """Characters of the text of an entry."""
+    return sum(len(part.text) for part in entry.segment.parts if isinstance(part, Text))
+
+
+def find_first_answer(entries: Sequence[Entry]) -> int:
+    """The position of the model's first message; the number of entries if it has not answered yet."""
+    for position, entry in enumerate(entries):
+        if entry.role is Role.ASSISTANT:
+            return position
+    return len(entries)
 
 
 def find_prefix(entries: Sequence[Entry], root: Digest) -> Digest:

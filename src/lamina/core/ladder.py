@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lamina.core.entries import OWN_TURN_ONLY, begins_with
+from lamina.core.entries import OWN_TURN_ONLY, VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
 from lamina.core.orders import (
     CHARACTERS_PER_TOKEN,
-    VERBATIM_LIMIT,
     Batch,
     Move,
     OrderView,
-    find_first_answer,
     fold_steps,
     goes_last,
-    is_long_message,
 )
 from lamina.core.superseded_results import find_full_exchanges, find_superseded
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.entries import begins_with, is_attachment, is_message, pair_calls
+from lamina.core.entries import (
+    begins_with,
+    count_characters,
+    find_first_answer,
+    is_attachment,
+    is_message,
+    is_text_alone,
+    pair_calls,
+)
 from lamina.core.kinds import Kinds, Retention, is_section, kind_of, recoverable
 from lamina.core.values import (
     Digest,
@@ -22,11 +30,7 @@ from lamina.core.values import (
     Image,
     Layer,
     Role,
-    Text,
 )
-
-VERBATIM_LIMIT = 2_000
-"""Characters of a user's message that a digest may quote; longer ones are not folded."""
 
 CHARACTERS_PER_TOKEN = 3
 """Characters for each token that a shortened result or a digest may have: names and lists take more tokens
@@ -160,34 +164,6 @@ def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None, *, is_task: b
     if not is_text_alone(entry):
         return False
     return not is_task or count_characters(entry) <= verbatim
-
-
-def is_long_message(entry: Entry) -> bool:
-    """Whether an entry is a message of the user that a digest would have to shorten."""
-    if entry.segment.kind != "user" or not is_text_alone(entry):
-        return False
-    return count_characters(entry) > VERBATIM_LIMIT
-
-
-def is_text_alone(entry: Entry) -> bool:
-    """Whether an entry is text and nothing else.
-
-    Parts that are sent as something else cannot stand in a digest word for word.
-    """
-    return all(isinstance(part, Text) for part in (*entry.segment.parts, *entry.parts))
-
-
-def count_characters(entry: Entry) -> int:
-    """Characters of the text of an entry."""
-    return sum(len(part.text) for part in entry.segment.parts if isinstance(part, Text))
-
-
-def find_first_answer(entries: Sequence[Entry]) -> int:
-    """The position of the model's first message; that of the last entry if it has not answered yet."""
-    for position, entry in enumerate(entries):
-        if entry.role is Role.ASSISTANT:
-            return position
-    return len(entries)
 
 
 def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lamina.core.build import Memo, build
+from lamina.core.entries import VERBATIM_LIMIT
 from lamina.core.hashing import handle
 from lamina.core.layout import Layout
 from lamina.core.options import Options
-from lamina.core.orders import VERBATIM_LIMIT, Batch, Order, OrderView, fold_steps
+from lamina.core.orders import Batch, Order, OrderView, fold_steps
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger
 from lamina.dialects import DIALECTS
