@@ -228,21 +228,22 @@ def count_fixed(entries: Sequence[Entry]) -> int:
     These are system text, pinned segments, the prompt, and messages of the user that are too long for a
     digest to quote.
     """
-    return sum(entry.tokens for entry in entries if _is_fixed(entry))
+    system_role = Role.SYSTEM
+    tokens = 0
+    for entry in entries:
+        is_fixed = entry.layer in ALWAYS_SENT or entry.role is system_role
+        is_long = entry.tokens > _SHORT_MESSAGE and _is_long_message(entry)
+        if is_fixed or is_long or entry.segment.pinned:
+            tokens += entry.tokens
+    return tokens
 
 
-def _is_fixed(entry: Entry) -> bool:
-    """Whether no cut can free what an entry takes. The text of a short message is not looked at.
+def _is_long_message(entry: Entry) -> bool:
+    """Whether this is a message of the user that no digest would quote.
 
     Few messages have so many tokens that their characters need to be counted.
     """
-    if entry.layer in ALWAYS_SENT or entry.role is Role.SYSTEM:
-        return True
-    if entry.segment.pinned:
-        return True
-    if entry.segment.kind != "user" or entry.tokens <= _SHORT_MESSAGE:
-        return False
-    return not is_short_text(entry, VERBATIM_LIMIT)
+    return entry.segment.kind == "user" and not is_short_text(entry, VERBATIM_LIMIT)
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:
