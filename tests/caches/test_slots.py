@@ -12,8 +12,10 @@ RULES = rules_for("llama_cpp")
 def test_a_slot_continues_what_it_ended_with() -> None:
     cache = token_simulator(RULES)
     cache.send_tokens(range(10), generated=(10, 11, 12))
-    assert cache.send_tokens(range(20)).read == 12
-    assert cache.send_tokens(range(20)).read == 19
+    longer = cache.send_tokens(range(20))
+    assert (longer.read, longer.uncached) == (12, 8)
+    again = cache.send_tokens(range(20))
+    assert (again.read, again.uncached) == (19, 1)
 
 
 def test_a_saved_sequence_comes_back() -> None:
