@@ -209,6 +209,14 @@ def test_thinking_is_bound(change: Breaking) -> None:
     assert DIALECT.check(request) == []
 
 
+def test_a_message_that_the_client_puts_first_changes_the_past() -> None:
+    request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
+    ledger = bound_ledger(request)
+    request["messages"].insert(0, {"role": "user", "content": "one more"})
+    places = {violation.place for violation in DIALECT.check(request, ledger=ledger)}
+    assert places == {"messages[2].content[0]", "messages[2].content[1]"}
+
+
 def test_markers_are_outside_what_thinking_is_bound_to() -> None:
     request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
     ledger = bound_ledger(request)

@@ -12,6 +12,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.values import Document, Form, Image, Raw, Role, Text, ToolCall, ToolResult
 from lamina.dialects.openai_chat import DIALECT
+from lamina.dialects.openai_chat.parse import read_extra_fields
 from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects.openai_chat_requests import (
@@ -315,3 +316,9 @@ def whole(envelope: Envelope) -> set[int]:
         if origin is not None:
             forms_by_message.setdefault(id(origin.message), []).append(entry.form)
     return {message for message, forms in forms_by_message.items() if set(forms) == {Form.FULL}}
+
+
+def test_only_text_that_says_something_is_reasoning() -> None:
+    assert read_extra_fields({"role": "assistant", "content": "Hi", "reasoning": ""}) == []
+    fields = {"reasoning": {"summary": "Why"}, "audio": {"id": "a1"}}
+    assert read_extra_fields({"role": "assistant", **fields}) == [fields]

@@ -353,3 +353,10 @@ def test_usage_of_a_conversation_that_was_forgotten_brings_nothing_back() -> Non
     among.by_key.clear()
     pending.record_usage(100)
     assert not among.by_key
+
+
+def test_without_the_recall_tool_every_answer_is_the_callers() -> None:
+    pending = call(conversations(), [{"role": "user", "content": "Hi"}])
+    function = {"name": "recall", "arguments": '{"key": "k1"}'}
+    message = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+    assert not pending.take_answer(DIALECT.absorb({"choices": [{"message": message}]}))
