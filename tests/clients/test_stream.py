@@ -70,6 +70,8 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
         CallEvent(id="c2", name="ls", arguments="{}"),
     )
     used = UsageEvent(input=50, cached=20 if dialect != "ollama" else 0, output=7)
+    if dialect == "anthropic":
+        used = UsageEvent(input=50, cached=20, written=9, written_long=4, output=7)
     line = ScriptedAnswer(text="Two words.", thinking="Let me see.", calls=calls, used=used)
     events, raw = await heard(ScriptedClient([line], dialect=dialect), {})
     assert joined(events, TextEvent) == "Two words."

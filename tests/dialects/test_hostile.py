@@ -290,6 +290,27 @@ def test_a_change_beside_the_words_of_a_message_is_a_recorded_cut(case: str) -> 
     assert same.ledger.cuts == ()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"role": "user", "parts": [{"text": "Go."}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+        {"role": "model", "parts": [{"text": " "}, {"functionCall": {"id": "c1", "name": "f", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}, {"text": "Go."}]},
+    ],
+    ids=str,
+)
+def test_a_gemini_request_may_repeat_the_content_that_the_last_one_ended_with(
+    content: dict[str, Any],
+) -> None:
+    request = {"model": "gemini-3.8-flash", "tools": [{"functionDeclarations": [{"name": "f"}]}]}
+    first = fit_request({**request, "contents": [content]}, budget=ROOM)
+    second = fit_request({**request, "contents": [content, content]}, budget=ROOM, ledger=first.ledger)
+    before, after = blocks("gemini", first.request), blocks("gemini", second.request)
+    assert after[: len(before)] == before
+    assert DIALECTS["gemini"].check(second.request) == []
+
+
 def test_two_blank_messages_that_change_places_are_a_recorded_cut() -> None:
     """Each is sent as it came, so `""` and `" "` are different bytes."""
     empty = {"role": "user", "content": ""}

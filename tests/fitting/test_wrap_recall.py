@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 import anthropic
 import openai
 import pytest
+from openai.types.chat import ChatCompletionChunk
 
 import lamina
 from lamina import BadInput, Budget
 from lamina.core.tokens import BYTES4
+from lamina.dialects import DIALECTS
 from lamina.fitting import recall_loop
-from lamina.fitting.recall_notice import NOTICE
+from lamina.fitting.recall_notice import NOTICE, fill_stream
 from lamina.fitting.recalls import PIECE
 from tests.fitting.scripted_api import Call, Said, ScriptedApi, scripted_api
 from tests.talking import all_of, entered, got
@@ -340,6 +342,18 @@ def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
 
     with scripted_api(script) as served:
         asyncio.run(talk(served))
+
+
+def test_the_notice_in_a_stream_does_not_repeat_its_usage() -> None:
+    fields: dict[str, Any] = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    end = {**fields, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    last = {**fields, "choices": [], "usage": usage}
+    chunks = [ChatCompletionChunk.model_validate(chunk) for chunk in (end, last)]
+    filled_chunks = fill_stream(chunks, DIALECTS["openai_chat"], index=0)
+    assert [chunk.usage is not None for chunk in filled_chunks] == [False, False, True]
+    assert filled_chunks[0].choices[0].delta.content == NOTICE
+    assert filled_chunks[1:] == chunks
 
 
 @each_api

@@ -132,6 +132,10 @@ def _write_messages(answer: ScriptedAnswer, _: int) -> list[Any]:
         "input_tokens": used.input - used.cached - used.written,
         "cache_read_input_tokens": used.cached,
         "cache_creation_input_tokens": used.written,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": used.written - used.written_long,
+            "ephemeral_1h_input_tokens": used.written_long,
+        },
     }
     items: list[Any] = [{"type": "message_start", "message": {"role": "assistant", "usage": usage}}]
     for index, (block, deltas) in enumerate(_message_blocks(answer)):

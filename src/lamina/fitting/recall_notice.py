@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lamina.dialects.json_values import read_field
 from lamina.dialects.port import Dialect
 from lamina.fitting.recalls import plain_turn
 
@@ -18,11 +19,19 @@ NOTICE = "[lamina: the model recalled earlier parts of this conversation again a
 
 
 def fill_answer(answer: Any, dialect: Dialect) -> Any:
-    """Return a whole answer, or the last chunk of one, that says the notice and nothing else."""
+    """Return a whole answer, or the last chunk of one, that says the notice and nothing else.
+
+    What an object of an SDK has beside its fields stays, such as the id of the request.
+    """
     plain_answer = plain_turn(answer)
     if not isinstance(plain_answer, dict):
         return answer
-    return _cast_value(dialect.write_answer(plain_answer, NOTICE), answer)
+    filled_answer = dialect.write_answer(plain_answer, NOTICE)
+    if isinstance(answer, dict):
+        return filled_answer
+    rebuilt = _build_like(answer, filled_answer)
+    fields = {name: getattr(rebuilt, name) for name in rebuilt.model_fields_set}
+    return answer.model_copy(update=fields)
 
 
 def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int, stream: Any = None) -> list[Any]:
@@ -34,37 +43,31 @@ def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int, stream:
     if not closing:
         return []
     plain_events = [plain_turn(event) for event in closing]
-    originals = {
-        plain_event.get("type"): event for plain_event, event in zip(plain_events, closing, strict=True)
-    }
-    filled_events: list[Any] = []
-    for event in dialect.write_closing_events(plain_events, NOTICE, index):
-        original = originals.get(event.get("type"))
-        if original is None:
-            filled_events.append(_cast_event(event, stream))
+    filled_events = dialect.write_closing_events(plain_events, NOTICE, index)
+    if isinstance(closing[0], dict):
+        return filled_events
+    samples = {read_field(event, "type"): event for event in closing}
+    cast_events: list[Any] = []
+    for event in filled_events:
+        sample = samples.get(event.get("type"))
+        if sample is None:
+            cast_events.append(_cast_event(event, stream))
         else:
-            filled_events.append(_cast_value(event, original))
-    return filled_events
+            cast_events.append(_build_like(sample, event))
+    return cast_events
 
 
-def _cast_value(value: dict[str, Any], original: Any) -> Any:
-    """Return a value as an object of the original's class; the value itself if the original is a dict.
-
-    What the original has beside its fields stays, such as the id of the request.
-    """
-    if isinstance(original, dict):
-        return value
-    model = type(original)
+def _build_like(sample: Any, value: dict[str, Any]) -> Any:
+    """Return a value as an object of the class that the sample has."""
+    model = type(sample)
     try:
-        rebuilt = model.model_validate(value)
+        return model.model_validate(value)
     except ValueError:  # a server that is only nearly compatible; the SDKs do not check answers either
-        rebuilt = model.model_construct(**value)
-    fields = {name: getattr(rebuilt, name) for name in rebuilt.model_fields_set}
-    return original.model_copy(update=fields)
+        return model.model_construct(**value)
 
 
 def _cast_event(event: dict[str, Any], stream: Any) -> Any:
-    """Return an event as an object of the SDK whose stream this is. Without a stream it stays a dict.
+    """Return an event as an object of the SDK whose stream this is; as it is, if the stream does not tell.
 
     The SDKs of Anthropic and OpenAI have a class for each type of event, and their streams have the union.
     """
