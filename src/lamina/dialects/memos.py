@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from operator import is_, itemgetter
 from typing import Any, Protocol, TypeVar
 
 from lamina.core.values import Segment
@@ -53,6 +54,8 @@ def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMes
 
     A client may send the same objects again, or equal ones; either counts as unchanged.
     """
+    if all(map(is_, messages, map(itemgetter(0), parsed_messages))):
+        return min(len(messages), len(parsed_messages))
     count = 0
     try:
         for message, (message_copy, segments) in zip(messages, parsed_messages, strict=False):

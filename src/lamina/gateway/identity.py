@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.gateway.security import Headers, read_header
+from lamina.gateway.security import Headers
 
 LONGEST_ID = 200
+
+_HeaderValues = Mapping[bytes, bytes]
 
 
 class ClientIdentity(NamedTuple):
@@ -25,9 +27,10 @@ class ClientIdentity(NamedTuple):
 
 
 def identify_client(headers: Headers, request: Mapping[str, Any]) -> ClientIdentity:
-    """The client's own id for a request."""
+    """The client's own id for a request. Of a header that came twice the first counts."""
+    by_name = dict(reversed(headers))
     for read in (_read_own, _read_claude_code, _read_codex, _read_opencode):
-        identity = read(headers)
+        identity = read(by_name)
         if identity.group:
             return identity
     for name, value in (
@@ -39,30 +42,30 @@ def identify_client(headers: Headers, request: Mapping[str, Any]) -> ClientIdent
     return ClientIdentity()
 
 
-def _read_own(headers: Headers) -> ClientIdentity:
-    return _name("name", read_header(headers, b"x-lamina-conversation"))
+def _read_own(by_name: _HeaderValues) -> ClientIdentity:
+    return _name("name", _read_value(by_name, b"x-lamina-conversation"))
 
 
-def _read_claude_code(headers: Headers) -> ClientIdentity:
-    session = read_header(headers, b"x-claude-code-session-id")
-    agent = read_header(headers, b"x-claude-code-agent-id")
+def _read_claude_code(by_name: _HeaderValues) -> ClientIdentity:
+    session = _read_value(by_name, b"x-claude-code-session-id")
+    agent = _read_value(by_name, b"x-claude-code-agent-id")
     identity = _name("claude-code", session)
     if not session or not agent:
         return identity
-    parent = read_header(headers, b"x-claude-code-parent-agent-id")
+    parent = _read_value(by_name, b"x-claude-code-parent-agent-id")
     parent_group = identity.group
     if parent:
         parent_group = f"{identity.group}:{parent[:LONGEST_ID]}"
     return ClientIdentity(f"{identity.group}:{agent[:LONGEST_ID]}", parent_group)
 
 
-def _read_codex(headers: Headers) -> ClientIdentity:
-    thread = read_header(headers, b"thread-id") or read_header(headers, b"session-id")
+def _read_codex(by_name: _HeaderValues) -> ClientIdentity:
+    thread = _read_value(by_name, b"thread-id") or _read_value(by_name, b"session-id")
     return _name("thread", thread)
 
 
-def _read_opencode(headers: Headers) -> ClientIdentity:
-    return _name("session", read_header(headers, b"x-session-id"))
+def _read_opencode(by_name: _HeaderValues) -> ClientIdentity:
+    return _name("session", _read_value(by_name, b"x-session-id"))
 
 
 def _read_user_id(request: Mapping[str, Any]) -> str:
@@ -78,6 +81,14 @@ def _read_user_id(request: Mapping[str, Any]) -> str:
     if isinstance(session, str):
         return session
     return ""
+
+
+def _read_value(by_name: _HeaderValues, header_name: bytes) -> str:
+    """The value of a header, "" without it."""
+    value = by_name.get(header_name)
+    if value is None:
+        return ""
+    return value.decode("latin-1").strip(" \t")
 
 
 def _name(kind: str, value: str) -> ClientIdentity:
