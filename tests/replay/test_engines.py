@@ -112,7 +112,9 @@ def test_an_engine_that_is_not_installed_says_how_to_install_it(
 @pytest.mark.parametrize("name", ["dask", "ray"])
 def test_a_cluster_that_does_not_answer_is_bad_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise TimeoutError("no answer after 30 s")
+        raise errors[name]
+
+    errors = {"dask": TimeoutError("no answer"), "ray": Exception("no answer")}
 
     configured = SimpleNamespace(set=lambda _: contextlib.nullcontext())
     modules = {
@@ -122,7 +124,7 @@ def test_a_cluster_that_does_not_answer_is_bad_input(name: str, monkeypatch: pyt
     }
     for module_name, module in modules.items():
         monkeypatch.setitem(sys.modules, module_name, module)
-    expected = r"^tcp://10\.0\.0\.5:1: the cluster does not answer: no answer after 30 s"
+    expected = r"^tcp://10\.0\.0\.5:1: the cluster does not answer: no answer"
     with pytest.raises(BadInput, match=expected), open_engine(name, jobs=1, cluster="tcp://10.0.0.5:1"):
         pass
 

@@ -227,7 +227,7 @@ def _open_dask(jobs: int, cluster: str) -> Iterator[Engine]:
         try:
             client = stack.enter_context(distributed.Client(address))
         except (OSError, ValueError) as error:
-            raise _unreachable_cluster(cluster, error) from error
+            raise _unreachable_cluster(cluster or "dask", error) from error
         if cluster:
             jobs = sum(client.nthreads().values()) or jobs
         executor = stack.enter_context(client.get_executor())
@@ -237,16 +237,19 @@ def _open_dask(jobs: int, cluster: str) -> Iterator[Engine]:
 @contextlib.contextmanager
 def _open_ray(jobs: int, cluster: str) -> Iterator[Engine]:
     ray = _import_engine("ray", "ray")
-    if cluster:
-        try:
+    try:
+        if cluster:
             ray.init(address=cluster, log_to_driver=False)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise _unreachable_cluster(cluster, error) from error
-        jobs = int(ray.cluster_resources().get("CPU", jobs))
-    else:
-        ray.init(
-            num_cpus=jobs, include_dashboard=False, log_to_driver=False, object_store_memory=RAY_OBJECT_STORE
-        )
+            jobs = int(ray.cluster_resources().get("CPU", jobs))
+        else:
+            ray.init(
+                num_cpus=jobs,
+                include_dashboard=False,
+                log_to_driver=False,
+                object_store_memory=RAY_OBJECT_STORE,
+            )
+    except Exception as error:  # Ray raises a plain Exception if its processes start too slowly
+        raise _unreachable_cluster(cluster or "ray", error) from error
     try:
         errors = ray.exceptions
         yield Engine(
@@ -273,12 +276,9 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     return function(*args, **kwargs)
 
 
-def _unreachable_cluster(cluster: str, error: Exception) -> BadInput:
-    return BadInput(
-        f"the cluster does not answer: {error}",
-        place=cluster or "engine",
-        hint="check its address, and that it runs",
-    )
+def _unreachable_cluster(name: str, error: Exception) -> BadInput:
+    hint = "check its address, and that it runs; a machine with much else to do may start one too slowly"
+    return BadInput(f"the cluster does not answer: {error}", place=name, hint=hint)
 
 
 def _import_engine(module: str, extra: str) -> Any:
