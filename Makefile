@@ -9,7 +9,6 @@ endif
 PYTHON_IN_VENV := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 USER_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)-user/.installed)
-BENCH_STAMP := $(VENV)/.installed-bench
 SCALE_STAMP := $(VENV)-scale/.installed
 RELEASE_STAMP := $(VENV)-release/.installed
 CHECKED := $(wildcard src tests examples bench tools)
@@ -90,7 +89,7 @@ site: $(STAMP)  ## build the documentation as a site into build/site
 	@$(PYTHON_IN_VENV) -m tools.site
 	@echo "open build/site/index.html"
 
-bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
+bench: $(STAMP)  ## compare with other libraries; prints ratios
 	@$(PYTHON_IN_VENV) bench/build.py
 
 torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (ARGS="sqlite: --long"; ARGS=--help says more)
@@ -104,10 +103,6 @@ scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database 
 # Dask, Ray and pyarrow are large, and only this target needs them.
 $(SCALE_STAMP): requirements/scale.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh $(VENV)-scale requirements/scale.txt
-	@touch $@
-
-$(BENCH_STAMP): $(STAMP) requirements/bench.txt
-	@sh tools/bootstrap.sh $(VENV) requirements/bench.txt
 	@touch $@
 
 mutants: $(STAMP)  ## turn 60 decisions of the source round, one at a time, and print which of them no test notices

@@ -329,7 +329,7 @@ def langchain() -> Any:
     try:
         return importlib.import_module("langchain_core.messages")
     except ImportError:
-        note("langchain-core is not installed: no comparison with it (`make bench` installs it)")
+        note("langchain-core is not installed: no comparison with it (make deps installs it)")
         return None
 
 

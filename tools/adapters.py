@@ -105,6 +105,7 @@ def run_tests(name: str) -> ET.Element:
         if name == "langchain":
             command += ["-o", "asyncio_mode=auto"]
         environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": "/usr/bin:/bin", "HOME": folder}
+        environment["LAMINA_LONG_SESSIONS"] = "1"
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             print(done.stdout[-6000:], done.stderr[-2000:], file=sys.stderr)

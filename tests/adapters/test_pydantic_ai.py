@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
     stored = folder / "messages.json"
     history = ModelMessagesTypeAdapter.validate_json(stored.read_bytes()) if stored.exists() else []
     for turn in turns:
-        history = agent.run_sync(script.begin(turn), message_history=history).all_messages()
+        history = asyncio.run(agent.run(script.begin(turn), message_history=history)).all_messages()
     stored.write_bytes(ModelMessagesTypeAdapter.dump_json(history))
 
 

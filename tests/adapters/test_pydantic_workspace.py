@@ -58,6 +58,11 @@ class WorkspaceFixtures:
 class TestLaminaWorkspace(WorkspaceFixtures, WorkspaceBackendSuite):
     kind = LaminaWorkspaceBackend
 
+    @pytest.fixture
+    def has_real_posix_shell(self) -> bool:
+        """It runs no commands. One of the tests that ask for this would notice it only after 30 seconds."""
+        return False
+
 
 class TestOfficialWorkspace(WorkspaceFixtures, WorkspaceBackendSuite):
     kind = LocalWorkspaceBackend

@@ -53,8 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
 async def _migrate(address: str, arguments: argparse.Namespace) -> int:
     try:
         from lamina.stores.postgres.migrate import migrate_tables, plan_migration  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise BadInput(str(error), place="store", hint="pip install 'lamina[postgres]'") from None
+    except ImportError:
+        hint = "pip install 'lamina[postgres]'"
+        raise BadInput("the PostgreSQL store needs psycopg", place="store", hint=hint) from None
     plan = await plan_migration(address)
     tables = plan.tables
     if arguments.yes:

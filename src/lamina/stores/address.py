@@ -175,8 +175,9 @@ def _open_files(folder: str) -> AbstractAsyncContextManager[Store]:
 def _open_postgres(url: str) -> AbstractAsyncContextManager[Store]:
     try:
         from lamina.stores.postgres import open_postgres  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise BadInput(str(error), place="store", hint="pip install 'lamina[postgres]'") from None
+    except ImportError:
+        hint = "pip install 'lamina[postgres]'"
+        raise BadInput("the PostgreSQL store needs psycopg", place="store", hint=hint) from None
     return open_postgres(url)
 
 
