@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
+from lamina.replay.loss import server_judge
 from lamina.replay.loss.rows import ChatText, LossRow, find_spans
 from lamina.replay.loss.server_judge import KEY_VARIABLE, connect_judge
 
@@ -110,6 +112,18 @@ def test_a_refusal_that_is_not_about_the_length_is_reported_with_the_words_of_th
             self._answer(422, {"detail": "unknown field prompt_logprobs"})
 
     with serve(Strict) as address, pytest.raises(BadInput, match=r"422: .*unknown field prompt_logprobs"):
+        connect_judge(address)
+
+
+def test_a_server_that_takes_too_long_is_not_taken_for_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(Completions):
+        def do_GET(self) -> None:
+            time.sleep(0.3)
+
+    monkeypatch.setattr(server_judge, "PATIENCE", 0.1)
+    with serve(Slow) as address, pytest.raises(BadInput, match="did not answer within"):
         connect_judge(address)
 
 

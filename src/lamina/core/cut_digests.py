@@ -116,7 +116,9 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
     sizes = _digest_sizes(progress.request)
     by_ref = {entry.ref: entry for entry in progress.request}
     folds = progress.folds
-    most_tokens = _count_tokens_left(groups, sizes, progress) // len(groups)
+    most_tokens = None
+    if digest_limit is None and progress.limits.room:  # a cut for a window of history has no room to keep to
+        most_tokens = _count_tokens_left(groups, sizes, progress) // len(groups)
     for group in groups:
         run = _find_covered(group, by_ref)
         merged = _write_digest(run, progress, digest_limit, share=len(groups), most_tokens=most_tokens)

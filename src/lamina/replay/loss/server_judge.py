@@ -86,6 +86,10 @@ class _Server:
                 return _Reply(answer.status, answer.read())
         except HTTPError as error:
             return _Reply(error.code, error.read())
+        except TimeoutError:
+            problem = f"the server did not answer within {PATIENCE:.0f} s"
+            hint = "use a faster judge, or a smaller --window"
+            raise BadInput(problem, place=self.address, hint=hint) from None
         except (OSError, HTTPException) as error:
             hint = "start the server, and give its address"
             raise BadInput(f"no server answers: {error}", place=self.address, hint=hint) from None
