@@ -138,14 +138,21 @@ def _count_tokens_left(
 
 
 def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> list[list[Fold]]:
-    """Groups of neighbouring folds that should have one digest; a fold without neighbours is a group too."""
+    """Groups of neighbouring folds that should have one digest; a fold without neighbours is a group too.
+
+    A cut for a window of history has no room to keep to: it merges neighbours, and leaves the others.
+    """
     digest_tokens = sum(_digest_sizes(progress.request).values())
     is_bounded = digest_limit is not None
     is_crowded = is_bounded or digest_tokens > progress.limits.free // DIGEST_SHARE
-    groups = find_neighbours(progress.request, _mergeable_folds(progress))
-    if is_crowded:
-        return groups
-    return [group for group in groups if _has_old_version(group)]
+    has_room = is_bounded or progress.limits.room > 0
+    fewest = 1 if has_room else 2
+    groups: list[list[Fold]] = []
+    for group in find_neighbours(progress.request, _mergeable_folds(progress)):
+        may_merge = is_crowded and len(group) >= fewest
+        if may_merge or _has_old_version(group):
+            groups.append(group)
+    return groups
 
 
 def _has_old_version(folds: Iterable[Fold]) -> bool:
