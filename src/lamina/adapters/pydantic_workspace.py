@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from anyio.to_thread import run_sync
 from pydantic_ai.workspaces import FileEntry, WorkspaceRef, WorkspaceUnavailableError
 
+from lamina.core.text.paths import shortest_path
 from lamina.errors import BadInput
 from lamina.workspace.workspace import Workspace
 
@@ -54,7 +55,7 @@ class LaminaWorkspaceBackend:
         await self._run(_make_folder, path)
 
     async def remove(self, path: str) -> None:
-        path = posixpath.normpath(path)
+        path = shortest_path(path)
         if posixpath.commonpath((await self.working_dir(), path)) == path:
             raise ValueError("the folder of the workspace cannot be removed, nor one above it")
         await self._run(_remove_all, path)
@@ -88,7 +89,7 @@ class LaminaWorkspaceBackend:
         first use, since the folder may be made after this object.
         """
         root = self._find_root()
-        path = posixpath.normpath(path)
+        path = shortest_path(path)
         if posixpath.commonpath((root, path)) != root:
             raise PermissionError(f"{path} is not inside the workspace")
         if self._workspace is None:
