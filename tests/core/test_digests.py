@@ -5,16 +5,21 @@ import time
 import unicodedata
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core.build import build
 from lamina.core.digests import NOTES_TITLE, write_title
 from lamina.core.digests import write_digest as in_two_voices
+from lamina.core.folds import FOLD_VERSION, lay_folds
 from lamina.core.kinds import KINDS, Kind
+from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.text.gist import LONGEST_MESSAGE, SMALLEST_DIGEST
 from lamina.core.values import (
     Document,
+    Fold,
     Image,
     Part,
     Raw,
@@ -25,6 +30,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
+from lamina.core.wording import PLAIN, text_of
 
 
 def digest(segments: Sequence[Segment], *, limit: int) -> str:
@@ -366,3 +372,24 @@ def test_the_work_grows_no_faster_than_the_text(unit: str) -> None:
 def test_the_work_grows_no_faster_than_the_number_of_segments() -> None:
     small, large = (min(spent(list(SESSION) * times) for _ in range(2)) for times in (10, 160))
     assert large < 80 * small
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_notes_name_what_they_stand_for_where_no_words_do(speaks: bool) -> None:  # noqa: FBT001
+    log = (user("hello"), assistant("done"))
+    question, answer = build(log).entries
+    fold = Fold(key="fold-1", covers=(answer.ref,), text="words", notes="notes", cut=1, speaks=speaks)
+    laid = lay_folds([question, answer], [fold], wording=PLAIN)
+    notes = next(entry for entry in laid if entry.segment.key == "fold-1!notes")
+    assert ('covers="1"' in text_of(notes.parts)) is not speaks
+
+
+def test_the_law_finds_a_line_of_the_model_in_the_users_voice() -> None:
+    line = "the parser reads every file of the folder twice"
+    log = (user("why is it slow?"), assistant(line))
+    envelope = build(log)
+    covers = tuple(entry.ref for entry in envelope.entries)
+    fold = Fold(key="fold-1", covers=covers, text=line, cut=1, version=FOLD_VERSION)
+    ledger = msgspec.structs.replace(envelope.ledger, folds=(fold,))
+    case = Case(log=log, envelope=msgspec.structs.replace(envelope, ledger=ledger))
+    assert list(no_authority_is_gained(case)) == [f"fold-1 says {line[:40]!r} in the user's voice"]
