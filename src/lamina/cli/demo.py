@@ -234,9 +234,7 @@ def _count_by_sort(entries: Iterable[Entry]) -> str:
 def _recall_largest(fitted: Fitted) -> RecalledSegment | None:
     """The largest segment that is not sent in full; one that is sent as a stub, if there is any."""
     lowered = [
-        entry
-        for entry in fitted.envelope.entries
-        if entry.form is not Form.FULL and entry.segment.origin != "lamina"
+        entry for entry in fitted.envelope.entries if entry.form is not Form.FULL and not entry.segment.is_own
     ]
     if not lowered:
         return None

@@ -10,6 +10,7 @@ import msgspec
 from lamina.cli.files import read_ledger, read_request, write_ledger
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_budget, add_dialect, add_file, add_json
+from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import describe_cut, explain, table
 from lamina.core.values import Budget, Form
@@ -125,7 +126,7 @@ def fit_summary(envelope: Envelope) -> str:
 
     The first line has the size and how many segments are in full. A cut and remarks stand below it.
     """
-    entries = [entry for entry in envelope.entries if entry.segment.origin != "lamina"]
+    entries = find_logged(envelope.entries)
     in_full = sum(entry.form is Form.FULL for entry in entries)
     tokens = f"{envelope.tokens:,}"
     if envelope.room is not None:

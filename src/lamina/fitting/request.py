@@ -446,7 +446,7 @@ def _is_unchanged(envelope: Envelope) -> bool:
     full = Form.FULL
     for entry in envelope.entries:
         segment = entry.segment
-        if segment.origin == "lamina" or entry.form is not full:
+        if segment.is_own or entry.form is not full:
             return False
         if entry.parts is not segment.parts or entry.role is not segment.role:
             return False

@@ -19,6 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from lamina.core.calibration import calibrate
+from lamina.core.entries import find_logged
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Calibration, Ledger
 from lamina.dialects.overflow import Overflow
@@ -550,9 +551,9 @@ def _add_exchange(
 
 def _count_new(match: ConversationMatch, fitted: Fitted) -> int:
     """The tokens of what the last request of the conversation did not have, as it is sent now."""
-    own_entries = [entry for entry in fitted.envelope.entries if entry.segment.origin != "lamina"]
+    logged_entries = find_logged(fitted.envelope.entries)
     new_count = max(len(match.digests.chain) - match.shared, 0)
-    return sum(entry.tokens for entry in own_entries[len(own_entries) - new_count :])
+    return sum(entry.tokens for entry in logged_entries[len(logged_entries) - new_count :])
 
 
 def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationSnapshot) -> bool:

@@ -142,6 +142,6 @@ def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
     for entry in fitted.envelope.entries:
         if entry.form is Form.FULL or entry.ref in lowered_before:
             continue
-        if entry.segment.origin != "lamina":
+        if not entry.segment.is_own:
             records.append(encode(entry.segment))
     return records

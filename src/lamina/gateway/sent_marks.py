@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from lamina.core.entries import find_logged
 from lamina.core.envelope import prefix_at
 from lamina.core.values import Form, SentMark
 from lamina.fitting.request import Fitted
@@ -20,12 +21,12 @@ def mark_last_request(match: ConversationMatch, whole: Fitted) -> SentMark | Non
     if mark is None:
         return None
     new_count = max(len(match.digests.chain) - match.shared, 0)
+    earlier_count = len(find_logged(whole.envelope.entries)) - new_count
     sent = 0
-    own_count = 0
-    own_total = sum(entry.segment.origin != "lamina" for entry in whole.envelope.entries)
     for entry in whole.envelope.entries:
-        own_count += entry.segment.origin != "lamina"
-        if own_count > own_total - new_count:
+        if not entry.segment.is_own:
+            earlier_count -= 1
+        if earlier_count < 0:
             break
         sent += entry.form is not Form.OMITTED
     prefix = prefix_at(whole.envelope.entries, sent, whole.envelope.root)

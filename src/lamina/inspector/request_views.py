@@ -59,7 +59,7 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
                 "recall": row.recall,
                 "turn": entry.turn,
                 "step": entry.step,
-                "own": entry.segment.origin == "lamina",
+                "own": entry.segment.is_own,
                 "pinned": entry.segment.pinned,
                 "arrived": built.arrivals.get(entry.ref, number),
             }

@@ -46,7 +46,7 @@ def show_segment(
     entry = _find_entry(envelope, ref)
     sent = join_texts(entry.parts)
     original = join_texts(entry.segment.parts)
-    if entry.segment.origin == "lamina":
+    if entry.segment.is_own:
         original = sent
     history = built.history.get(entry.ref, ())
     return {
@@ -148,6 +148,6 @@ def explain_form(entry: Entry, history: Sequence[Any], built: BuiltSession) -> s
     if len(history) > 1:
         last = history[-1]
         sentence += f" It was lowered at request {last.call + 1} of {len(built.calls)}."
-    if entry.form is not Form.FULL and entry.segment.origin != "lamina":
+    if entry.form is not Form.FULL and not entry.segment.is_own:
         sentence += " Pin it to keep it in full, or recall it by its handle."
     return sentence

@@ -44,7 +44,7 @@ def plan_reasoning(entries: Sequence[Entry], repairs: Container[str]) -> Reasoni
     """
     planner = _Planner(entries, repairs)
     for position, entry in enumerate(entries):
-        if entry.segment.origin == "lamina":
+        if entry.segment.is_own:
             continue
         if entry.segment.role is not Role.ASSISTANT:
             planner.end_answer()
@@ -97,9 +97,7 @@ class _Planner:
         """
         self.repairs = repairs
         self.sent_items = {read_item_key(entry) for entry in entries if entry.form is not Form.OMITTED}
-        self.stem_counts = Counter(
-            stem_of(entry.ref) for entry in entries if entry.segment.origin != "lamina"
-        )
+        self.stem_counts = Counter(stem_of(entry.ref) for entry in entries if not entry.segment.is_own)
         self.dropped: set[int] = set()
         self.without_id: set[int] = set()
         self.pending: list[int] = []

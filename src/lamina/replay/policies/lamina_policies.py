@@ -143,7 +143,7 @@ def count_lost(fitted: Fitted) -> tuple[int, int]:
     lowered = 0
     lost = 0
     for entry in fitted.envelope.entries:
-        if entry.form is Form.FULL or entry.segment.origin == "lamina":
+        if entry.form is Form.FULL or entry.segment.is_own:
             continue
         lowered += 1
         fold = folds.get(entry.ref)
