@@ -176,9 +176,9 @@ def _format_table(runs: list[EngineRun]) -> str:
             str(run.jobs),
             "yes" if run.killed else "no",
             "the same" if run.digest == first.digest else "DIFFERENT",
-            f"{run.wall_seconds / first.wall_seconds:.2f}",
-            f"{run.seconds / first.seconds:.2f}",
-            f"{run.driver_seconds / run.seconds:.0%}",
+            _format_ratio(run.wall_seconds, first.wall_seconds, ".2f"),
+            _format_ratio(run.seconds, first.seconds, ".2f"),
+            _format_ratio(run.driver_seconds, run.seconds, ".0%"),
             f"{run.driver_mb} MB",
             f"{run.largest_worker_mb} MB",
             f"{run.together_mb} MB",
@@ -186,6 +186,13 @@ def _format_table(runs: list[EngineRun]) -> str:
         rows.append(row)
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines)
+
+
+def _format_ratio(value: float, whole: float, shape: str) -> str:
+    """A ratio, or "–" if a replay ended before its processor time was looked at."""
+    if not whole:
+        return "–"
+    return format(value / whole, shape)
 
 
 def _has_pyarrow() -> bool:

@@ -165,7 +165,7 @@ async def contestants(folder: Path, stack: AsyncExitStack) -> dict[str, Append]:
     kinds["lamina memory"] = ours(MemoryStore())
     if importlib.util.find_spec("agents"):
         kinds["openai-agents SQLiteSession"] = agents(folder / "agents.db", stack)
-    if importlib.util.find_spec("langgraph"):
+    if importlib.util.find_spec("langgraph") and importlib.util.find_spec("langgraph.checkpoint.sqlite"):
         kinds["langgraph-checkpoint-sqlite, whole state"] = langgraph(folder / "langgraph.db", stack)
     return kinds
 
