@@ -18,9 +18,11 @@ from lamina.core.entries import (
     OWN_TURN_ONLY,
     begins_with,
     find_attachments,
+    find_first_answer,
     find_logged,
     index_by_ref,
     is_attachment,
+    is_long_message,
     may_repeat,
 )
 from lamina.core.envelope import (
@@ -343,6 +345,8 @@ def nothing_is_lost(case: Case) -> Iterator[str]:
 def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
     """What cannot be recovered is never summarised, and lowered only when everything else is.
 
+    The user's words may be quoted instead: in a digest, or in the shortened form of a long message.
+
     A window over history takes out all that is beyond it.
     """
     lost = _find_lost(case)
@@ -359,18 +363,23 @@ def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
 
 
 def _find_lost(case: Case) -> list[Entry]:
-    """Entries that cannot be recovered and are lowered, unless they are words of the user under a digest.
+    """Entries that cannot be recovered and are lowered, unless they are words of the user that are quoted.
 
-    Those are not lost: the digest quotes the first and the newest of them, and its key recalls them all.
+    Those are not lost: a digest quotes the first and the newest of them, and a long message after the first
+    answer that is shortened quotes itself. The key recalls them all.
     """
+    entries = case.envelope.entries
     fold_of = map_covered(case.envelope.ledger.folds)
+    first_answer = find_first_answer(entries)
     lost: list[Entry] = []
-    for entry in case.envelope.entries:
+    for position, entry in enumerate(entries):
         if entry.form is Form.FULL or not _is_unrecoverable(entry, case):
             continue
         is_users = entry.segment.role is Role.USER
-        is_quoted = is_users and not is_attachment(entry, case.kinds)
-        if not is_quoted or entry.ref not in fold_of:
+        may_be_quoted = is_users and not is_attachment(entry, case.kinds)
+        is_folded = entry.ref in fold_of
+        is_shortened = entry.form is Form.COMPACT and position > first_answer and is_long_message(entry)
+        if not may_be_quoted or not (is_folded or is_shortened):
             lost.append(entry)
     return lost
 

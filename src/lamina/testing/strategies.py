@@ -61,6 +61,9 @@ SPICE = (
 )
 PATHS = ("docs/spec.md", "src/app.py", "notes/a & b.md")
 TIMES = ("noon", "Friday, 09:00", "Friday, 09:07")
+SKILL = "Run the tests of the room, and say what they print.\n" * 50
+"""Longer than a message of the user that a digest quotes word for word."""
+
 OFTEN = ("same content " * 60, "# Title\n\n" + "line of text\n" * 80)
 
 
@@ -104,7 +107,12 @@ def opening(dice: Random) -> list[Segment]:
 
 
 def _question(dice: Random) -> Segment:
-    return user(text(dice, 40), pinned=dice.random() < 0.1)
+    """What the user asks. One in ten is pinned, and one in ten has instructions of a skill with it."""
+    words = text(dice, 40)
+    chance = dice.random()
+    if 0.1 <= chance < 0.2:
+        words = f"{words}\n{SKILL}"
+    return user(words, pinned=chance < 0.1)
 
 
 def _attachment(dice: Random) -> Segment:
