@@ -206,7 +206,7 @@ def _shorten_long_messages(view: OrderView, free: list[int]) -> Iterator[RatedBa
     for position in free:
         entry = view.entries[position]
         if position > first_answer and entry.form is Form.FULL and is_long_message(entry):
-            yield _rate(view, Move(position, Form.COMPACT, "long message", VERBATIM_LIMIT), "full")
+            yield _rate(view, Move(position, Form.COMPACT, "long message", VERBATIM_LIMIT), "asked")
 
 
 def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
