@@ -229,7 +229,7 @@ def test_digests_stay_bounded_beside_messages_that_keep_them_apart(*, pinned: bo
     """A long or pinned message every few turns stays between two digests, or is folded too."""
     window = 16_000
     log: list[Segment] = []
-    for number, segment in enumerate(talk(300, size=24)):
+    for number, segment in enumerate(talk(150, size=24)):
         log.append(segment)
         if number % 40 == 20:
             text = f"Skill {number}. " + WORDS.format(n=number) * 50

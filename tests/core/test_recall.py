@@ -134,7 +134,8 @@ def test_a_key_whose_digest_was_merged_brings_back_what_it_stood_for() -> None:
     gone = covers.keys() - {fold.key for fold in ledger.folds}
     assert gone
     for key in gone:
-        recalled = {ref for ref, segment in list_refs(log) if segment in recall(log, key, ledger=ledger)}
+        segments = recall(log, key, ledger=ledger)
+        recalled = {ref for ref, segment in list_refs(log) if segment in segments}
         assert recalled >= set(covers[key])
 
 

@@ -61,7 +61,7 @@ SPICE = (
 )
 PATHS = ("docs/spec.md", "src/app.py", "notes/a & b.md")
 TIMES = ("noon", "Friday, 09:00", "Friday, 09:07")
-SKILL = "Run the tests of the room, and say what they print.\n" * 50
+SKILL = "Run the tests of the room, and say what they print.\n" * 40
 """Longer than a message of the user that a digest quotes word for word."""
 
 OFTEN = ("same content " * 60, "# Title\n\n" + "line of text\n" * 80)
@@ -107,10 +107,10 @@ def opening(dice: Random) -> list[Segment]:
 
 
 def _question(dice: Random) -> Segment:
-    """What the user asks. One in ten is pinned, and one in ten has instructions of a skill with it."""
+    """What the user asks. One in ten is pinned, and one in thirty has instructions of a skill with it."""
     words = text(dice, 40)
     chance = dice.random()
-    if 0.1 <= chance < 0.2:
+    if 0.1 <= chance < 0.135:
         words = f"{words}\n{SKILL}"
     return user(words, pinned=chance < 0.1)
 
