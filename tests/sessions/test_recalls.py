@@ -89,7 +89,9 @@ async def test_the_models_own_recalls_are_answered_in_pieces() -> None:
         assert texts[1].endswith(LONG[-50:])
         assert "go on" not in texts[1]
         assert "line 77 of the report" in texts[2]
-        assert [("nothing has the key" in texts[3]), ("no key" in texts[4]), ("number" in texts[5])] == [True] * 3
+        assert [("nothing has the key" in texts[3]), ("no key" in texts[4]), ("number" in texts[5])] == [
+            True
+        ] * 3
 
 
 @pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "text"])

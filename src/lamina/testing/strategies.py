@@ -107,10 +107,10 @@ def opening(dice: Random) -> list[Segment]:
 
 
 def _question(dice: Random) -> Segment:
-    """What the user asks. One in ten is pinned, and one in thirty has instructions of a skill with it."""
+    """What the user asks. One in ten is pinned, and one in twenty has instructions of a skill with it."""
     words = text(dice, 40)
     chance = dice.random()
-    if 0.1 <= chance < 0.135:
+    if 0.1 <= chance < 0.15:
         words = f"{words}\n{SKILL}"
     return user(words, pinned=chance < 0.1)
 

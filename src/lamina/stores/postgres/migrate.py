@@ -33,6 +33,9 @@ Report = Callable[[str], None]
 ROUNDS = 100
 """How often the rows that writers had locked are tried again."""
 
+LOCK_ATTEMPTS, LOCK_PAUSE = 10, 0.3
+"""How often the lock of a migration is asked for, and the seconds between."""
+
 
 class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is left to do. `before` can be done while programs of the older release run, `after` cannot."""
@@ -104,12 +107,19 @@ async def _connect(url: str, schema: str) -> AsyncIterator[PostgresConnection]:
 
 
 async def _lock_migration(connection: PostgresConnection, schema: str) -> None:
-    """Refuse a second migration of the same tables. The lock ends with the connection."""
+    """Refuse a second migration of the same tables. The lock ends with the connection.
+
+    A run that was killed leaves its lock until the server has ended its last statement, so this one waits for
+    a moment.
+    """
     query = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
-    cursor = await connection.execute(query, [f"lamina migrate {schema}"])
-    row = await cursor.fetchone()
-    if row is None or not row[0]:
-        raise StoreError("these tables are being migrated already", hint="wait until that run has ended")
+    for _ in range(LOCK_ATTEMPTS):
+        cursor = await connection.execute(query, [f"lamina migrate {schema}"])
+        row = await cursor.fetchone()
+        if row is not None and row[0]:
+            return
+        await anyio.sleep(LOCK_PAUSE)
+    raise StoreError("these tables are being migrated already", hint="wait until that run has ended")
 
 
 def _migrations_after(version: int) -> list[Migration]:
