@@ -1,6 +1,7 @@
 """What a type checker knows of a wrapped client: everything that it knows of the client itself.
 
-Nothing here runs: `make types` reads it. A wrong type fails there, and so does a missing error.
+Nothing here runs: the type checker of `make check` reads it. A wrong type fails there, and so does an error
+that is missing.
 """
 
 from __future__ import annotations
