@@ -39,10 +39,10 @@ from lamina.gateway.conversation_store import (
 )
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.sizes import CountedRequest, KnownTrigger
-from lamina.gateway.turn_memory import MOVING
+from lamina.gateway.turn_memory import MEMORY_BYTES, MOVING
 
-LIVE_BYTES = 12 << 20
-"""Bytes of requests whose conversations stay in memory. Each takes a few times as much."""
+LIVE_BYTES = MEMORY_BYTES
+"""Bytes of requests whose conversations stay in memory, as many as there are decoded messages of."""
 
 RECENT = 64
 """How many recent conversations are tried as a source of parsed messages."""

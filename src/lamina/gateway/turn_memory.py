@@ -13,8 +13,12 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
-MEMORY_BYTES = 12 << 20
-"""Bytes of messages that one workspace's memory holds at most."""
+MEMORY_BYTES = 24 << 20
+"""Bytes of messages that one workspace's memory holds at most.
+
+Sixty agents with 100,000 tokens each fit in. Where they do not, every request is decoded anew, and its values
+are held twice: by this memory and by the conversation. That takes more memory than a larger limit does.
+"""
 
 OUTLINES = 64
 """How many requests are compared with a new one, at most."""
