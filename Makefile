@@ -17,6 +17,10 @@ CHECKED := $(wildcard src tests examples bench tools)
 HYPOTHESIS_PROFILE ?= ci
 export HYPOTHESIS_PROFILE
 
+# The tests start hundreds of Python processes. Images that forbid bytecode make each of them compile
+# lamina and its dependencies again, which took half of the time of such a test.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site conformance scale clients adapters
