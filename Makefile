@@ -83,8 +83,8 @@ layered: $(STAMP)
 housed: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.house --check
 
+# tests/test_docs.py runs the blocks of every page and follows its links, so `make test` has done that.
 documented: $(STAMP)
-	@$(PYTHON_IN_VENV) -m tools.docs
 	@$(PYTHON_IN_VENV) -m tools.cli_help
 	@$(PYTHON_IN_VENV) -m tools.prose --check
 	@$(PYTHON_IN_VENV) -m tools.site
