@@ -17,8 +17,8 @@ CHECKED := $(wildcard src tests examples bench tools)
 HYPOTHESIS_PROFILE ?= ci
 export HYPOTHESIS_PROFILE
 
-# The tests start hundreds of Python processes. Images that forbid bytecode make each of them compile
-# lamina and its dependencies again, which took half of the time of such a test.
+# The tests start hundreds of Python processes. In an image that forbids bytecode, each of them compiles
+# again what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
