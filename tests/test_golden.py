@@ -10,14 +10,14 @@ import pytest
 
 from lamina.dialects import DIALECTS
 from tests.fixtures.golden import sessions, walkthrough
-from tools.golden import FOLDER, rendered
+from tools.golden import FOLDER, renderings
 
-FILES = dict(rendered())
+FILES = renderings()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_bytes_are_those_that_were_kept(path: Path) -> None:
-    assert path.read_text("utf-8") == FILES[path]
+    assert path.read_text("utf-8") == FILES[path]()
 
 
 def test_every_kept_file_is_rendered() -> None:
@@ -27,7 +27,7 @@ def test_every_kept_file_is_rendered() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_golden_request_is_valid(path: Path) -> None:
     dialect = DIALECTS[path.name.split(".")[1]]
-    for line in requests_in(FILES[path]):
+    for line in requests_in(FILES[path]()):
         assert dialect.check(json.loads(line)) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import os
 import re
 import shutil
 import subprocess
@@ -284,3 +285,17 @@ def test_a_figure_that_got_worse_is_named(capsys: pytest.CaptureFixture[str]) ->
     assert house.report_what_got_worse(today, modules) == 0
     assert house.report_what_got_worse(today._replace(complexity=today.complexity + 1), modules) == 1
     assert "complexity is" in capsys.readouterr().out
+
+
+def test_no_image_can_forbid_bytecode_to_what_make_starts() -> None:
+    """Each of the many processes that the tests start would compile everything again."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "-f", "Makefile", "-f", "-", "shown"],  # noqa: S607 - as a contributor does
+        input='shown:\n\t@echo "[$$PYTHONDONTWRITEBYTECODE]"\n',
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"

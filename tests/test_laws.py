@@ -106,7 +106,7 @@ def test_stories_have_enough_to_test() -> None:
     """At least 30 % of the logs contain a cut, 10 % a fold, 10 % bound thinking."""
     counts: Counter[str] = Counter()
 
-    @settings(max_examples=300, phases=[Phase.generate], database=None, derandomize=True)
+    @settings(max_examples=100, phases=[Phase.generate], database=None, derandomize=True)
     @given(stories())
     def count(story: Story) -> None:
         ledgers = [case.envelope.ledger for case in cases(story)]

@@ -8,21 +8,36 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
 from lamina.dialects import DIALECTS
-from tests.fixtures.golden import requests, sessions
+from lamina.dialects.port import Dialect
+from tests.fixtures.golden import Golden, requests, sessions
 
 FOLDER = Path(__file__).parent.parent / "tests" / "golden"
 
 
 def rendered() -> Iterator[tuple[Path, str]]:
-    """Each file and what belongs in it: one request to a line, in the order of its fields."""
-    for golden in sessions():
-        for dialect in DIALECTS.values():
-            lines = [json.dumps(request, ensure_ascii=False) for request in requests(golden, dialect)]
-            yield FOLDER / f"{golden.name}.{dialect.name}.jsonl", "\n".join(lines) + "\n"
+    """Each file and what belongs in it."""
+    for path, render in renderings().items():
+        yield path, render()
+
+
+def renderings() -> dict[Path, Callable[[], str]]:
+    """For each file what renders it, once however often it is called: a test needs only its own."""
+    return {
+        FOLDER / f"{golden.name}.{dialect.name}.jsonl": cache(partial(_render, golden, dialect))
+        for golden in sessions()
+        for dialect in DIALECTS.values()
+    }
+
+
+def _render(golden: Golden, dialect: Dialect) -> str:
+    """One request to a line, in the order of its fields."""
+    lines = [json.dumps(request, ensure_ascii=False) for request in requests(golden, dialect)]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

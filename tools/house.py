@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from radon.complexity import cc_visit  # type: ignore[import-untyped]
+from radon.complexity import cc_visit_ast  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "lamina"
@@ -48,11 +48,12 @@ TOLERANCE = 0.05
 
 
 class SourceFile(NamedTuple):
-    """One file, parsed once."""
+    """One file, parsed and walked once: `nodes` are all nodes of `tree`."""
 
     path: Path
     text: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]
 
     @property
     def code_lines(self) -> int:
@@ -91,7 +92,8 @@ def read_files(folder: Path) -> list[SourceFile]:
     files: list[SourceFile] = []
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        files.append(SourceFile(path, text, ast.parse(text)))
+        tree = ast.parse(text)
+        files.append(SourceFile(path, text, tree, tuple(ast.walk(tree))))
     return files
 
 
@@ -110,7 +112,7 @@ def _complexity(files: list[SourceFile]) -> float:
     complexity = 0
     lines = 0
     for file in files:
-        for block in cc_visit(file.text):
+        for block in cc_visit_ast(file.tree):
             if type(block).__name__ != "Function":
                 continue
             complexity += block.complexity
@@ -119,7 +121,7 @@ def _complexity(files: list[SourceFile]) -> float:
 
 
 def _ternaries(file: SourceFile) -> int:
-    return sum(isinstance(node, ast.IfExp) for node in ast.walk(file.tree))
+    return sum(isinstance(node, ast.IfExp) for node in file.nodes)
 
 
 def _per_thousand(count: int, lines: int) -> float:
@@ -129,7 +131,7 @@ def _per_thousand(count: int, lines: int) -> float:
 def banned_names(file: SourceFile) -> list[str]:
     """Every definition of a name on the banned list, as `name (line)`."""
     names: list[str] = []
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         name = _defined_name(node)
         if name.strip("_").lower() in BANNED_NAMES:
             names.append(f"{name} ({getattr(node, 'lineno', 0)})")
@@ -150,13 +152,17 @@ def _defined_name(node: ast.AST) -> str:
 
 def type_clashes(files: list[SourceFile]) -> dict[str, list[Path]]:
     """Public type names that are defined in more than one file."""
-    return {name: places for name, places in _public_types(files).items() if len(places) > 1}
+    return _used_twice(_public_types(files))
+
+
+def _used_twice(places_of: dict[str, list[Path]]) -> dict[str, list[Path]]:
+    return {name: places for name, places in places_of.items() if len(places) > 1}
 
 
 def _public_types(files: list[SourceFile]) -> dict[str, list[Path]]:
     places: dict[str, list[Path]] = defaultdict(list)
     for file in files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
                 continue
             if file.path not in places[node.name]:
@@ -165,13 +171,14 @@ def _public_types(files: list[SourceFile]) -> dict[str, list[Path]]:
 
 
 def _clash_share(files: list[SourceFile]) -> float:
-    return round(100 * len(type_clashes(files)) / max(len(_public_types(files)), 1), 1)
+    places_of = _public_types(files)
+    return round(100 * len(_used_twice(places_of)) / max(len(places_of), 1), 1)
 
 
 def longest_functions(files: list[SourceFile]) -> list[tuple[int, str]]:
     functions: list[tuple[int, str]] = []
     for file in files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 functions.append((length, f"{_short(file.path)}:{node.lineno} {node.name}"))

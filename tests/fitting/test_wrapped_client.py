@@ -187,3 +187,12 @@ def test_what_is_no_client_is_refused() -> None:
 def test_no_sdk_is_imported() -> None:
     code = "import lamina, sys; sys.exit(not {'openai', 'anthropic', 'httpx2'}.isdisjoint(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_client_is_wrapped_without_the_modules_of_its_beta_endpoints() -> None:
+    """They are hundreds, and were most of the time that the first `wrap` of a process took."""
+    code = (
+        "import sys, lamina, openai; lamina.wrap(openai.OpenAI(api_key='none')); "
+        "sys.exit('openai.resources.beta.beta' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -211,10 +211,11 @@ def _has_endpoint(client: Any, path: str) -> bool:
 
 _RESOURCES = (
     ("messages", "anthropic"),
-    ("beta.messages", "anthropic"),
     ("chat.completions", "openai_chat"),
-    ("beta.chat.completions", "openai_chat"),
     ("responses", "openai_responses"),
+    # Last: a client of OpenAI loads hundreds of modules when it is asked for `beta`.
+    ("beta.messages", "anthropic"),
+    ("beta.chat.completions", "openai_chat"),
 )
 _METHODS = (
     ("models.generate_content", "gemini"),
