@@ -260,6 +260,33 @@ def test_every_case_passes_after_a_recall(name: str, tmp_path: Path) -> None:
         assert b'"name":"recall","arguments"' not in answer.body
 
 
+@pytest.mark.parametrize("recalls_first", [True, False])
+def test_the_cases_of_tools_pass_with_a_recall_beside_the_call(recalls_first: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter of the test
+    """The client sees its own call alone. The upstream refuses to go on without the result of the recall."""
+
+    def script(request: Json) -> Said:
+        said = answer_case(request)
+        if not isinstance(said[0], Call):
+            return said
+        if recalls_first:
+            return [WHERE, call_recall(request), *said]
+        return [*said, call_recall(request)]
+
+    with run_compliant_upstream(script) as upstream:
+        settings = settings_for(upstream.url, tmp_path / "gateway.db", upstream=WINDOW)
+        with gateway_in_thread(settings) as gateway:
+            api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
+            cases = [case for case in FITTED_CASES if "call" in case.id]
+            results = run_suite(api, cases=cases)
+    assert [result.id for result in results] == [
+        "tool-calling",
+        "tool-calling-streaming",
+        "function-call-roundtrip",
+    ]
+    assert list_failures(results) == []
+    assert upstream.refused == []
+
+
 @pytest.mark.parametrize("says", [(), (LOOK,), (WHERE,)])
 def test_a_model_that_recalls_without_end_keeps_the_rules(
     says: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
