@@ -107,6 +107,26 @@ def test_of_a_stream_the_items_that_were_done_count() -> None:
     assert absorbed.stop == "completed"
 
 
+def test_items_that_have_no_number_are_told_apart_by_their_ids() -> None:
+    """llama.cpp numbers nothing. Its calls have no id but the `call_id`, which events about them name."""
+    first, second = (calls(name) for name in ("c", "d"))
+    events: list[Json] = [
+        {"type": "response.output_item.added", "item": says("", n=2)},
+        {"type": "response.output_text.delta", "item_id": "msg_2", "delta": "I look."},
+        {"type": "response.output_item.added", "item": {**first, "arguments": ""}},
+        {"type": "response.function_call_arguments.delta", "item_id": "c", "delta": "{}"},
+        {"type": "response.output_item.added", "item": {**second, "arguments": ""}},
+    ]
+    ends = [
+        {"type": "response.output_item.done", "item": item} for item in (says("I look.", n=2), first, second)
+    ]
+    items = sent_back(DIALECT.absorb_stream([*events, *ends]))
+    own_items = [item for item in items if item["type"] != "function_call_output"]
+    assert own_items == [says("I look.", n=2), first, second]
+    [words] = sent_back(DIALECT.absorb_stream(events))
+    assert words["content"][0]["text"] == "I look."
+
+
 def test_a_stream_with_nothing_but_its_end_is_read_from_that() -> None:
     end = {"type": "response.completed", "response": RESPONSE}
     assert DIALECT.absorb_stream([end]).segments == DIALECT.absorb(RESPONSE).segments

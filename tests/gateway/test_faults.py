@@ -30,8 +30,15 @@ async def drop(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
 
 
 async def drop_in_stream(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
-    writer.write(CHUNKED + chunk(b'event: ping\ndata: {"type":"ping"}\n\n') + chunk(b"event: half"))
+    writer.write(CHUNKED + chunk(b'event: ping\ndata: {"type":"ping"}\n\n'))
     await writer.drain()
+    writer.close()
+
+
+async def drop_in_event(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+    writer.write(CHUNKED + chunk(b'event: ping\ndata: {"type":"ping"}\n\n') + chunk(b'data: {"type":"ha'))
+    await writer.drain()
+    await asyncio.sleep(0.2)  # so that the half event is passed on before the end is seen
     writer.close()
 
 
@@ -165,6 +172,22 @@ def test_a_stream_that_breaks_off_ends_with_an_error_event() -> None:
                     last = body.rpartition(b"event: error\ndata: ")[2]
                     assert json.loads(last)["error"]["type"] == kind
                 assert (await post(client, gateway.url, messages_request(1)))[0] == 200
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions", "/v1/responses"])
+def test_a_stream_that_breaks_off_inside_an_event_ends_as_it_did_at_the_upstream(path: str) -> None:
+    """An error would be read as the rest of the half event. So the connection breaks, as it did before."""
+
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            stub.play(drop_in_event)
+            body = {"model": "m", "max_tokens": 9, "stream": True, "messages": [], "input": "Hi."}
+            async with client.post(f"{gateway.url}{path}", json=body) as answer:
+                await answer.content.readuntil(b'data: {"type":"ha')
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    await answer.content.read()
 
     asyncio.run(main())
 

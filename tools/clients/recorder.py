@@ -119,6 +119,7 @@ def run_recorder() -> Iterator[Recorder]:
         asyncio.set_event_loop(loop)
         with suppress(asyncio.CancelledError):
             loop.run_until_complete(task)
+        loop.close()
 
     task = loop.create_task(main())
     thread = threading.Thread(target=run, daemon=True)

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from lamina.dialects.json_values import list_or_empty, read_field
+from lamina.dialects.openai_responses.items import find_streamed_id, read_streamed_id
 from lamina.dialects.port import Dialect
 from lamina.fitting.recall_answers import (
     CALL_LISTS,
@@ -123,6 +124,8 @@ class _Round:
 class _BlockFilter(_Round):
     """Events that name the block or item that they belong to. The client's own numbering has no gaps.
 
+    `_numbers` has the client's number of each block, None for one that the client does not see.
+
     The client sees the reasoning of one round at most, and never reasoning that led to nothing but a recall:
     an API may refuse reasoning that is not followed by what it led to. So reasoning is held back until the
     next block begins.
@@ -137,7 +140,7 @@ class _BlockFilter(_Round):
     def __init__(self) -> None:
         super().__init__()
         self._numbers: dict[Any, int | None] = {}
-        self._held_numbers: list[Any] = []
+        self._held_blocks: list[Any] = []
         self._held_events: list[Any] = []
         self._has_recall = False
         self._reasoned = False
@@ -145,7 +148,7 @@ class _BlockFilter(_Round):
 
     def next_round(self) -> list[Any]:
         self._numbers = {}
-        self._held_numbers = []
+        self._held_blocks = []
         self._held_events = []
         self._has_recall = False
         self._hides_reasoning = self._reasoned
@@ -159,43 +162,51 @@ class _BlockFilter(_Round):
             return []
         if event_type in self.first_events and not self.is_first:
             return []
-        number = read_field(event, self.number_field)
-        if number is None:
+        block = self._find_block(event)
+        if block is None:
             return [self._show(event)]
         shown_events: list[Any] = []
         if event_type == self.opening_event:
-            shown_events = self._open(number, read_field(event, self.opened_field))
-        if number in self._held_numbers:
+            shown_events = self._open(block, read_field(event, self.opened_field))
+        if block in self._held_blocks:
             self._held_events.append(event)
             return []
-        if self._numbers.get(number, number) is not None:
+        if not self._is_hidden(block):
             shown_events.append(self._show(self._renumber(event)))
         return shown_events
 
-    def _open(self, number: Any, opened: Any) -> list[Any]:
+    def _is_hidden(self, block: Any) -> bool:
+        """Whether this is a block of this round that the client does not see."""
+        return self._numbers.get(block, 0) is None
+
+    def _find_block(self, event: Any) -> Any:
+        """Return what tells the block of an event from others; None for an event about the whole answer."""
+        return read_field(event, self.number_field)
+
+    def _open(self, block: Any, opened: Any) -> list[Any]:
         """Choose the client's number of a block. Returns the reasoning before it, if it may be seen now."""
         if is_recall(opened):
             self._has_recall = True
-            self._numbers[number] = None
+            self._numbers[block] = None
             return []
         if read_field(opened, "type") in _REASONING:
-            self._numbers[number] = None
+            self._numbers[block] = None
             if not self._hides_reasoning:
-                self._held_numbers.append(number)
+                self._held_blocks.append(block)
             return []
         released_events = self._release()
-        self._numbers[number] = self.shown
+        self._numbers[block] = self.shown
         self.shown += 1
         return released_events
 
     def _release(self) -> list[Any]:
         """Return the reasoning that was held back."""
-        for number in self._held_numbers:
-            self._numbers[number] = self.shown
+        for block in self._held_blocks:
+            self._numbers[block] = self.shown
             self.shown += 1
             self._reasoned = True
         released_events = [self._show(self._renumber(event)) for event in self._held_events]
-        self._held_numbers = []
+        self._held_blocks = []
         self._held_events = []
         return released_events
 
@@ -210,8 +221,10 @@ class _BlockFilter(_Round):
         return [*released_events, self._show(self._finish(event))]
 
     def _renumber(self, event: Any) -> Any:
-        """Return an event with the client's number of its block."""
+        """Return an event with the client's number of its block, if its API numbers them."""
         number = read_field(event, self.number_field)
+        if number is None:
+            return event
         return change_field(event, self.number_field, self._numbers.get(number, number))
 
     def _show(self, event: Any) -> Any:
@@ -241,10 +254,10 @@ class _MessageFilter(_BlockFilter):
         self._has_calls = False
         self._has_recalls = False
 
-    def _open(self, number: Any, opened: Any) -> list[Any]:
+    def _open(self, block: Any, opened: Any) -> list[Any]:
         self._has_calls = self._has_calls or is_own_call(opened)
         self._has_recalls = self._has_recalls or is_recall(opened)
-        return super()._open(number, opened)
+        return super()._open(block, opened)
 
     def _finish(self, event: Any) -> Any:
         delta = read_field(event, "delta")
@@ -258,6 +271,8 @@ class _ResponseFilter(_BlockFilter):
 
     OpenAI's SDK wants one answer to have one id, so the answer keeps the id of the first stream. A request
     that names it later must continue the last answer, since the first ends with a recall without a result.
+
+    A server that does not number its items, such as llama.cpp, names them by their ids.
     """
 
     number_field = "output_index"
@@ -268,13 +283,14 @@ class _ResponseFilter(_BlockFilter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sequence = 0
+        self._sequence: int | None = None
         self._id: Any = None
         self._earlier_items: list[Any] = []
 
     def next_round(self) -> list[Any]:
-        self._sequence -= len(self.closing)  # nobody has seen these
         for event in self.closing:
+            if self._sequence is not None and isinstance(read_field(event, "sequence_number"), int):
+                self._sequence -= 1  # nobody has seen this event
             self._earlier_items = list(list_or_empty(read_field(read_field(event, "response"), "output")))
         return super().next_round()
 
@@ -282,13 +298,19 @@ class _ResponseFilter(_BlockFilter):
         self._id = self._id or read_field(read_field(event, "response"), "id")
         return super().take(event)
 
+    def _find_block(self, event: Any) -> Any:
+        number = super()._find_block(event)
+        if number is not None:
+            return number
+        return find_streamed_id(event) or None
+
     def _finish(self, event: Any) -> Any:
         """Return the event that ends the answer, with what was shown of earlier streams."""
         response = read_field(event, "response")
         output = list_or_empty(read_field(response, "output"))
         items = list(self._earlier_items)
         for index, item in enumerate(output):
-            is_hidden = self._numbers.get(index, index) is None
+            is_hidden = self._is_hidden(index) or self._is_hidden(read_streamed_id(item))
             if not is_hidden and not is_recall(item):
                 items.append(item)
         if len(items) != len(output) or self._earlier_items:
@@ -300,11 +322,13 @@ class _ResponseFilter(_BlockFilter):
         return change_field(event, "response", response)
 
     def _show(self, event: Any) -> Any:
-        """Return an event with the next number of the client's own sequence."""
-        if read_field(event, "sequence_number") is None:
+        """Return an event with the client's next number. The first number is that of the first stream."""
+        number = read_field(event, "sequence_number")
+        if not isinstance(number, int):
             return event
-        number = self._sequence
-        self._sequence += 1
+        if self._sequence is not None:
+            number = self._sequence
+        self._sequence = number + 1
         return change_field(event, "sequence_number", number)
 
 

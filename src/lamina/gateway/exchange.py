@@ -102,14 +102,15 @@ def _refuse_unserved(scope: Scope) -> None:
 async def _refuse(writer: AnswerWriter, refusal: Refusal, dialect: str) -> None:
     """Write an error. In a stream that has begun it is the last event.
 
-    Any other answer that has begun cannot say that it is broken. It is left unfinished, and the connection
-    is closed, as the upstream did.
+    Any other answer that has begun cannot say that it is broken, nor can a stream in the middle of an event:
+    the client would read the error as the rest of it. It is left unfinished, and the connection is closed, as
+    the upstream did.
     """
     try:
         if writer.started and not writer.takes_events:
             return
         if writer.started:
-            await writer.write(refusal.event(dialect))
+            await writer.write(refusal.event(dialect, writer.next_number))
             await writer.finish()
         else:
             await writer.answer(refusal.status, refusal.headers, refusal.body(dialect))

@@ -58,17 +58,30 @@ class Refusal(Exception):
         """The error as the client's API writes it."""
         return msgspec.json.encode(describe_error(dialect, self.status, f"lamina: {self.message}", self.code))
 
-    def event(self, dialect: str) -> bytes:
-        """The error as an event of a stream that has begun already."""
+    def event(self, dialect: str, number: int) -> bytes:
+        """The error as an event of a stream that has begun already.
+
+        `number` is the next one of the stream, for an API that numbers its events.
+        """
         error = self.body(dialect)
         if dialect == "anthropic":
             return b"event: error\ndata: " + error + b"\n\n"
         if dialect == "openai_responses":
-            plain = {"type": "error", "message": f"lamina: {self.message}", "code": str(self.status)}
-            return b"event: error\ndata: " + msgspec.json.encode(plain) + b"\n\n"
+            return b"event: error\ndata: " + msgspec.json.encode(self._describe_event(number)) + b"\n\n"
         if dialect == "ollama":
             return error + b"\n"
         return b"data: " + error + b"\n\n"
+
+    def _describe_event(self, number: int) -> dict[str, Any]:
+        """The last event of a stream of the Responses API.
+
+        Open Responses has the error in a field of its own, and so does OpenAI's server. The types of OpenAI's
+        SDK have it in the event itself. So it is in both places.
+        """
+        code = self.code or str(self.status)
+        error = describe_error("openai_responses", self.status, f"lamina: {self.message}", code)["error"]
+        flat = {"code": code, "message": error["message"], "param": None}
+        return {"type": "error", "sequence_number": number, **flat, "error": error}
 
 
 def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:

@@ -9,6 +9,8 @@ skips; only between two events, and never in a packed stream. A comment does not
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
@@ -21,6 +23,12 @@ FLOW = "lamina.flow"
 """Where the server says, in the scope of a request, whether its client takes what is written."""
 
 COMMENT = b": keepalive\n\n"
+
+RECENT_PIECES = 8
+"""Pieces of an answer that are held, to see how its last events were numbered if it has to end early."""
+
+_SEQUENCE_NUMBER = re.compile(rb'(?<!\\)"sequence_number": ?(\d{1,15})')
+"""The number of an event, and not the same words in a text, where the quotes have backslashes before them."""
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -38,25 +46,44 @@ class ClientGone(Exception):
 class AnswerWriter:
     """Writes one answer to the client.
 
-    `started` says whether a status has been sent, and `takes_events` whether an event may still be added.
+    `started` says whether a status has been sent.
     """
 
     def __init__(self, send: Send, deadlines: Deadlines, flow: Flow | None = None) -> None:
         self._send = send
         self._flow = flow
         self._deadlines = deadlines
+        self._last_pieces: deque[bytes] = deque(maxlen=RECENT_PIECES)
         self._tail = b""
+        self._is_plain_stream = False
         self.started = False
-        self.takes_events = False
+
+    @property
+    def takes_events(self) -> bool:
+        """Whether an event may be added: to a stream that is not packed, and not inside an event."""
+        return self._is_plain_stream and self._is_between_events
+
+    @property
+    def _is_between_events(self) -> bool:
+        return not self._tail or self._tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
+
+    @property
+    def next_number(self) -> int:
+        """The `sequence_number` of an event that is added now; 0 if the last events have none."""
+        numbers = _SEQUENCE_NUMBER.findall(b"".join(self._last_pieces))
+        if not numbers:
+            return 0
+        return int(numbers[-1]) + 1
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.started = True
         by_name = {name.lower(): value for name, value in headers}
         is_stream = by_name.get(b"content-type", b"").lower().startswith(b"text/event-stream")
-        self.takes_events = is_stream and not by_name.keys() & {b"content-length", b"content-encoding"}
+        self._is_plain_stream = is_stream and not by_name.keys() & {b"content-length", b"content-encoding"}
         await self._deliver({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, piece: bytes) -> None:
+        self._last_pieces.append(piece)
         self._tail = (self._tail + piece[-4:])[-4:]
         await self._deliver({"type": "http.response.body", "body": piece, "more_body": True})
 
@@ -70,7 +97,7 @@ class AnswerWriter:
 
     async def comment(self) -> None:
         """A sign of life, if the stream is between two events."""
-        if self._tail and not self._tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
+        if not self._is_between_events:
             return
         await self._deliver({"type": "http.response.body", "body": COMMENT, "more_body": True})
 

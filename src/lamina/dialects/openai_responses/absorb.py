@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from lamina.dialects.json_values import Json, read_list, text_or_empty, to_dict, to_dict_or_empty
+from lamina.dialects.openai_responses.items import find_streamed_id
 from lamina.dialects.openai_responses.parse import ItemScan
 from lamina.dialects.openai_responses.parts import render_assistant_text
 from lamina.dialects.port import Absorbed
@@ -65,6 +66,7 @@ class _StreamedItems:
         self.done: dict[int, Json] = {}
         self.begun: dict[int, Json] = {}
         self.texts: dict[int, dict[int, list[str]]] = {}
+        self._positions: dict[str, int] = {}
 
     def take(self, event: Json) -> None:
         """Takes in one event.
@@ -73,7 +75,7 @@ class _StreamedItems:
         the first text of the first item.
         """
         event_type = event.get("type")
-        position = _read_index(event.get("output_index"))
+        position = self._find_position(event)
         delta = event.get("delta")
         if event_type == "response.output_item.done":
             self.done[position] = to_dict_or_empty(event.get("item"))
@@ -83,6 +85,18 @@ class _StreamedItems:
             part_index = _read_index(event.get("content_index"))
             texts_of_item = self.texts.setdefault(position, {})
             texts_of_item.setdefault(part_index, []).append(delta)
+
+    def _find_position(self, event: Json) -> int:
+        """The position of the item that an event is about.
+
+        Items without a number are told apart by their ids, in the order in which they begin. An event that
+        has neither belongs to the first item.
+        """
+        index = event.get("output_index")
+        item_id = find_streamed_id(event)
+        if index is not None or not item_id:
+            return _read_index(index)
+        return self._positions.setdefault(item_id, len(self._positions))
 
     def finish(self) -> list[Json]:
         """The items that are done, and messages that were not finished.
@@ -102,10 +116,7 @@ class _StreamedItems:
 
 
 def _read_index(value: Any) -> int:
-    """A position in an answer; 0 for a value that is none.
-
-    An event without an index belongs to the first item.
-    """
+    """A position in an answer; 0 for a value that is none."""
     if isinstance(value, int) and value > 0:
         return value
     return 0

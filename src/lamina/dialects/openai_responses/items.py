@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Role
-from lamina.dialects.json_values import Json, text_or_empty, to_dict, to_dict_or_empty
+from lamina.dialects.json_values import Json, read_field, text_or_empty, to_dict, to_dict_or_empty
 
 Item = Mapping[str, Any]
 
@@ -220,3 +220,17 @@ def find_call_id_field(item: Item) -> str:
 def is_valid_call_id(call_id: str) -> bool:
     """Whether an id may stand in the field that pairs a call with its output."""
     return 1 <= len(call_id) <= CALL_ID_LIMIT
+
+
+def find_streamed_id(event: Any) -> str:
+    """The id of the item that an event of a stream is about; "" for an event about the whole answer.
+
+    OpenAI numbers the items of an answer, and other servers may not: llama.cpp names them by their ids alone.
+    A call has only a `call_id` there, and the events about it have that as their `item_id`.
+    """
+    return text_or_empty(read_field(event, "item_id")) or read_streamed_id(read_field(event, "item"))
+
+
+def read_streamed_id(item: Any) -> str:
+    """The id by which events speak of an item; "" if it has none."""
+    return text_or_empty(read_field(item, "id")) or text_or_empty(read_field(item, "call_id"))
