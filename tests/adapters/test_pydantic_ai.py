@@ -14,7 +14,6 @@ pytest.importorskip(
     "pydantic_ai.capabilities", reason="pydantic-ai is not installed: run `make adapters` to test it"
 )
 
-import httpx
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, NativeOutput, PromptedOutput, ToolOutput
 from pydantic_ai.exceptions import ModelHTTPError
@@ -92,8 +91,13 @@ class WireRecorder:
     """Chat Completions in memory. It asks for pages, then answers. `requests` are the bodies that it got."""
 
     def __init__(self, lines: int) -> None:
+        self._httpx = pytest.importorskip("httpx", reason="it comes with the OpenAI SDK")
         self.requests: list[dict[str, Any]] = []
         self._lines = lines
+
+    def open_client(self) -> Any:
+        """An HTTP client whose requests arrive here."""
+        return self._httpx.AsyncClient(transport=self._httpx.MockTransport(self.answer))
 
     def read_page(self, number: int) -> str:
         """A page of the manual."""
@@ -101,7 +105,7 @@ class WireRecorder:
             f"Page {number}, line {line}: press a key, then wait." for line in range(self._lines)
         )
 
-    def answer(self, request: httpx.Request) -> httpx.Response:
+    def answer(self, request: Any) -> Any:
         body = json.loads(request.content)
         self.requests.append(body)
         page = len(self.requests)
@@ -118,7 +122,7 @@ class WireRecorder:
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         answer_body = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o"}
-        return httpx.Response(200, json={**answer_body, "choices": [choice]})
+        return self._httpx.Response(200, json={**answer_body, "choices": [choice]})
 
 
 def play_over_wire(output: str, lines: int, *, inline: bool, falls_back: bool) -> list[dict[str, Any]]:
@@ -131,8 +135,7 @@ def play_over_wire(output: str, lines: int, *, inline: bool, falls_back: bool) -
     models = pytest.importorskip("pydantic_ai.models.openai")
     providers = pytest.importorskip("pydantic_ai.providers.openai")
     recorder = WireRecorder(lines)
-    transport = httpx.AsyncClient(transport=httpx.MockTransport(recorder.answer))
-    client = openai.AsyncOpenAI(api_key="none", http_client=transport)
+    client = openai.AsyncOpenAI(api_key="none", http_client=recorder.open_client())
     provider = providers.OpenAIProvider(openai_client=client)
     profile = {"supports_inline_system_prompts": inline}
     model = models.OpenAIChatModel("gpt-4o", provider=provider, profile=profile)
