@@ -59,6 +59,25 @@ def test_a_port_that_is_taken_is_said_before_anything_else(
     assert capsys.readouterr().err == problem + "stop what uses it, or give another --port\n"
 
 
+def test_a_store_that_cannot_be_opened_is_said_before_anything_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other_file = tmp_path / "picture.png"
+    other_file.write_bytes(b"\x89PNG" * 300)
+    for place, code, problem in (
+        (["--store", str(tmp_path)], 2, "it is a folder; name a file in it"),
+        (
+            ["--store", str(other_file)],
+            4,
+            "file is not a database; give the path of a file that lamina wrote",
+        ),
+        (["--key-file", str(tmp_path / "key")], 2, "it is not there"),
+    ):
+        assert main(["serve", "--port", "0", *place]) == code
+        [line] = capsys.readouterr().err.splitlines()
+        assert problem in line
+
+
 def test_settings_are_checked_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import msgspec
 
 from lamina.cli.gateway_options import add_gateway_options, add_listening_options, require_gateway
@@ -55,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit(msgspec.to_builtins(settings))
         return 0
     check_address(settings.host, settings.port)
+    anyio.run(check_store, settings)
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
     address = f"http://{settings.host}:{settings.port}"
     tell(f"lamina: serving on {address}, upstreams: {names}")
@@ -80,6 +82,15 @@ def check_address(host: str, port: int) -> None:
             problem = f"port {port} of {host} cannot be used: {error.strerror}"
             hint = "stop what uses it, or give another --port"
             raise BadInput(problem, place="serve", hint=hint) from None
+
+
+async def check_store(settings: GatewaySettings) -> None:
+    """Open the store and close it again. Raises what is wrong with its address, its key or its file."""
+    from lamina.gateway.conversation_store import GatewayStore  # noqa: PLC0415 - an extra
+
+    store = GatewayStore(settings)
+    await store.open()
+    await store.close()
 
 
 def read_settings(
