@@ -239,7 +239,10 @@ def unpack_error(body: bytes, answer: aiohttp.ClientResponse) -> str:
 
 
 def _describe_refusal(error: aiohttp.ClientConnectorError) -> str:
-    """Why there is no connection, in the system's words. A name that is not found has no number of its."""
-    if error.errno and error.errno > 0:
+    """Why there is no connection, in the system's words.
+
+    A certificate or a name that was not found has a number that is not the system's, so its type is named.
+    """
+    if type(error) is aiohttp.ClientConnectorError and error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return type(error).__name__
