@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,19 @@ pytest.importorskip(
     "pydantic_ai.capabilities", reason="pydantic-ai is not installed: run `make adapters` to test it"
 )
 
-from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
+from pydantic import BaseModel
+from pydantic_ai import Agent, ModelRetry, NativeOutput, PromptedOutput, ToolOutput
+from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from lamina.adapters.chat_turns import write_tool
 from lamina.adapters.pydantic_ai import LEDGER, LaminaCapability
 from lamina.adapters.pydantic_messages import CODEC
+from lamina.core.values import Budget
+from lamina.fitting.request import fit_request
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
 
 
@@ -63,3 +70,125 @@ def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
     history = (tmp_path / "whole" / "messages.json").read_text(encoding="utf-8")
     assert history.count(LEDGER) == 4  # one for each turn
+
+
+class ManualAnswer(BaseModel):
+    """What the manual says, with the pages that say it."""
+
+    text: str
+    pages: list[int]
+
+
+OUTPUTS = {
+    "text": str,
+    "tool": ToolOutput(ManualAnswer),
+    "native": NativeOutput(ManualAnswer),
+    "prompted": PromptedOutput(ManualAnswer),
+}
+
+
+class WireRecorder:
+    """Chat Completions in memory. It asks for pages, then answers. `requests` are the bodies that it got."""
+
+    def __init__(self, lines: int) -> None:
+        self._httpx = pytest.importorskip("httpx", reason="it comes with the OpenAI SDK")
+        self.requests: list[dict[str, Any]] = []
+        self._lines = lines
+
+    def open_client(self) -> Any:
+        """An HTTP client whose requests arrive here."""
+        return self._httpx.AsyncClient(transport=self._httpx.MockTransport(self.answer))
+
+    def read_page(self, number: int) -> str:
+        """A page of the manual."""
+        return "\n".join(
+            f"Page {number}, line {line}: press a key, then wait." for line in range(self._lines)
+        )
+
+    def answer(self, request: Any) -> Any:
+        body = json.loads(request.content)
+        self.requests.append(body)
+        page = len(self.requests)
+        answer = json.dumps({"text": "Press a key.", "pages": [1]})
+        name = ""
+        if page <= 14:
+            name = "read_page"
+            answer = json.dumps({"number": page})
+        elif any(tool["function"]["name"] == "final_result" for tool in body["tools"]):
+            name = "final_result"
+        message: dict[str, Any] = {"role": "assistant", "content": answer}
+        if name:
+            call = {"id": f"call_{page}", "type": "function", "function": {"name": name, "arguments": answer}}
+            message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        answer_body = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o"}
+        return self._httpx.Response(200, json={**answer_body, "choices": [choice]})
+
+
+def play_over_wire(output: str, lines: int, *, inline: bool, falls_back: bool) -> list[dict[str, Any]]:
+    """The bodies that pydantic-ai's own client for Chat Completions sends.
+
+    `inline`: the model takes system messages in the middle. If not, the framework puts them into tags and
+    says in a system message what these mean. `falls_back`: it is the second of two models.
+    """
+    openai = pytest.importorskip("openai", reason="the OpenAI SDK is not installed")
+    models = pytest.importorskip("pydantic_ai.models.openai")
+    providers = pytest.importorskip("pydantic_ai.providers.openai")
+    recorder = WireRecorder(lines)
+    client = openai.AsyncOpenAI(api_key="none", http_client=recorder.open_client())
+    provider = providers.OpenAIProvider(openai_client=client)
+    profile = {"supports_inline_system_prompts": inline}
+    model = models.OpenAIChatModel("gpt-4o", provider=provider, profile=profile)
+    if falls_back:
+        model = FallbackModel(FunctionModel(fail), model)
+    agent: Agent[None, Any] = Agent(
+        model,
+        instructions=SYSTEM,
+        tools=[recorder.read_page],
+        capabilities=[LaminaCapability(budget=Budget(window=5_000, reserve=1_000, trigger=1.0))],
+        output_type=OUTPUTS[output],
+    )
+    asyncio.run(agent.run("Read all pages."))
+    return recorder.requests
+
+
+def fail(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+    raise ModelHTTPError(503, "first")
+
+
+def count_tokens(request: dict[str, Any]) -> int:
+    return fit_request(request, dialect="openai_chat", budget=Budget(window=10_000_000)).envelope.tokens
+
+
+WAYS = [*((output, inline, False) for output in OUTPUTS for inline in (True, False)), ("native", False, True)]
+
+
+@pytest.mark.parametrize(("output", "inline", "falls_back"), WAYS)
+def test_what_the_framework_adds_to_a_request_is_counted(output: str, inline: bool, falls_back: bool) -> None:
+    """Instructions for the output, its schema, and the sentence on tags are sent after lamina's hook."""
+    sizes: list[int] = []
+    for lines in (20, 26):
+        requests = play_over_wire(output, lines, inline=inline, falls_back=falls_back)
+        sizes += map(count_tokens, requests)
+    assert max(sizes) > 3_600
+    assert sum(size > 4_000 for size in sizes) == 0
+
+
+def test_a_refused_answer_reaches_the_model_with_the_reason() -> None:
+    """The framework's feedback is a message of its own, and stays in the request."""
+    seen: list[list[Any]] = []
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        seen.append([turn for message in messages for turn in CODEC.write(message)])
+        return ModelResponse(parts=[TextPart(f"answer {len(seen)}")])
+
+    agent = Agent(FunctionModel(answer), instructions=SYSTEM, capabilities=[LaminaCapability(budget=BUDGET)])
+
+    @agent.output_validator
+    def refuse_first(output: str) -> str:
+        if output == "answer 1":
+            raise ModelRetry("name the page")
+        return output
+
+    assert asyncio.run(agent.run("Which key?")).output == "answer 2"
+    assert "name the page" in seen[1][-1]["content"]

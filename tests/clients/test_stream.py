@@ -401,3 +401,11 @@ def test_no_sdk_is_imported_before_it_is_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_server_that_does_not_answer_is_said_with_what_to_do() -> None:
+    error = map_error(ConnectionRefusedError("Connection error."))
+    assert isinstance(error, Unreachable)
+    assert error.said == "Connection error."
+    problem = "the model's API did not answer, or broke off: Connection error"
+    assert str(error) == f"{problem}; check its address and the network"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,36 @@ def test_conversations_are_listed_shown_pruned_and_deleted(
     assert main(["conversations", "show", *place]) == 2
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_that_is_taken_is_said_before_anything_else(
+    workers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main(["serve", "--port", str(port), "--workers", workers]) == 2
+    problem = f"lamina: serve: port {port} of 127.0.0.1 cannot be used: Address already in use; "
+    assert capsys.readouterr().err == problem + "stop what uses it, or give another --port\n"
+
+
+def test_a_store_that_cannot_be_opened_is_said_before_anything_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other_file = tmp_path / "picture.png"
+    other_file.write_bytes(b"\x89PNG" * 300)
+    for place, code, problem in (
+        (["--store", str(tmp_path)], 2, "it is a folder; name a file in it"),
+        (
+            ["--store", str(other_file)],
+            4,
+            "file is not a database; give the path of a file that lamina wrote",
+        ),
+        (["--key-file", str(tmp_path / "key")], 2, "it is not there"),
+    ):
+        assert main(["serve", "--port", "0", *place]) == code
+        [line] = capsys.readouterr().err.splitlines()
+        assert problem in line
+
+
 def test_settings_are_checked_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,6 +89,15 @@ def test_settings_are_checked_before_anything_starts(
     file.write_text("port = 4949\nkeep = 'some'\n")
     assert main(["serve", "--settings", str(file)]) == 2
     assert f"{file}:2" in capsys.readouterr().err
+    for path, problem in (
+        (tmp_path / "missing.toml", "there is no such file; check the path"),
+        (tmp_path, "it is a folder; name a file in it"),
+    ):
+        assert main(["serve", "--settings", str(path)]) == 2
+        assert capsys.readouterr().err == f"lamina: {path}: {problem}\n"
+    file.write_bytes(b"\x89PNG\r\n")
+    assert main(["serve", "--settings", str(file)]) == 2
+    assert capsys.readouterr().err == f"lamina: {file}: it is not UTF-8 text; give settings as TOML\n"
     assert main(["serve", "--host", "0.0.0.0"]) == 2  # noqa: S104 - refused
     assert main(["serve", "--profile", "vllm"]) == 2
     assert main(["serve", "--upstream", "x", "--profile", "nobody"]) == 2

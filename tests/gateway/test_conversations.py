@@ -115,6 +115,27 @@ def test_conversations_of_each_client_are_told_apart(name: str, tmp_path: Path) 
     assert [state.requests for state in states(store).values()] == [5] * 6
 
 
+def test_a_conversation_that_was_killed_before_it_was_saved_keeps_its_name(tmp_path: Path) -> None:
+    """What no request depends on is saved a moment later. The gateway after a kill finds an empty store."""
+
+    async def converse_from(first: int, store: Path, **fields: Any) -> set[str]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(first, first + 2):
+                status, _ = await post(client, gateway.url, messages_request(steps, **fields))
+                assert status == 200
+            return {event["conversation"] for event in gateway.events("answered")}
+
+    before = asyncio.run(converse_from(0, tmp_path / "before.db"))
+    assert len(before) == 1
+    assert asyncio.run(converse_from(2, tmp_path / "after.db")) == before
+    title = asyncio.run(converse_from(0, tmp_path / "title.db", system="Give this a title."))
+    assert title.isdisjoint(before)
+
+
 def test_ids_keep_apart_what_begins_alike_and_sub_agents_have_a_parent(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
     session = {"x-claude-code-session-id": "s1"}

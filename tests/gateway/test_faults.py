@@ -103,7 +103,9 @@ def test_upstreams_that_fail_get_an_answer_in_the_shape_of_the_api() -> None:
         async with run_gateway(settings) as gateway, open_client() as client:
             status, body = await post(client, gateway.url, messages_request(1))
             assert status == 502
-            assert json.loads(body)["error"]["type"] == "api_error"
+            error = json.loads(body)["error"]
+            assert error["type"] == "api_error"
+            assert "cannot be reached: Connection refused; check that it runs" in error["message"]
         async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
             for fault in (drop, talk_garbage):
                 stub.play(fault)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from lamina.errors import BadInput
-from lamina.stores.address import open_store
+from lamina.errors import BadInput, StoreError
+from lamina.settings import Settings
+from lamina.stores.address import open_default_store, open_store
 from tests.sessions.talking import awaited
 
 
@@ -30,3 +32,14 @@ async def test_a_path_with_a_colon_is_a_path(
     monkeypatch.chdir(str(tmp_path))
     async with open_store(address):
         pass
+
+
+@awaited
+async def test_a_folder_that_cannot_be_made_for_the_users_own_store_is_named(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "share"
+    in_the_way.write_text("a file where the folder would be")
+    settings = Settings(store=str(in_the_way / "lamina" / "conversations.db"))
+    with pytest.raises(StoreError, match=re.escape(f"{in_the_way / 'lamina'}")) as caught:
+        async with open_default_store(settings):
+            pass
+    assert "check its permissions, or name another store" in str(caught.value)

@@ -169,31 +169,46 @@ def drop_reminders(digests: RequestDigests) -> tuple[bytes, ...]:
 
 
 def _compare_conversations(sent: Sequence[Recorded], events: Sequence[dict[str, Any]]) -> Share:
-    """Whether the gateway saw as many conversations as the client had.
-
-    A request belongs to the conversation whose last request it has all messages of. A client that changes
-    what it has sent, as for a summary, begins another one.
-    """
-    conversations: list[tuple[bytes, ...]] = []
+    """Whether the gateway saw as many conversations as the client had, forks with what they came from."""
+    requests: list[RequestDigests] = []
     for one in sent:
-        if one.status != 200:
-            continue
-        request, dialect = _read_request(one)
-        digests = digest_log(dialect.parse(request).log, NO_DIGESTS)
-        opening = repr(digests.system).encode() if digests.first_answer == len(digests.chain) else b""
-        for index, chain in enumerate(conversations):
-            if chain[1:] == digests.chain[: len(chain) - 1] and opening in (b"", chain[0]):
-                conversations[index] = (chain[0], *drop_reminders(digests))
-                break
-        else:
-            conversations.append((opening, *drop_reminders(digests)))
+        if one.status == 200:
+            request, dialect = _read_request(one)
+            requests.append(digest_log(dialect.parse(request).log, NO_DIGESTS))
     answers = [event for event in events if event["event"] in ("answered", "answered without usage")]
     forks: dict[str, str] = {}
     for event in answers:
         name = event["conversation"]
         forks.setdefault(name, forks.get(event.get("parent", ""), name))
     names = set(forks.values())
-    return Share(min(len(names), len(conversations)), max(len(names), len(conversations)))
+    conversations = count_conversations(requests)
+    return Share(min(len(names), conversations), max(len(names), conversations))
+
+
+def count_conversations(requests: Sequence[RequestDigests]) -> int:
+    """How many conversations a client had.
+
+    A request belongs to an earlier one if it has all of its messages, or if both have an answer in common: a
+    client that changes something in its middle makes a fork. Before the first answer the system text must be
+    the same, too. A title may be asked for in the words of the conversation itself.
+    """
+    conversations: list[list[RequestDigests]] = []
+    for request in requests:
+        for conversation in conversations:
+            if any(_belongs(request, earlier) for earlier in conversation):
+                conversation.append(request)
+                break
+        else:
+            conversations.append([request])
+    return len(conversations)
+
+
+def _belongs(request: RequestDigests, earlier: RequestDigests) -> bool:
+    chain = drop_reminders(earlier)
+    shared = count_shared_links(request.chain, chain)
+    if shared > request.first_answer:
+        return True
+    return shared == len(chain) and request.system == earlier.system
 
 
 def _read_request(one: Recorded) -> tuple[dict[str, Any], Dialect]:

@@ -136,7 +136,7 @@ class ContextFitter:
         self,
         messages: Sequence[Any],
         *,
-        system: str = "",
+        system: str | Sequence[str] = "",
         tools: Sequence[Mapping[str, Any]] = (),
         head: Mapping[str, Any] | None = None,
         ledger: Mapping[str, Any] | None = None,
@@ -146,16 +146,18 @@ class ContextFitter:
         """Return the messages to send in place of `messages`, which stay whole in the framework's own state.
 
         `ledger` is what the last call of this conversation returned. `system` is the system text, if the
-        framework holds it apart (Chat Completions only). `tools` and the fields in `head` are counted, in the
-        words of the dialect. `usage` is what the provider reported for the last call. Raises BudgetExceeded
-        if no lowering fits the room, and InvalidRequest if a broken message cannot be mended.
+        framework holds it apart (Chat Completions only); several texts are several messages. `tools` and the
+        fields in `head` are counted, in the words of the dialect. `usage` is what the provider reported for
+        the last call. Raises BudgetExceeded if no lowering fits the room, and InvalidRequest if a broken
+        message cannot be mended.
         """
         if ledger is None:
             usage = None  # it would be that of a request which lamina has not fitted
         memo = self._memos.pop(conversation, None) or _Memo()  # no other thread has it meanwhile
         written = _write_messages(messages, self.codec, memo)
+        system_turns = _write_system(system)
         fitted = fit_request(
-            self._make_request(written.turns, system=system, tools=tools, head=head),
+            self._make_request([*system_turns, *written.turns], tools=tools, head=head),
             dialect=self._dialect,
             budget=self.budget,
             ledger=ledger,
@@ -166,9 +168,7 @@ class ContextFitter:
         )
         if conversation:
             self._memos[conversation] = memo
-        sent_turns = fitted.request[self._field]
-        if system:
-            sent_turns = sent_turns[1:]
+        sent_turns = fitted.request[self._field][len(system_turns) :]
         return FittedMessages(
             messages=_read_turns(sent_turns, messages, written, self.codec),
             ledger=fitted.ledger.dump(),
@@ -181,11 +181,11 @@ class ContextFitter:
         arguments: Mapping[str, Any] | str,
         *,
         ledger: Mapping[str, Any] | None = None,
-        system: str = "",
+        system: str | Sequence[str] = "",
     ) -> str:
         """Answer a call of the recall tool from the whole history. An unknown key is told in the answer."""
         turns = _write_messages(messages, self.codec, _Memo()).turns
-        log = self._dialect.parse(self._make_request(turns, system=system)).log
+        log = self._dialect.parse(self._make_request([*_write_system(system), *turns])).log
         if not isinstance(arguments, str):
             arguments = json.dumps(dict(arguments))
         call = ToolCall(id=RECALL.name, name=RECALL.name, arguments=arguments)
@@ -198,21 +198,22 @@ class ContextFitter:
         self,
         turns: Sequence[Any],
         *,
-        system: str = "",
         tools: Sequence[Mapping[str, Any]] = (),
         head: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the request that `fit_request` reads: the head, the tools, and all turns.
-
-        System text that the framework holds apart is the first turn.
-        """
+        """Return the request that `fit_request` reads: the head, the tools, and all turns."""
         request: dict[str, Any] = {"model": self.model, **(head or {})}
         if tools:
             request["tools"] = list(tools)
-        if system:
-            turns = [{"role": "system", "content": str(system)}, *turns]
         request[self._field] = list(turns)
         return request
+
+
+def _write_system(system: str | Sequence[str]) -> list[dict[str, Any]]:
+    """System text that the framework holds apart, as the first turns."""
+    if isinstance(system, str):
+        system = [system]
+    return [{"role": "system", "content": str(text)} for text in system if text]
 
 
 class RecentValues(OrderedDict[K, V]):

@@ -12,14 +12,18 @@ cut off or forked after a turn has its own ledger.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_ai import RunContext
 from pydantic_ai import messages as ai
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.toolsets import FunctionToolset
 
 from lamina.adapters import chat_turns as chat
@@ -65,16 +69,12 @@ class LaminaCapability(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        parameters = request_context.model_request_parameters
-        tools: list[dict[str, Any]] = []
-        for definition in (*parameters.function_tools, *parameters.output_tools):
-            schema = definition.parameters_json_schema
-            tools.append(chat.write_tool(definition.name, definition.description, schema))
+        beside = _find_longest(request_context)
         fitted = self.fitter.fit(
             request_context.messages,
-            system="\n\n".join(part.content for part in parameters.instruction_parts or ()),
-            tools=tools,
-            head={"model": request_context.model.model_name},
+            system=beside.system,
+            tools=beside.tools,
+            head={"model": request_context.model.model_name, **beside.output_format},
             ledger=_read_ledger(ctx.messages),
             usage=_read_usage(ctx.messages),
         )
@@ -90,6 +90,75 @@ class LaminaCapability(AbstractCapability[Any]):
     ) -> ai.ModelResponse:
         _drop_earlier_ledger(ctx.messages)
         return replace(response, metadata={**(response.metadata or {}), LEDGER: self._ledger})
+
+
+class _SentBeside(NamedTuple):
+    """What a model sends beside the messages that a hook sees, in the words of Chat Completions."""
+
+    system: list[str]
+    tools: list[dict[str, Any]]
+    output_format: dict[str, Any]
+
+
+def _find_longest(request_context: ModelRequestContext) -> _SentBeside:
+    """Return what is sent beside the messages. If there are models to fall back on, the longest counts."""
+    model = request_context.model
+    candidates: Sequence[Model] = [model]
+    if isinstance(model, FallbackModel):
+        candidates = model.models
+    found = [_prepare(candidate, request_context) for candidate in candidates]
+    return max(found, key=lambda beside: len(json.dumps(beside)))
+
+
+def _prepare(model: Model, request_context: ModelRequestContext) -> _SentBeside:
+    """Complete the parameters as the model does after all hooks: the output's mode, schema and instructions.
+
+    If the model refuses the parameters, it will say so itself.
+    """
+    parameters = request_context.model_request_parameters
+    with suppress(UserError):
+        _, parameters = model.prepare_request(request_context.model_settings, parameters)
+    system = [part.content for part in parameters.instruction_parts or ()]
+    system += _list_added_prompts(model, request_context.messages, parameters)
+    return _SentBeside(system, _write_tools(parameters), _write_output_format(parameters))
+
+
+def _list_added_prompts(
+    model: Model, messages: Sequence[ai.ModelMessage], parameters: ModelRequestParameters
+) -> list[str]:
+    """Return the system texts that the framework puts before the first request.
+
+    To a model without system messages in the middle it says what its `<system>` tags mean. That sentence is
+    in every request from the first on, but not in the messages that a hook sees.
+    """
+    requests = [message for message in messages if isinstance(message, ai.ModelRequest)]
+    prepared = model.prepare_messages(list(requests[:1]), parameters)
+    prompts_before = _list_prompts(requests[:1])
+    return [text for text in _list_prompts(prepared[:1]) if text not in prompts_before]
+
+
+def _list_prompts(messages: Sequence[ai.ModelMessage]) -> list[str]:
+    parts = [part for message in messages for part in message.parts]
+    return [part.content for part in parts if isinstance(part, ai.SystemPromptPart)]
+
+
+def _write_tools(parameters: ModelRequestParameters) -> list[dict[str, Any]]:
+    """Write the tools that the model will see. A tool that was not revealed yet is not sent."""
+    tools: list[dict[str, Any]] = []
+    for definition in (*parameters.function_tools, *parameters.output_tools):
+        if parameters.visibility_of(definition.name) != "withheld":
+            schema = definition.parameters_json_schema
+            tools.append(chat.write_tool(definition.name, definition.description, schema))
+    return tools
+
+
+def _write_output_format(parameters: ModelRequestParameters) -> dict[str, Any]:
+    """Write the schema of the output where it goes beside the messages, not into a tool or a text."""
+    output = parameters.output_object
+    if output is None or parameters.output_mode != "native":
+        return {}
+    schema = {"name": output.name, "description": output.description, "schema": output.json_schema}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 def _read_ledger(messages: Sequence[ai.ModelMessage]) -> dict[str, Any] | None:

@@ -14,9 +14,13 @@ from lamina.adapters.bridge import MessageCodec, Turn
 
 
 def _write_message(message: ai.ModelMessage) -> list[dict[str, Any]]:
-    """Write a message as turns. A response is one turn, and so is each part of a request that is sent."""
+    """Write a message as turns. A response is one turn, and so is each part of a request that is sent.
+
+    A request with none of these parts is a turn, too: the framework may make something of it.
+    """
     if not isinstance(message, ai.ModelResponse):
-        return [_write_part(part) for part in message.parts if isinstance(part, _SENT_PARTS)]
+        turns = [_write_part(part) for part in message.parts if isinstance(part, _SENT_PARTS)]
+        return turns or [{"role": "user", "content": "\n".join(map(str, message.parts))}]
     parts = chat.TurnParts()
     for part in message.parts:
         match part:
@@ -29,7 +33,13 @@ def _write_message(message: ai.ModelMessage) -> list[dict[str, Any]]:
     return [parts.write_assistant()]
 
 
-_SENT_PARTS = (ai.SystemPromptPart, ai.UserPromptPart, ai.ToolReturnPart, ai.RetryPromptPart)
+_SENT_PARTS = (
+    ai.SystemPromptPart,
+    ai.UserPromptPart,
+    ai.ToolReturnPart,
+    ai.RetryPromptPart,
+    ai.RetryFeedbackPart,
+)
 """Parts of a request that are turns. Other parts carry no content, and stay with their message."""
 
 
@@ -46,7 +56,7 @@ def _write_part(part: Any) -> dict[str, Any]:
             return chat.write_result(part.tool_call_id, part.model_response_str())
         case ai.RetryPromptPart() if part.tool_name:
             return chat.write_result(part.tool_call_id, part.model_response())
-        case ai.RetryPromptPart():
+        case ai.RetryPromptPart() | ai.RetryFeedbackPart():
             return {"role": "user", "content": part.model_response()}
     content = part.content
     if not isinstance(content, str):

@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 
 from lamina.cli.demo import SEED, make_demo_trace
-from lamina.cli.files import check_folder, refuse_databases
+from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import tell
 from lamina.cli.parser import whole_number
 from lamina.cli.stored import add_store, open_existing, open_named_store
@@ -255,6 +255,6 @@ def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:
     if arguments.html == "-":
         sys.stdout.write(page)
         return 0
-    Path(arguments.html).write_text(page, "utf-8")
+    write_file(arguments.html, page)
     tell(f"wrote {arguments.html}: {len(page) / 1e6:.1f} MB, with everything in it")
     return 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import msgspec
 
 from lamina.cli.gateway_options import add_gateway_options, add_listening_options, require_gateway
@@ -53,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check:
         emit(msgspec.to_builtins(settings))
         return 0
+    check_address(settings.host, settings.port)
+    anyio.run(check_store, settings)
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
     address = f"http://{settings.host}:{settings.port}"
     tell(f"lamina: serving on {address}, upstreams: {names}")
@@ -60,6 +64,33 @@ def run(arguments: argparse.Namespace) -> int:
         tell(f"lamina: what went through it is shown at {address}{INSPECTOR}/")
     run_server(settings)
     return 0
+
+
+def check_address(host: str, port: int) -> None:
+    """Raise BadInput if the address cannot be listened on, before anything says that it is served.
+
+    The server would find out by itself, but only after it has started, and in its own words.
+    """
+    family = socket.AF_INET
+    if ":" in host:
+        family = socket.AF_INET6
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            problem = f"port {port} of {host} cannot be used: {error.strerror}"
+            hint = "stop what uses it, or give another --port"
+            raise BadInput(problem, place="serve", hint=hint) from None
+
+
+async def check_store(settings: GatewaySettings) -> None:
+    """Open the store and close it again. Raises what is wrong with its address, its key or its file."""
+    from lamina.gateway.conversation_store import GatewayStore  # noqa: PLC0415 - an extra
+
+    store = GatewayStore(settings)
+    await store.open()
+    await store.close()
 
 
 def read_settings(

@@ -73,7 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     least, most = _NAME_COUNTS.get(arguments.action, (1, 1))
     if not least <= len(arguments.names) <= most:
         hint = "see lamina sessions --help"
-        raise BadInput(f"{arguments.action} takes {most} names", place="sessions", hint=hint)
+        names = "names"
+        if most == 1:
+            names = "name"
+        raise BadInput(f"{arguments.action} takes {most} {names}", place="sessions", hint=hint)
     return anyio.run(_run_action, arguments)
 
 

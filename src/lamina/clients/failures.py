@@ -34,10 +34,12 @@ class CallFailed(LaminaError, RuntimeError):
         self.said = message[:LONGEST]
         self.status = status
         self.wait = wait
-        summary = message[:300]
-        if status:
-            summary = f"the model's API answered {status}: {summary}"
-        super().__init__(summary)
+        super().__init__(self._summarise())
+
+    def _summarise(self) -> str:
+        if self.status:
+            return f"the model's API answered {self.status}: {self.said[:300]}"
+        return self.said[:300]
 
 
 class RequestRefused(CallFailed, ValueError):
@@ -54,6 +56,10 @@ class Busy(CallFailed):
 
 class Unreachable(CallFailed, ConnectionError):
     """No answer came, or it broke off."""
+
+    def _summarise(self) -> str:
+        reason = self.said[:300].rstrip(".")
+        return f"the model's API did not answer, or broke off: {reason}; check its address and the network"
 
 
 _ERROR_OF_STATUS: dict[int, type[CallFailed]] = {

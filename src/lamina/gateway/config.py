@@ -271,10 +271,17 @@ def _read_settings(path: Path) -> GatewaySettings:
 
 
 def _read_text(path: Path) -> str:
+    place = str(path)
     try:
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot be read: {error}", place=str(path), hint="check the path") from None
+    except FileNotFoundError:
+        raise BadInput("there is no such file", place=place, hint="check the path") from None
+    except IsADirectoryError:
+        raise BadInput("it is a folder", place=place, hint="name a file in it") from None
+    except UnicodeDecodeError:
+        raise BadInput("it is not UTF-8 text", place=place, hint="give settings as TOML") from None
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", place=place, hint="check the path") from None
 
 
 def _convert(values: Any, kind: type[Any], *, path: Path, text: str, section: str) -> Any:

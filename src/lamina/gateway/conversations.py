@@ -410,11 +410,19 @@ def _fork_state(
 def _make_name(
     identity: ClientIdentity, family: str, digests: RequestDigests, members: Mapping[str, object]
 ) -> str:
-    """A name that tells the client and nothing of the content: `claude-code-5f0c…`. No member has it yet."""
+    """A name that tells the client and nothing of the content: `claude-code-5f0c…`. No member has it yet.
+
+    The first of a family is named by its opening, so that it has the same name again if the gateway is killed
+    before it was saved. Others are named by the request with which they were seen first.
+    """
     kind = identity.group.partition(":")[0] or "chain"
     last_link = digests.chain[-1] if digests.chain else b""
     for number in count():
-        seed = family.encode() + last_link + number.to_bytes(4, "big")
+        seed = family.encode()
+        if number == 0:
+            seed += "".join(digests.system).encode()
+        else:
+            seed += last_link + number.to_bytes(4, "big")
         unique = blake2b(seed, digest_size=10, person=b"lamina-name").hexdigest()
         name = f"{kind}-{unique}"
         if name not in members:

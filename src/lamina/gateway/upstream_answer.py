@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator
 from io import BytesIO
@@ -130,7 +131,8 @@ class UpstreamAnswer:
                 return await self._ask_with_comments()
             return await self._ask_in_time()
         except aiohttp.ClientConnectorError as error:
-            raise Refusal(502, f"upstream {name!r} cannot be reached: {type(error).__name__}") from None
+            problem = f"upstream {name!r} cannot be reached: {_describe_refusal(error)}"
+            raise Refusal(502, f"{problem}; check that it runs, and its address") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Refusal(502, f"upstream {name!r} failed: {type(error).__name__}") from None
 
@@ -234,3 +236,13 @@ def unpack_error(body: bytes, answer: aiohttp.ClientResponse) -> str:
     except Refusal:
         return ""
     return unpacked.decode("utf-8", "replace")
+
+
+def _describe_refusal(error: aiohttp.ClientConnectorError) -> str:
+    """Why there is no connection, in the system's words.
+
+    A certificate or a name that was not found has a number that is not the system's, so its type is named.
+    """
+    if type(error) is aiohttp.ClientConnectorError and error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return type(error).__name__

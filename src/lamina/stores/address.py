@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
 
-from lamina.errors import BadInput, KeyNeeded
+from lamina.errors import BadInput, KeyNeeded, StoreError
 from lamina.settings import Settings
 from lamina.stores.port import HEADER, Store
 
@@ -130,7 +130,12 @@ async def _unlock_store(store: Store, key: Any, *, create: bool) -> Store:
 
 def _make_private_folder(path: str) -> None:
     """Make the folder that a new file will be in."""
-    Path(path).expanduser().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Path(path).expanduser().parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"the folder {str(folder)!r} cannot be made: {error.strerror}"
+        raise StoreError(problem, hint="check its permissions, or name another store") from error
 
 
 def _path_exists(path: str) -> bool:

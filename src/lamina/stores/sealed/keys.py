@@ -116,7 +116,8 @@ def from_file(path: str | Path) -> Key:
             _check_mode(os.fstat(file.fileno()), place)
             content = file.read(1024)
     except FileNotFoundError:
-        raise BadInput("it is not there", place=place, hint="make one with init_file()") from None
+        hint = "make one with init_file(), or with openssl rand -base64 32 and chmod 600"
+        raise BadInput("it is not there", place=place, hint=hint) from None
     return raw(content.decode("ascii", "replace"), place=place)
 
 
