@@ -11,6 +11,7 @@ the machine. A `Memo` makes the next build of a growing log cheaper and never ch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -22,7 +23,7 @@ from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, find_change, seal
-from lamina.core.hashing import chain_root
+from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
@@ -36,8 +37,10 @@ from lamina.core.values import (
     Form,
     Head,
     Ledger,
+    Raw,
     Ref,
     Segment,
+    ToolResult,
 )
 
 NO_HEAD = Head()
@@ -189,7 +192,7 @@ class Memo:
         if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
             return None
         start = len(checkpoint.log)
-        if log[:start] != checkpoint.log or not may_split_at(log, start):
+        if not _is_same_log(log[:start], checkpoint.log) or not may_split_at(log, start):
             return None
         return checkpoint
 
@@ -214,6 +217,30 @@ class Memo:
             root=context.root,
             front=front,
         )
+
+
+def _is_same_log(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
+    """Whether two logs are equal, and what no typed part holds is the same JSON in both.
+
+    To Python `1` equals `true`, but other bytes leave for it. Most segments are the same objects.
+    """
+    if log != earlier_log:
+        return False
+    for segment, earlier in zip(log, earlier_log, strict=True):
+        if segment is not earlier and not is_same_json(_list_raw_data(segment), _list_raw_data(earlier)):
+            return False
+    return True
+
+
+def _list_raw_data(segment: Segment) -> list[Any]:
+    """What the `Raw` parts of a segment hold, those inside a result too."""
+    raw_data: list[Any] = []
+    for part in (*segment.parts, *segment.beside):
+        inner_parts: Sequence[Any] = (part,)
+        if isinstance(part, ToolResult):
+            inner_parts = part.content
+        raw_data += [inner.data for inner in inner_parts if isinstance(inner, Raw)]
+    return raw_data
 
 
 def _front_as_sealed(
