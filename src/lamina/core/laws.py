@@ -460,11 +460,13 @@ def _check_turn_names(case: Case) -> Iterator[str]:
     """A name shows one content among the attachments of each question.
 
     A turn can have several questions, if the model's answer between them was empty. What came with the first
-    of them was sent before the second came, so it stays.
+    of them was sent before the second came, so it stays. So does what came before a reminder of the system:
+    a request may have ended with that reminder, and what was sent keeps its bytes.
     """
     with_question: list[Entry] = []
     for entry in case.envelope.sent:
-        if entry.layer is Layer.PROMPT:
+        is_reminder = entry.role is Role.SYSTEM and entry.layer is Layer.STEPS
+        if entry.layer is Layer.PROMPT or is_reminder:
             yield from _find_names_twice(with_question)
             with_question.clear()
         elif entry.layer is Layer.TURN and is_attachment(entry, case.kinds):
