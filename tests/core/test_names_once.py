@@ -73,3 +73,14 @@ def test_what_came_before_a_reminder_keeps_its_bytes_when_its_name_comes_again()
     assert second.cut is None
     assert [entry.parts for entry in second.sent][: len(first.sent)] == [entry.parts for entry in first.sent]
     audit(Case(log=grown, envelope=second, before=first))
+
+
+def test_what_came_before_an_empty_answer_keeps_its_bytes_when_its_name_comes_again() -> None:
+    """The empty answer is not sent. But it answered a request, which had the older text."""
+    options = Options(layout=Layout(context="after"))
+    begun = (user("Read it."), note("a.md", "old text"))
+    grown = (*begun, assistant(""), note("a.md", "new text"))
+    first = build(begun, options=options)
+    second = build(grown, ledger=first.ledger, options=options)
+    assert second.cut is None
+    audit(Case(log=grown, envelope=second, before=first, options=options))

@@ -132,6 +132,23 @@ def test_a_memo_changes_neither_the_bytes_nor_the_account_of_a_changed_history(d
         assert json.dumps(with_memo.request) == json.dumps(alone.request), (change.name, change.path)
 
 
+def test_a_memo_sends_the_newest_order_of_keys_in_a_request_that_has_to_be_lowered() -> None:
+    """Of a message that was not lowered the object itself is sent, and a memo may hold an older one."""
+    budget = Budget(window=2_500, reserve=0)
+    long_talk = [_user("word " * 3_000), {"role": "assistant", "content": "a"}]
+    talk = [*long_talk, _user("b"), {"role": "assistant", "content": "c"}, _user("d")]
+    request = {"model": "claude-opus-4-8", "max_tokens": 9, "messages": talk}
+    turned = {**request, "messages": [dict(reversed(message.items())) for message in talk]}
+    memo = RequestMemo()
+    ledger = None
+    for _ in range(2):
+        ledger = fit_request(request, budget=budget, ledger=ledger, memo=memo).ledger
+    with_memo = fit_request(turned, budget=budget, ledger=ledger, memo=memo)
+    alone = fit_request(turned, budget=budget, ledger=ledger)
+    assert with_memo.ledger.cuts
+    assert json.dumps(with_memo.request) == json.dumps(alone.request)
+
+
 @pytest.mark.parametrize("dialect", CONVERSATIONS)
 def test_a_wrapped_client_records_changes_that_no_word_shows(dialect: str) -> None:
     """A conversation is found by its words, so it goes on, and its ledger has the cut."""

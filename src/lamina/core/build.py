@@ -11,7 +11,6 @@ the machine. A `Memo` makes the next build of a growing log cheaper and never ch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -37,10 +36,8 @@ from lamina.core.values import (
     Form,
     Head,
     Ledger,
-    Raw,
     Ref,
     Segment,
-    ToolResult,
 )
 
 NO_HEAD = Head()
@@ -220,27 +217,12 @@ class Memo:
 
 
 def _is_same_log(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
-    """Whether two logs are equal, and what no typed part holds is the same JSON in both.
+    """Whether two logs are equal and the same JSON, with the messages that they came from.
 
-    To Python `1` equals `true`, but other bytes leave for it. Most segments are the same objects.
+    To Python `1` equals `true`, and the order of keys means nothing, but other bytes leave for both. Most
+    segments are the same objects.
     """
-    if log != earlier_log:
-        return False
-    for segment, earlier in zip(log, earlier_log, strict=True):
-        if segment is not earlier and not is_same_json(_list_raw_data(segment), _list_raw_data(earlier)):
-            return False
-    return True
-
-
-def _list_raw_data(segment: Segment) -> list[Any]:
-    """What the `Raw` parts of a segment hold, those inside a result too."""
-    raw_data: list[Any] = []
-    for part in (*segment.parts, *segment.beside):
-        inner_parts: Sequence[Any] = (part,)
-        if isinstance(part, ToolResult):
-            inner_parts = part.content
-        raw_data += [inner.data for inner in inner_parts if isinstance(inner, Raw)]
-    return raw_data
+    return log == earlier_log and all(map(is_same_json, log, earlier_log))
 
 
 def _front_as_sealed(

@@ -51,11 +51,12 @@ def is_same_json(value: Any, other: Any) -> bool:
     if value_type is not type(other):
         return False
     if value_type is dict:
-        if list(value) != list(other):
-            return False
-        return all(map(is_same_json, value.values(), other.values()))
+        has_same_order = list(value) == list(other)
+        return has_same_order and all(map(is_same_json, value.values(), other.values()))
     if value_type is list or value_type is tuple:
         return all(map(is_same_json, value, other))
+    if isinstance(value, msgspec.Struct):
+        return all(map(is_same_json, msgspec.structs.astuple(value), msgspec.structs.astuple(other)))
     return True
 
 
