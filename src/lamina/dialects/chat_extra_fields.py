@@ -24,7 +24,6 @@ from lamina.dialects.extra_fields import (
 from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
 from lamina.dialects.origins import read_origin
 from lamina.dialects.uncounted_fields import (
-    NO_DIGEST,
     Rests,
     digest_rests,
     find_blank_blocks,
@@ -103,8 +102,6 @@ class _UncountedFields(NamedTuple):
             rests = self._find_block_rests(segment.parts[0], origin.block)
         if is_last:
             rests = {**rests, **self._find_message_rests(message, segment.parts[0])}
-        if not rests:
-            return NO_DIGEST
         return digest_rests(rests)
 
     def _find_message_rests(self, message: Mapping[str, Any], last_part: Part) -> Rests:
@@ -157,11 +154,11 @@ class _UncountedFields(NamedTuple):
             rest = {
                 name: value for name, value in difference.items() if not _is_counted_in_block(name, value)
             }
-            return {"": rest} if rest else {}
+            return {"": rest}
         rest = find_rest(block, _TYPED_TEXT_FIELDS, _BLOCK_FIELDS)
         if block.get("type") == "refusal":
             rest["type"] = "refusal"
-        return {"": rest} if rest else {}
+        return {"": rest}
 
     def _find_call_rests(self, call: Mapping[str, Any]) -> Rests:
         """What a call has besides the id, the name and the arguments.

@@ -71,7 +71,9 @@ class ParseMemo:
         """What to remember of messages that were parsed into these segments."""
         parsed_messages: list[ParsedMessage] = []
         for message, segments in zip(messages, segments_of_messages, strict=True):
-            remembered = copy_message(message) if self._copies else message
+            remembered = message
+            if self._copies:
+                remembered = copy_message(message)
             parsed_messages.append(ParsedMessage(remembered, segments, find_loose_values(message)))
         return parsed_messages
 
@@ -140,38 +142,32 @@ def find_loose_values(message: Any) -> tuple[LooseValue, ...]:
     """
     if type(message) is not dict:
         return ()
-    found: list[LooseValue] = []
+    loose_values: list[LooseValue] = []
     try:
-        _find_loose_values(message, (), found)
+        _find_loose_values(message, (), loose_values)
     except RecursionError:
         return ()  # whoever copies the message finds that it is nested too deeply
-    return tuple(found)
+    return tuple(loose_values)
 
 
-def _find_loose_values(value: Any, path: tuple[str | int, ...], found: list[LooseValue]) -> None:
-    """Adds the loose values inside a dict or a list to `found`."""
-    if type(value) is dict:
-        for name, inner in value.items():
-            if type(inner) is str or inner is None:
-                continue
-            if type(inner) in _CONTAINERS and name not in _AS_WRITTEN:
-                _find_loose_values(inner, (*path, name), found)
-            else:
-                _add_loose_value(inner, (*path, name), found)
-        return
-    for position, inner in enumerate(value):
-        if type(inner) is str or inner is None:
+def _find_loose_values(holder: Any, path: tuple[str | int, ...], loose_values: list[LooseValue]) -> None:
+    """Adds the loose values inside a dict or a list to `loose_values`."""
+    steps: Iterable[tuple[Any, Any]] = enumerate(holder)
+    if type(holder) is dict:
+        steps = holder.items()
+    for step, value in steps:
+        if type(value) is str or value is None:
             continue
-        if type(inner) in _CONTAINERS:
-            _find_loose_values(inner, (*path, position), found)
+        if type(value) in _CONTAINERS and step not in _AS_WRITTEN:
+            _find_loose_values(value, (*path, step), loose_values)
         else:
-            _add_loose_value(inner, (*path, position), found)
+            _add_loose_value(value, (*path, step), loose_values)
 
 
-def _add_loose_value(value: Any, path: tuple[str | int, ...], found: list[LooseValue]) -> None:
+def _add_loose_value(value: Any, path: tuple[str | int, ...], loose_values: list[LooseValue]) -> None:
     """Adds a value with its JSON. An object of an SDK has none, and is compared as it compares itself."""
     try:
-        found.append((path, _ENCODER.encode(value)))
+        loose_values.append((path, _ENCODER.encode(value)))
     except (TypeError, ValueError, OverflowError):
         return
 

@@ -51,8 +51,6 @@ An id that pairs a call with its result is typed, and does count.
 _EMPTY_BY_DEFAULT = frozenset(("annotations", "tool_calls", "images"))
 """Lists that an SDK writes out when they are empty. Without them the message is the same."""
 
-NO_DIGEST = Digest("")
-
 
 def list_typed_fields(fields: str) -> frozenset[str]:
     """The fields that a typed part holds, and those that may change."""
@@ -67,12 +65,9 @@ def find_rest(
     Of `{"type": "text", "text": "Hi", "mood": "kind", "weight": 2}` it is `{"weight": 2}`.
     """
     rest: Json = {}
-    if typed_fields.issuperset(holder):
-        return rest
-    for name, value in holder.items():
-        if name in typed_fields or _says_nothing(name, value):
-            continue
-        if not is_counted(name, value, counted_fields):
+    for name in holder.keys() - typed_fields:
+        value = holder[name]
+        if not _says_nothing(name, value) and not is_counted(name, value, counted_fields):
             rest[name] = value
     return rest
 
@@ -86,20 +81,18 @@ def find_difference(holder: Mapping[str, Any], expected: Mapping[str, Any]) -> J
     "text/csv"}}`, since text is written as `text/plain`.
     """
     difference: Json = {}
-    for name, value in holder.items():
-        if name in IGNORED and name not in expected:
-            continue
+    for name in {*holder, *expected}:
+        value = holder.get(name)
         other = expected.get(name)
         if isinstance(value, Mapping) and isinstance(other, Mapping):
             inner = find_difference(value, other)
             if inner:
                 difference[name] = inner
-        elif type(value) is not type(other) or value != other:
+            continue
+        is_same = type(value) is type(other) and value == other
+        if not is_same and (name in expected or name not in IGNORED):
             difference[name] = value
-    for name in expected:
-        if holder.get(name) is None:
-            difference[name] = None
-    return {name: value for name, value in difference.items() if value is not None or name in expected}
+    return difference
 
 
 def find_blank_blocks(content: Any) -> Json:
@@ -125,7 +118,7 @@ def digest_rests(rests: Rests) -> Digest:
     """The digest of what is left of a message; "" if nothing is."""
     filled = {place: rest for place, rest in rests.items() if rest}
     if not filled:
-        return NO_DIGEST
+        return Digest("")
     return digest(filled)
 
 

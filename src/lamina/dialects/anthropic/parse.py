@@ -28,6 +28,7 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.values import (
+    Digest,
     Document,
     Head,
     Image,
@@ -65,7 +66,6 @@ from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged, fin
 from lamina.dialects.origins import ON_THE_WIRE, ORIGIN, WireOrigin, read_origin, read_origin_in
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.dialects.uncounted_fields import (
-    NO_DIGEST,
     Rests,
     digest_rests,
     find_difference,
@@ -97,6 +97,8 @@ _MESSAGE_FIELDS = list_counted_fields("")
 _BLOCK_FIELDS = list_counted_fields(
     "text source title context name input tool_use_id content thinking signature data"
 )
+
+NO_DIGEST = Digest("")
 
 _TYPED_MESSAGE_FIELDS = list_typed_fields("content")
 _TYPED_BLOCK_FIELDS: Mapping[type[Part], frozenset[str]] = {
@@ -536,6 +538,9 @@ def _build_segments(
             block = to_dict_or_none(piece.blocks[0])
             beside += _collect_from_block(piece.parts[0], block)
             rests = {**rests, **_find_block_rests(piece.parts[0], block)}
+        uncounted = NO_DIGEST
+        if rests:
+            uncounted = digest_rests(rests)
         segment = Segment(
             role=piece.role,
             kind=piece.kind,
@@ -546,7 +551,7 @@ def _build_segments(
             origin=NAME,
             meta={ORIGIN: origin},
             beside=beside,
-            uncounted=digest_rests(rests) if rests else NO_DIGEST,
+            uncounted=uncounted,
         )
         segments.append(segment)
     return tuple(segments)
@@ -586,19 +591,18 @@ def _find_block_rests(part: Part, block: Any) -> Rests:
         difference = find_difference(block, render_part(part) or {})
         return {"": {name: value for name, value in difference.items() if not _is_counted(name, value)}}
     typed_fields = _TYPED_BLOCK_FIELDS[type(part)]
-    rest: Json = {}
-    if not typed_fields.issuperset(block):
-        rest = find_rest(block, typed_fields, _BLOCK_FIELDS)
+    is_typed = typed_fields.issuperset(block)
+    if is_typed and not isinstance(part, ToolResult):
+        return {}
+    rest = find_rest(block, typed_fields, _BLOCK_FIELDS)
     if not isinstance(part, ToolResult):
-        return {"": rest} if rest else {}
+        return {"": rest}
     if not isinstance(block.get("is_error"), bool | None):
         rest = {**rest, "is_error": block["is_error"]}
     content = list_or_empty(block.get("content"))
     pairs = zip(part.content, map(to_dict_or_none, content), strict=False)
-    rests = name_places(".content", (_find_block_rests(inner, piece) for inner, piece in pairs))
-    if rest:
-        rests[""] = rest
-    return rests
+    inner_rests = name_places(".content", (_find_block_rests(inner, piece) for inner, piece in pairs))
+    return {"": rest, **inner_rests}
 
 
 def _is_counted(name: str, value: Any) -> bool:

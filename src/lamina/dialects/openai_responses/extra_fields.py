@@ -30,7 +30,6 @@ from lamina.dialects.openai_responses.items import (
 from lamina.dialects.openai_responses.parts import NAME, render_part
 from lamina.dialects.pieces import MessagePiece
 from lamina.dialects.uncounted_fields import (
-    NO_DIGEST,
     Rests,
     digest_rests,
     find_blank_blocks,
@@ -85,9 +84,7 @@ def add_extra_fields(
             block = to_dict(piece.block)
             extra += _collect_from_block(piece.part, block)
             rests |= _find_block_rests(piece.part, block)
-        uncounted = NO_DIGEST
-        if rests:
-            uncounted = digest_rests(rests)
+        uncounted = digest_rests(rests)
         if extra or uncounted:
             segments[position] = msgspec.structs.replace(
                 segments[position], beside=extra, uncounted=uncounted
@@ -150,8 +147,6 @@ def _find_block_rests(part: Part, block: Any) -> Rests:
         rest = {
             name: value for name, value in difference.items() if not is_counted(name, value, _BLOCK_FIELDS)
         }
-    if not rest:
-        return {}
     return {"": rest}
 
 
