@@ -11,7 +11,7 @@ from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Layer, Segment
 from lamina.errors import LawBroken
-from lamina.segments import assistant, note, user
+from lamina.segments import assistant, note, system, user
 
 LOG = (note("a.md", "same"), note("b.md", "other"), user("q"))
 
@@ -62,3 +62,25 @@ def test_equal_content_may_come_again_where_the_first_was_shortened() -> None:
     log += (note("a.md", content), user("q"))
     second = build(log, budget=budget, ledger=first.ledger)
     audit(Case(log=log, envelope=second, before=first))
+
+
+def test_what_came_before_a_reminder_keeps_its_bytes_when_its_name_comes_again() -> None:
+    """The request before may have ended with the reminder. Then the older text is in a cache."""
+    begun = (system("Be brief."), note("a.md", "old text"), system("Reminder: be brief."))
+    grown = (*begun, note("a.md", "new text"), user("What changed?"))
+    first = build(begun)
+    second = build(grown, ledger=first.ledger)
+    assert second.cut is None
+    assert [entry.parts for entry in second.sent][: len(first.sent)] == [entry.parts for entry in first.sent]
+    audit(Case(log=grown, envelope=second, before=first))
+
+
+def test_what_came_before_an_empty_answer_keeps_its_bytes_when_its_name_comes_again() -> None:
+    """The empty answer is not sent. But it answered a request, which had the older text."""
+    options = Options(layout=Layout(context="after"))
+    begun = (user("Read it."), note("a.md", "old text"))
+    grown = (*begun, assistant(""), note("a.md", "new text"))
+    first = build(begun, options=options)
+    second = build(grown, ledger=first.ledger, options=options)
+    assert second.cut is None
+    audit(Case(log=grown, envelope=second, before=first, options=options))

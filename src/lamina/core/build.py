@@ -22,7 +22,7 @@ from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, find_change, seal
-from lamina.core.hashing import chain_root
+from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
@@ -189,7 +189,7 @@ class Memo:
         if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
             return None
         start = len(checkpoint.log)
-        if log[:start] != checkpoint.log or not may_split_at(log, start):
+        if not _is_same_log(log[:start], checkpoint.log) or not may_split_at(log, start):
             return None
         return checkpoint
 
@@ -214,6 +214,15 @@ class Memo:
             root=context.root,
             front=front,
         )
+
+
+def _is_same_log(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
+    """Whether two logs are equal and the same JSON, with the messages that they came from.
+
+    To Python `1` equals `true`, and the order of keys means nothing, but other bytes leave for both. Most
+    segments are the same objects.
+    """
+    return log == earlier_log and all(map(is_same_json, log, earlier_log))
 
 
 def _front_as_sealed(

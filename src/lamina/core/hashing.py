@@ -40,6 +40,26 @@ def canonical_json(value: Any) -> bytes:
         raise BadInput(f"not a JSON value: {error}", hint=hint) from None
 
 
+def is_same_json(value: Any, other: Any) -> bool:
+    """Whether two values that are equal to Python are the same JSON too: types, and the order of keys.
+
+    `{"a": 1}` equals `{"a": true}` and `{"a": 1.0}`, and is the same JSON as neither.
+    """
+    if value is other:
+        return True
+    value_type = type(value)
+    if value_type is not type(other):
+        return False
+    if value_type is dict:
+        has_same_order = list(value) == list(other)
+        return has_same_order and all(map(is_same_json, value.values(), other.values()))
+    if value_type is list or value_type is tuple:
+        return all(map(is_same_json, value, other))
+    if isinstance(value, msgspec.Struct):
+        return all(map(is_same_json, msgspec.structs.astuple(value), msgspec.structs.astuple(other)))
+    return True
+
+
 def digest(value: Any) -> Digest:
     """The digest of any JSON value."""
     return Digest(sha256(canonical_json(value)).hexdigest())

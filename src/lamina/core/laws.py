@@ -460,16 +460,27 @@ def _check_turn_names(case: Case) -> Iterator[str]:
     """A name shows one content among the attachments of each question.
 
     A turn can have several questions, if the model's answer between them was empty. What came with the first
-    of them was sent before the second came, so it stays.
+    of them was sent before the second came, so it stays. So does what came before a reminder of the system,
+    or before an empty answer: a request may have ended there, and what was sent keeps its bytes.
     """
     with_question: list[Entry] = []
-    for entry in case.envelope.sent:
-        if entry.layer is Layer.PROMPT:
+    for entry in case.envelope.entries:
+        if entry.layer is Layer.PROMPT or _may_end_request(entry):
             yield from _find_names_twice(with_question)
             with_question.clear()
         elif entry.layer is Layer.TURN and is_attachment(entry, case.kinds):
             with_question.append(entry)
     yield from _find_names_twice(with_question)
+
+
+def _may_end_request(entry: Entry) -> bool:
+    """Whether a request may have ended with this, although no question was put in behind it.
+
+    An empty answer is not sent, but it came after a request.
+    """
+    if entry.segment.role is Role.ASSISTANT:
+        return True
+    return entry.role is Role.SYSTEM and entry.layer is Layer.STEPS
 
 
 def _find_names_twice(attachments: Iterable[Entry]) -> Iterator[str]:

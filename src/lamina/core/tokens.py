@@ -378,6 +378,9 @@ class Scale(msgspec.Struct, kw_only=True):
 
         Most entries have nothing beside their parts, and then it is the digest of the parts alone.
         """
+        uncounted = entry.segment.uncounted
+        if uncounted:
+            return digest((entry.sent, self._weigh_beside(entry).digest, uncounted))
         if not entry.segment.beside:
             return entry.sent
         return digest((entry.sent, self._weigh_beside(entry).digest))

@@ -147,7 +147,9 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     before it. `covers`: the keys of older segments that this one replaces. `recover` says how the
     full text can be had again; None leaves that to the kind, "" says that it cannot. `beside` is what the
     provider's message has for the model besides `parts`, such as a speaker's name: it is sent with every
-    form of the segment, and counted, but never shown.
+    form of the segment, and counted, but never shown. `uncounted` is the digest of what that message has
+    besides, such as a number or a switch in a field that lamina does not know: it is sent too, and takes no
+    tokens. If a client changes it, other bytes leave.
     """
 
     role: Role
@@ -164,6 +166,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: str = ""
     meta: dict[str, Any] = {}
     beside: tuple[Part, ...] = ()
+    uncounted: Digest = Digest("")
 
     @property
     def is_own(self) -> bool:

@@ -4,7 +4,8 @@ Rendering sends such fields as they came, so they have to be counted. For each s
 the fields that the typed part counts. `UNREAD` names those that no model reads, with the reason. Every other
 field is counted as it is: a field that lamina does not know may be one that the model reads.
 
-This module has what the dialects share; each has a module of its own for its blocks.
+This module has what the dialects share; each has a module of its own for its blocks. `uncounted_fields` finds
+what is sent without being counted.
 """
 
 from __future__ import annotations
@@ -70,15 +71,17 @@ def collect_extra_fields(
     """
     if counted_fields.issuperset(holder):
         return ()
-    extra: dict[str, Any] = {}
-    for name, value in holder.items():
-        if name in counted_fields:
-            continue
-        if value and not isinstance(value, bool | int | float):
-            extra[name] = value
+    extra = {name: value for name, value in holder.items() if is_counted(name, value, counted_fields)}
     if not extra:
         return ()
     return (Raw(dialect=dialect, data=extra),)
+
+
+def is_counted(name: str, value: Any, counted_fields: frozenset[str]) -> bool:
+    """Whether a field is one of the extra parts of its message: one with words that no typed part counts."""
+    if name in counted_fields:
+        return False
+    return bool(value) and not isinstance(value, bool | int | float)
 
 
 def collect_blank_texts(content: Any) -> ExtraParts:

@@ -1,7 +1,9 @@
 """What a parser and a checker remember of a request, so that a growing one is read only at its end.
 
 A parser remembers a copy of each message with its segments. A message counts as unchanged if it equals its
-copy, and the object that its segments came from does too: that object may have been changed in place.
+copy, and the object that its segments came from does too: that object may have been changed in place. To
+Python `1`, `1.0` and `true` are equal, and so are objects with their keys in another order, but other bytes
+leave for them. So numbers, switches and JSON of the application are compared as bytes besides.
 
 A checker remembers up to where the last request was clean. What came before that seam is unchanged, so no
 rule can find a fault there. A seam is where the model begins to speak: all earlier calls have their results,
@@ -14,16 +16,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from operator import is_, itemgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
+from lamina.caches.stream import OWN_JSON
 from lamina.core.values import Segment
 from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin
 from lamina.errors import BadInput
 
-ParsedMessage = tuple[Any, tuple[Segment, ...]]
-"""A copy of a message, with the segments that the message was parsed into."""
+LooseValue = tuple[tuple[str | int, ...], bytes]
+"""A value in a message that Python finds equal to others: the path to it, and its JSON."""
+
+
+class ParsedMessage(NamedTuple):
+    """A copy of a message, with the segments that the message was parsed into.
+
+    `loose_values` are those that have to be compared as JSON.
+    """
+
+    copy: Any
+    segments: tuple[Segment, ...]
+    loose_values: tuple[LooseValue, ...] = ()
+
 
 AnyView = TypeVar("AnyView")
+
+_CONTAINERS = (dict, list)
+_AS_WRITTEN = OWN_JSON | {"action", "actions", "operation"}
+"""Fields whose value is JSON of the application, those of built-in tools of the Responses API too."""
+
+_ENCODER = msgspec.json.Encoder()
 
 TAIL = 32
 """Items at the end that are always checked again, since clients and planners move cache markers there."""
@@ -42,11 +65,17 @@ class ParseMemo:
         self.basis: Any = None
         self._copies = copies
 
-    def copy(self, message: Any) -> Any:
-        """What to remember of a message."""
-        if self._copies:
-            return copy_message(message)
-        return message
+    def remember(
+        self, messages: Iterable[Any], segments_of_messages: Iterable[tuple[Segment, ...]]
+    ) -> list[ParsedMessage]:
+        """What to remember of messages that were parsed into these segments."""
+        parsed_messages: list[ParsedMessage] = []
+        for message, segments in zip(messages, segments_of_messages, strict=True):
+            remembered = message
+            if self._copies:
+                remembered = copy_message(message)
+            parsed_messages.append(ParsedMessage(remembered, segments, find_loose_values(message)))
+        return parsed_messages
 
 
 def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMessage]) -> int:
@@ -58,16 +87,22 @@ def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMes
         return min(len(messages), len(parsed_messages))
     count = 0
     try:
-        for message, (message_copy, segments) in zip(messages, parsed_messages, strict=False):
+        for message, (message_copy, segments, loose_values) in zip(messages, parsed_messages, strict=False):
             if message is message_copy:
                 count += 1
                 continue
-            if message != message_copy:
+            if message != message_copy or not _holds_same_values(message, loose_values):
                 break
             origin = segments[0].meta.get(ORIGIN)
             if not isinstance(origin, WireOrigin):
                 origin = read_origin(segments[0])
-            if origin is None or (origin.message is not message and origin.message != message_copy):
+            if origin is None:
+                break
+            source = origin.message
+            if source is not message and not _is_unchanged(source, message_copy, loose_values):
+                break
+            # What is sent again is `source`, so its keys must be in the order of the client's message.
+            if source is not message and not _has_same_key_order(message, source):
                 break
             count += 1
     except RecursionError:
@@ -76,9 +111,10 @@ def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMes
 
 
 def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage]) -> bool:
-    """Whether none of the messages that the memo held before has been changed in place since.
+    """Whether a checker may trust equality: no message that the memo held was changed in place since.
 
-    Messages that it still holds were compared when the request was parsed. The others are compared here.
+    Messages that it still holds were compared when the request was parsed. The others are compared here. A
+    message that now has `1` for `true` equals the one before, so a checker would take it for that.
     """
     same_count = 0
     for old, new in zip(before, now, strict=False):
@@ -86,13 +122,83 @@ def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage])
             break
         same_count += 1
     try:
-        for message_copy, segments in before[same_count:]:
+        for message_copy, segments, loose_values in before[same_count:]:
             origin = read_origin(segments[0])
-            if origin is None or origin.message != message_copy:
+            if origin is None or not _is_unchanged(origin.message, message_copy, loose_values):
                 return False
+        if same_count < min(len(before), len(now)):
+            # The first message that differs may differ in a way that only its bytes show.
+            return bool(before[same_count].copy != now[same_count].copy)
     except RecursionError:
         return False
     return True
+
+
+def find_loose_values(message: Any) -> tuple[LooseValue, ...]:
+    """The values of a message that Python finds equal to others, although their JSON differs.
+
+    They are numbers, switches, and objects of the application, in which the order of keys is shown to the
+    model. In `{"type": "tool_use", "input": {"n": 1}}` it is the input.
+    """
+    if type(message) is not dict:
+        return ()
+    loose_values: list[LooseValue] = []
+    try:
+        _find_loose_values(message, (), loose_values)
+    except RecursionError:
+        return ()  # whoever copies the message finds that it is nested too deeply
+    return tuple(loose_values)
+
+
+def _find_loose_values(holder: Any, path: tuple[str | int, ...], loose_values: list[LooseValue]) -> None:
+    """Adds the loose values inside a dict or a list to `loose_values`."""
+    steps: Iterable[tuple[Any, Any]] = enumerate(holder)
+    if type(holder) is dict:
+        steps = holder.items()
+    for step, value in steps:
+        if type(value) is str or value is None:
+            continue
+        if type(value) in _CONTAINERS and step not in _AS_WRITTEN:
+            _find_loose_values(value, (*path, step), loose_values)
+        else:
+            _add_loose_value(value, (*path, step), loose_values)
+
+
+def _add_loose_value(value: Any, path: tuple[str | int, ...], loose_values: list[LooseValue]) -> None:
+    """Adds a value with its JSON. An object of an SDK has none, and is compared as it compares itself."""
+    try:
+        loose_values.append((path, _ENCODER.encode(value)))
+    except (TypeError, ValueError, OverflowError):
+        return
+
+
+def _holds_same_values(message: Any, loose_values: Sequence[LooseValue]) -> bool:
+    """Whether a message, which equals the one that was remembered, has the same JSON in these places."""
+    for path, data in loose_values:
+        value = message
+        for step in path:
+            value = value[step]
+        if _ENCODER.encode(value) != data:
+            return False
+    return True
+
+
+def _has_same_key_order(value: Any, other: Any) -> bool:
+    """Whether two equal values have their keys in one order. Only plain dicts and lists are walked."""
+    if type(value) is dict:
+        if type(other) is not dict or list(value) != list(other):
+            return False
+        pairs = zip(value.values(), other.values(), strict=True)
+    elif type(value) is list:
+        pairs = zip(value, other, strict=True)
+    else:
+        return True
+    return all(type(inner) not in _CONTAINERS or _has_same_key_order(inner, twin) for inner, twin in pairs)
+
+
+def _is_unchanged(source: Any, message_copy: Any, loose_values: Sequence[LooseValue]) -> bool:
+    """Whether the object that a message was parsed from is still what it was."""
+    return bool(source == message_copy) and _holds_same_values(source, loose_values)
 
 
 def copy_message(message: Any) -> Any:

@@ -88,7 +88,7 @@ def read_messages(
     remembered: list[ParsedMessage] = []
     if memo is not None:
         remembered = memo.known[: count_unchanged(messages, memo.known)]
-    old_segments = [segments for _, segments in remembered]
+    old_segments = [parsed.segments for parsed in remembered]
     calls = restore_calls(old_segments)
     new_messages = messages[len(remembered) :]
     new_segments: list[tuple[Segment, ...]] = []
@@ -98,8 +98,7 @@ def read_messages(
         except BadInput as error:
             raise add_outer_place(f"messages[{index}]", error) from None
     if memo is not None:
-        copies = map(memo.copy, new_messages)
-        memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
+        memo.known = remembered + memo.remember(new_messages, new_segments)
     return tuple(chain.from_iterable(old_segments + new_segments))
 
 

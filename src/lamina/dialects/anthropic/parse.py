@@ -28,7 +28,10 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.values import (
+    Digest,
+    Document,
     Head,
+    Image,
     Layer,
     Part,
     Raw,
@@ -41,8 +44,14 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
-from lamina.dialects.anthropic.parts import parse_call, parse_content_block, parse_result, read_text
-from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, list_counted_fields
+from lamina.dialects.anthropic.parts import (
+    parse_call,
+    parse_content_block,
+    parse_result,
+    read_text,
+    render_part,
+)
+from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, is_counted, list_counted_fields
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
@@ -53,9 +62,17 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
     to_dict_or_none,
 )
-from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
+from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged, find_loose_values
 from lamina.dialects.origins import ON_THE_WIRE, ORIGIN, WireOrigin, read_origin, read_origin_in
 from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.uncounted_fields import (
+    Rests,
+    digest_rests,
+    find_difference,
+    find_rest,
+    list_typed_fields,
+    name_places,
+)
 from lamina.errors import BadInput
 
 ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -81,6 +98,17 @@ _BLOCK_FIELDS = list_counted_fields(
     "text source title context name input tool_use_id content thinking signature data"
 )
 
+NO_DIGEST = Digest("")
+
+_TYPED_MESSAGE_FIELDS = list_typed_fields("content")
+_TYPED_BLOCK_FIELDS: Mapping[type[Part], frozenset[str]] = {
+    Text: list_typed_fields("text"),
+    ToolCall: list_typed_fields("name input"),
+    ToolResult: list_typed_fields("tool_use_id content is_error"),
+    Thinking: list_typed_fields("thinking signature data"),
+}
+"""The fields of each sort of block that its typed part holds. Pictures and documents are compared whole."""
+
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """Parses a request. Raises BadInput, with a path into the request, if it cannot be read.
@@ -99,7 +127,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     reused: list[ParsedMessage] = []
     if memo is not None and memo.basis == demotes_system:
         reused = memo.known[: count_unchanged(messages, memo.known)]
-    past = [segments for _, segments in reused]
+    past = [parsed.segments for parsed in reused]
     new_messages = messages[len(past) :]
     scan = MessageScan(past, demotes_system=demotes_system)
     new: list[tuple[Segment, ...]] = []
@@ -110,8 +138,10 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
             raise add_outer_place(f"messages[{position}]", error) from None
     if memo is not None:
         memo.basis = demotes_system
-        copies = map(_copy_message, new_messages)
-        memo.known = reused + list(zip(copies, new, strict=True))
+        memo.known = reused + [
+            ParsedMessage(_copy_message(message), segments, find_loose_values(message))
+            for message, segments in zip(new_messages, new, strict=True)
+        ]
 
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
     return ParsedRequest(log=log, head=_parse_head(request))
@@ -500,10 +530,17 @@ def _build_segments(
         else:
             origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks)
         beside: ExtraParts = ()
+        rests: Rests = {}
         if extra_fields and position == last:
             beside = collect_extra_fields(NAME, extra_fields, _MESSAGE_FIELDS)
+            rests = {"message": find_rest(extra_fields, _TYPED_MESSAGE_FIELDS, _MESSAGE_FIELDS)}
         if piece.blocks and len(piece.blocks) == 1:
-            beside += _collect_from_block(piece.parts[0], to_dict_or_none(piece.blocks[0]))
+            block = to_dict_or_none(piece.blocks[0])
+            beside += _collect_from_block(piece.parts[0], block)
+            rests = {**rests, **_find_block_rests(piece.parts[0], block)}
+        uncounted = NO_DIGEST
+        if rests:
+            uncounted = digest_rests(rests)
         segment = Segment(
             role=piece.role,
             kind=piece.kind,
@@ -514,6 +551,7 @@ def _build_segments(
             origin=NAME,
             meta={ORIGIN: origin},
             beside=beside,
+            uncounted=uncounted,
         )
         segments.append(segment)
     return tuple(segments)
@@ -540,6 +578,36 @@ def _collect_from_block(part: Part, block: Any) -> ExtraParts:
         for inner_part, piece in zip(part.content, list_or_empty(block.get("content")), strict=False):
             extra += _collect_from_block(inner_part, piece)
     return extra
+
+
+def _find_block_rests(part: Part, block: Any) -> Rests:
+    """What neither the typed part of a block holds nor its extra fields count; of a result, inside it too.
+
+    Of a document with `"citations": {"enabled": true}` it is that field.
+    """
+    if not isinstance(block, Mapping) or isinstance(part, Raw):
+        return {}
+    if isinstance(part, Image | Document):
+        difference = find_difference(block, render_part(part) or {})
+        return {"": {name: value for name, value in difference.items() if not _is_counted(name, value)}}
+    typed_fields = _TYPED_BLOCK_FIELDS[type(part)]
+    is_typed = typed_fields.issuperset(block)
+    if is_typed and not isinstance(part, ToolResult):
+        return {}
+    rest = find_rest(block, typed_fields, _BLOCK_FIELDS)
+    if not isinstance(part, ToolResult):
+        return {"": rest}
+    if not isinstance(block.get("is_error"), bool | None):
+        rest = {**rest, "is_error": block["is_error"]}
+    content = list_or_empty(block.get("content"))
+    pairs = zip(part.content, map(to_dict_or_none, content), strict=False)
+    inner_rests = name_places(".content", (_find_block_rests(inner, piece) for inner, piece in pairs))
+    return {"": rest, **inner_rests}
+
+
+def _is_counted(name: str, value: Any) -> bool:
+    """Whether a field of a block is counted as an extra field."""
+    return is_counted(name, value, _BLOCK_FIELDS)
 
 
 def read_role(message: Any) -> str:

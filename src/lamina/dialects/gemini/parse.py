@@ -16,16 +16,22 @@ from typing import Any, NamedTuple
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
 from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
-from lamina.dialects.gemini.extra_fields import collect_from_content, collect_from_part
+from lamina.dialects.gemini.extra_fields import (
+    collect_from_content,
+    collect_from_part,
+    find_content_rest,
+    find_part_rests,
+)
 from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
-from lamina.dialects.memos import ParseMemo, count_unchanged
+from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pieces import is_blank_text
 from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.uncounted_fields import digest_rests
 from lamina.errors import BadInput
 
 _ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
@@ -127,17 +133,17 @@ def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, .
 
     The reader still takes in their calls: a new result may answer an old call.
     """
-    remembered: list[tuple[Any, tuple[Segment, ...]]] = []
+    remembered: list[ParsedMessage] = []
     if memo is not None:
         messages = [unit.message for unit in units]
         remembered = memo.known[: count_unchanged(messages, memo.known)]
-    old_segments = [segments for _, segments in remembered]
+    old_segments = [parsed.segments for parsed in remembered]
     reader = _GeminiReader(old_segments)
     new_units = units[len(remembered) :]
     new_segments = list(map(reader.read_unit, new_units))
     if memo is not None:
-        copies = [memo.copy(unit.message) for unit in new_units]
-        memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
+        new_messages = [unit.message for unit in new_units]
+        memo.known = remembered + memo.remember(new_messages, new_segments)
     return tuple(chain.from_iterable(old_segments + new_segments))
 
 
@@ -355,11 +361,15 @@ def _make_segments(
     for i, piece in enumerate(pieces):
         is_first = i == 0
         beside: tuple[Part, ...] = ()
+        rests: dict[str, Any] = {}
         if i == len(pieces) - 1:
-            beside = collect_from_content(NAME, read_extra_fields(message)) + blanks
+            extra_fields = read_extra_fields(message)
+            beside = collect_from_content(NAME, extra_fields) + blanks
+            rests["content"] = find_content_rest(extra_fields)
         if len(piece.blocks) == 1:
             block = to_dict_or_empty(piece.blocks[0])
             beside += collect_from_part(NAME, piece.parts[0], block, read_signature(block))
+            rests |= find_part_rests(piece.parts[0], block)
         origin = WireOrigin(
             dialect=NAME,
             message=message,
@@ -377,6 +387,7 @@ def _make_segments(
             origin=NAME,
             meta={ORIGIN: origin},
             beside=beside,
+            uncounted=digest_rests(rests),
         )
         segments.append(segment)
     return segments

@@ -20,7 +20,7 @@ from lamina.dialects.json_values import LIST_TYPES, read_list, read_optional_tex
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
-from lamina.dialects.openai_chat.parts import MARKER, NAME, Content, read_part
+from lamina.dialects.openai_chat.parts import MARKER, NAME, Content, read_part, write_blocks
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -65,7 +65,7 @@ def read_message(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, .
     # A dump of an SDK's object may have an empty list of calls, which providers refuse.
     if "tool_calls" in wire and not wire["tool_calls"]:
         parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
-    return add_extra_fields(NAME, make_segments(NAME, message, parsed), wire)
+    return add_extra_fields(NAME, make_segments(NAME, message, parsed), wire, write_blocks=write_blocks)
 
 
 def read_extra_fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -106,14 +106,13 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     if memo is not None and memo.basis is not None and memo.basis[0] == basis:
         instructions = memo.basis[1]  # the same segment objects as before
         reused = _drop_last_reasoning(memo.known[: count_unchanged(items, memo.known)])
-    past = list(chain.from_iterable(segments for _, segments in reused))
+    past = list(chain.from_iterable(parsed.segments for parsed in reused))
     scan.replay(past)
     new_items = items[len(reused) :]
     new = scan.read(new_items, start=len(reused))
     if memo is not None:
-        copies = map(memo.copy, new_items)
         memo.basis = (basis, instructions)
-        memo.known = _drop_last_reasoning([*reused, *zip(copies, new, strict=True)])
+        memo.known = _drop_last_reasoning([*reused, *memo.remember(new_items, new)])
     return ParsedRequest(log=(*instructions, *past, *chain.from_iterable(new)), head=head)
 
 
@@ -175,8 +174,7 @@ def _drop_last_reasoning(parsed_items: list[ParsedMessage]) -> list[ParsedMessag
     """
     end = len(parsed_items)
     while end > 0:
-        _, segments = parsed_items[end - 1]
-        if segments[0].kind != "thinking":
+        if parsed_items[end - 1].segments[0].kind != "thinking":
             break
         end -= 1
     return parsed_items[:end]

@@ -12,7 +12,7 @@ from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
-from lamina.dialects.memos import ParseMemo
+from lamina.dialects.memos import ParsedMessage, ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pairing import CallStep, make_call_id
@@ -69,14 +69,14 @@ def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiec
 
     A prompt that grew has the same turns at its beginning, and their segments are not made again.
     """
-    remembered: list[_TextPiece] = [(source, segments[0]) for source, segments in memo.known]
+    remembered: list[_TextPiece] = [(known.copy, known.segments[0]) for known in memo.known]
     same_count = 0
     for (source, _), (old_source, _) in zip(pieces, remembered, strict=False):
         if source != old_source:
             break
         same_count += 1
     pieces = remembered[:same_count] + pieces[same_count:]
-    memo.known = [(source, (segment,)) for source, segment in pieces]
+    memo.known = [ParsedMessage(source, (segment,)) for source, segment in pieces]
     return pieces
 
 
