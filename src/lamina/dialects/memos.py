@@ -1,9 +1,9 @@
 """What a parser and a checker remember of a request, so that a growing one is read only at its end.
 
-A parser remembers a copy of each message with its segments. A message counts as unchanged if it equals its
-copy, and the object that its segments came from does too: that object may have been changed in place. To
-Python `1`, `1.0` and `true` are equal, and so are objects with their keys in another order, but other bytes
-leave for them. So numbers, switches and JSON of the application are compared as bytes besides.
+A parser remembers the JSON of each message with its segments. A message counts as unchanged if it has the
+same JSON, and the object that its segments came from does too: that object may have been changed in place.
+Python's own comparison would not do. To it `1`, `1.0` and `true` are equal, and so are objects with their
+keys in another order, but other bytes leave for them.
 
 A checker remembers up to where the last request was clean. What came before that seam is unchanged, so no
 rule can find a fault there. A seam is where the model begins to speak: all earlier calls have their results,
@@ -20,33 +20,25 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from lamina.caches.stream import OWN_JSON
 from lamina.core.values import Segment
 from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin
 from lamina.errors import BadInput
 
-LooseValue = tuple[tuple[str | int, ...], bytes]
-"""A value in a message that Python finds equal to others: the path to it, and its JSON."""
+AnyView = TypeVar("AnyView")
+
+_ENCODER = msgspec.json.Encoder()
 
 
 class ParsedMessage(NamedTuple):
-    """A copy of a message, with the segments that the message was parsed into.
+    """What is remembered of a message, with the segments that it was parsed into.
 
-    `loose_values` are those that have to be compared as JSON.
+    `remembered` is the message's JSON; a copy of the message, if it holds objects that have no JSON; or the
+    message itself, where nobody changes one in place.
     """
 
-    copy: Any
+    remembered: Any
     segments: tuple[Segment, ...]
-    loose_values: tuple[LooseValue, ...] = ()
 
-
-AnyView = TypeVar("AnyView")
-
-_CONTAINERS = (dict, list)
-_AS_WRITTEN = OWN_JSON | {"action", "actions", "operation"}
-"""Fields whose value is JSON of the application, those of built-in tools of the Responses API too."""
-
-_ENCODER = msgspec.json.Encoder()
 
 TAIL = 32
 """Items at the end that are always checked again, since clients and planners move cache markers there."""
@@ -55,9 +47,9 @@ TAIL = 32
 class ParseMemo:
     """Remembers how each message was parsed.
 
-    `known` are copies of the messages, each with its segments. `basis` is what else the parse depended on;
-    if that changed, the memo does not hold. `copies` is False where nobody changes a message in place: then
-    the message itself is remembered, and the same object is the same message.
+    `known` are the messages, each with its segments. `basis` is what else the parse depended on; if that
+    changed, the memo does not hold. `copies` is False where nobody changes a message in place: then the
+    message itself is remembered, and the same object is the same message.
     """
 
     def __init__(self, *, copies: bool = True) -> None:
@@ -74,35 +66,21 @@ class ParseMemo:
             remembered = message
             if self._copies:
                 remembered = copy_message(message)
-            parsed_messages.append(ParsedMessage(remembered, segments, find_loose_values(message)))
+            parsed_messages.append(ParsedMessage(remembered, segments))
         return parsed_messages
 
 
 def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMessage]) -> int:
     """How many messages are as they were when they were parsed, from the first on.
 
-    A client may send the same objects again, or equal ones; either counts as unchanged.
+    A client may send the same objects again, or others with the same JSON; either counts as unchanged.
     """
     if all(map(is_, messages, map(itemgetter(0), parsed_messages))):
         return min(len(messages), len(parsed_messages))
     count = 0
     try:
-        for message, (message_copy, segments, loose_values) in zip(messages, parsed_messages, strict=False):
-            if message is message_copy:
-                count += 1
-                continue
-            if message != message_copy or not _holds_same_values(message, loose_values):
-                break
-            origin = segments[0].meta.get(ORIGIN)
-            if not isinstance(origin, WireOrigin):
-                origin = read_origin(segments[0])
-            if origin is None:
-                break
-            source = origin.message
-            if source is not message and not _is_unchanged(source, message_copy, loose_values):
-                break
-            # What is sent again is `source`, so its keys must be in the order of the client's message.
-            if source is not message and not _has_same_key_order(message, source):
+        for message, (remembered, segments) in zip(messages, parsed_messages, strict=False):
+            if message is not remembered and not _is_unchanged(message, remembered, segments):
                 break
             count += 1
     except RecursionError:
@@ -122,106 +100,77 @@ def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage])
             break
         same_count += 1
     try:
-        for message_copy, segments, loose_values in before[same_count:]:
+        for remembered, segments in before[same_count:]:
             origin = read_origin(segments[0])
-            if origin is None or not _is_unchanged(origin.message, message_copy, loose_values):
+            if origin is None or not _is_as_remembered(origin.message, remembered):
                 return False
         if same_count < min(len(before), len(now)):
-            # The first message that differs may differ in a way that only its bytes show.
-            return bool(before[same_count].copy != now[same_count].copy)
+            # The first message that differs may differ in a way that only its JSON shows.
+            return bool(_read(before[same_count].remembered) != _read(now[same_count].remembered))
     except RecursionError:
         return False
     return True
 
 
-def find_loose_values(message: Any) -> tuple[LooseValue, ...]:
-    """The values of a message that Python finds equal to others, although their JSON differs.
+def _is_unchanged(message: Any, remembered: Any, segments: Sequence[Segment]) -> bool:
+    """Whether a message is the one that was remembered, and so is the object that its segments came from.
 
-    They are numbers, switches, and objects of the application, in which the order of keys is shown to the
-    model. In `{"type": "tool_use", "input": {"n": 1}}` it is the input.
+    That object is what is sent again.
     """
-    if type(message) is not dict:
-        return ()
-    loose_values: list[LooseValue] = []
-    try:
-        _find_loose_values(message, (), loose_values)
-    except RecursionError:
-        return ()  # whoever copies the message finds that it is nested too deeply
-    return tuple(loose_values)
+    if not _is_as_remembered(message, remembered):
+        return False
+    origin = segments[0].meta.get(ORIGIN)
+    if not isinstance(origin, WireOrigin):
+        origin = read_origin(segments[0])
+    if origin is None:
+        return False
+    return origin.message is message or _is_as_remembered(origin.message, remembered)
 
 
-def _find_loose_values(holder: Any, path: tuple[str | int, ...], loose_values: list[LooseValue]) -> None:
-    """Adds the loose values inside a dict or a list to `loose_values`."""
-    steps: Iterable[tuple[Any, Any]] = enumerate(holder)
-    if type(holder) is dict:
-        steps = holder.items()
-    for step, value in steps:
-        if type(value) is str or value is None:
-            continue
-        if type(value) in _CONTAINERS and step not in _AS_WRITTEN:
-            _find_loose_values(value, (*path, step), loose_values)
-        else:
-            _add_loose_value(value, (*path, step), loose_values)
-
-
-def _add_loose_value(value: Any, path: tuple[str | int, ...], loose_values: list[LooseValue]) -> None:
-    """Adds a value with its JSON. An object of an SDK has none, and is compared as it compares itself."""
-    try:
-        loose_values.append((path, _ENCODER.encode(value)))
-    except (TypeError, ValueError, OverflowError):
-        return
-
-
-def _holds_same_values(message: Any, loose_values: Sequence[LooseValue]) -> bool:
-    """Whether a message, which equals the one that was remembered, has the same JSON in these places."""
-    for path, data in loose_values:
-        value = message
-        for step in path:
-            value = value[step]
-        if _ENCODER.encode(value) != data:
-            return False
-    return True
-
-
-def _has_same_key_order(value: Any, other: Any) -> bool:
-    """Whether two equal values have their keys in one order. Only plain dicts and lists are walked."""
-    if type(value) is dict:
-        if type(other) is not dict or list(value) != list(other):
-            return False
-        pairs = zip(value.values(), other.values(), strict=True)
-    elif type(value) is list:
-        pairs = zip(value, other, strict=True)
-    else:
+def _is_as_remembered(message: Any, remembered: Any) -> bool:
+    """Whether a message has the JSON that was remembered, or equals a message that has none."""
+    if message is remembered:
         return True
-    return all(type(inner) not in _CONTAINERS or _has_same_key_order(inner, twin) for inner, twin in pairs)
+    remembered_json: bytes | None = remembered
+    if type(remembered) is not bytes:
+        remembered_json = _encode(remembered)
+    if remembered_json is None:
+        return bool(message == remembered)
+    return _encode(message) == remembered_json
 
 
-def _is_unchanged(source: Any, message_copy: Any, loose_values: Sequence[LooseValue]) -> bool:
-    """Whether the object that a message was parsed from is still what it was."""
-    return bool(source == message_copy) and _holds_same_values(source, loose_values)
+def _encode(message: Any) -> bytes | None:
+    """The JSON of a message. None if it is no plain dict, or holds an object of an SDK, which has none."""
+    if type(message) is not dict:
+        return None
+    try:
+        return _ENCODER.encode(message)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _read(remembered: Any) -> Any:
+    """A remembered message as a value."""
+    if type(remembered) is bytes:
+        return msgspec.json.decode(remembered)
+    return remembered
 
 
 def copy_message(message: Any) -> Any:
-    """A copy to compare with later. It shares all text with the message."""
+    """What to compare a message with later: its JSON, or a copy where it has none.
+
+    A message that cannot be copied is replaced by an object that equals nothing: it is read anew each time.
+    """
     try:
-        return _copy_value(message)
+        data = _encode(message)
     except RecursionError:
         raise BadInput("it is nested too deeply", place="request", hint="give plain JSON") from None
-
-
-def _copy_value(value: Any) -> Any:
-    """A copy of a value. Only plain dicts and lists are walked: an object of an SDK copies itself.
-
-    Strings are shared: they cannot change, and they are most of a request.
-    """
-    match value:
-        case str() | bytes():
-            return value
-        case dict() if type(value) is dict:
-            return {name: _copy_value(inner) for name, inner in value.items()}
-        case list() if type(value) is list:
-            return list(map(_copy_value, value))
-    return deepcopy(value)
+    if data is not None:
+        return data
+    try:
+        return deepcopy(message)
+    except Exception:  # noqa: BLE001 - a foreign object may do anything when copied
+        return object()
 
 
 class CheckMemo:

@@ -17,13 +17,10 @@ result answers, whether a message goes on). What a block says by itself is read 
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, NamedTuple
-
-import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.text.arguments import PATH_ARGUMENTS
@@ -62,7 +59,7 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
     to_dict_or_none,
 )
-from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged, find_loose_values
+from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.origins import ON_THE_WIRE, ORIGIN, WireOrigin, read_origin, read_origin_in
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.dialects.uncounted_fields import (
@@ -138,10 +135,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
             raise add_outer_place(f"messages[{position}]", error) from None
     if memo is not None:
         memo.basis = demotes_system
-        memo.known = reused + [
-            ParsedMessage(_copy_message(message), segments, find_loose_values(message))
-            for message, segments in zip(new_messages, new, strict=True)
-        ]
+        memo.known = reused + memo.remember(new_messages, new)
 
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
     return ParsedRequest(log=log, head=_parse_head(request))
@@ -206,22 +200,6 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
             raise add_outer_place(f"system[{position}]", error) from None
         pieces.append(BlockPiece(Role.SYSTEM, "system", (part,), [block]))
     return _build_segments(pieces, system)
-
-
-def _copy_message(message: Any) -> Any:
-    """A copy to compare with later, which shares all strings.
-
-    The caller may change its message after the call. A message that cannot be copied is replaced by an
-    object that equals nothing, so it is read anew each time.
-    """
-    try:
-        return msgspec.to_builtins(message)
-    except (TypeError, ValueError, RecursionError):
-        pass
-    try:
-        return copy.deepcopy(message)
-    except Exception:  # noqa: BLE001 - a foreign object may do anything when copied
-        return object()
 
 
 class BlockPiece(NamedTuple):

@@ -69,7 +69,7 @@ def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiec
 
     A prompt that grew has the same turns at its beginning, and their segments are not made again.
     """
-    remembered: list[_TextPiece] = [(known.copy, known.segments[0]) for known in memo.known]
+    remembered: list[_TextPiece] = [(known.remembered, known.segments[0]) for known in memo.known]
     same_count = 0
     for (source, _), (old_source, _) in zip(pieces, remembered, strict=False):
         if source != old_source:
