@@ -213,3 +213,18 @@ def _flat(*turns: str) -> str:
 
 def _user(content: Any) -> Json:
     return {"role": "user", "content": content}
+
+
+def test_a_system_message_that_comes_first_now_is_recorded_as_a_cut() -> None:
+    """A result without its call is not sent. The system message behind it moves up without it."""
+    orphan = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1"}]}
+    messages = [
+        {"role": "system", "content": "Answer in French from now on."},
+        {"role": "user", "content": "Go on."},
+    ]
+    request: Json = {"model": "claude-3-opus", "max_tokens": 100, "messages": [orphan, *messages]}
+    first = fit("anthropic", request)
+    moved_up = fit("anthropic", {**request, "messages": messages}, first.ledger)
+    assert "system" not in first.request
+    assert "system" in moved_up.request
+    assert [cut.reason for cut in moved_up.ledger.cuts] == ["system text changed"]

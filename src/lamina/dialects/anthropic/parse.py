@@ -269,7 +269,8 @@ class MessageScan:
         joins = self._continues(role, has_tools=has_tools)
 
         results_first = sorted(pieces, key=lambda piece: piece.kind != "tool_result")  # rule A6
-        is_demoted = role == "system" and self.demotes_system and self.conversation_began
+        is_late_system = role == "system" and self.conversation_began
+        is_demoted = is_late_system and self.demotes_system
         is_reordered = results_first != pieces
         extra_fields = None
         if len(mapping) > 2:
@@ -279,6 +280,7 @@ class MessageScan:
             message,
             extra_fields=extra_fields,
             is_mended=is_demoted or is_reordered or any(piece.was_mended for piece in pieces),
+            is_late_system=is_late_system,
             joins=joins,
         )
         self._begin(role, segments, has_tools=has_tools or joins, joins=joins)
@@ -483,12 +485,15 @@ def _build_segments(
     *,
     extra_fields: Mapping[str, Any] | None = None,
     is_mended: bool = False,
+    is_late_system: bool = False,
     joins: bool = False,
 ) -> tuple[Segment, ...]:
     """Turns the pieces of a message, or of the system text, into segments.
 
     `extra_fields` are the fields of the message besides role and content. They are counted with its last
     piece. All but the first note them: the first holds the whole message, and may be left out of a request.
+    `is_late_system`: a system message inside the conversation. If a client drops what was before it, it is
+    sent with the system text, which are other bytes.
     """
     last = len(pieces) - 1
     segments: list[Segment] = []
@@ -509,9 +514,11 @@ def _build_segments(
             origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks)
         beside: ExtraParts = ()
         rests: Rests = {}
+        if is_late_system:
+            rests = {"role": "late system"}
         if extra_fields and position == last:
             beside = collect_extra_fields(NAME, extra_fields, _MESSAGE_FIELDS)
-            rests = {"message": find_rest(extra_fields, _TYPED_MESSAGE_FIELDS, _MESSAGE_FIELDS)}
+            rests = {**rests, "message": find_rest(extra_fields, _TYPED_MESSAGE_FIELDS, _MESSAGE_FIELDS)}
         if piece.blocks and len(piece.blocks) == 1:
             block = to_dict_or_none(piece.blocks[0])
             beside += _collect_from_block(piece.parts[0], block)
