@@ -106,7 +106,9 @@ def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage])
                 return False
         if same_count < min(len(before), len(now)):
             # The first message that differs may differ in a way that only its JSON shows.
-            return bool(_read(before[same_count].remembered) != _read(now[same_count].remembered))
+            old_origin = read_origin(before[same_count].segments[0])
+            new_origin = read_origin(now[same_count].segments[0])
+            return old_origin is None or new_origin is None or bool(old_origin.message != new_origin.message)
     except RecursionError:
         return False
     return True
@@ -147,13 +149,6 @@ def _encode(message: Any) -> bytes | None:
         return _ENCODER.encode(message)
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _read(remembered: Any) -> Any:
-    """A remembered message as a value."""
-    if type(remembered) is bytes:
-        return msgspec.json.decode(remembered)
-    return remembered
 
 
 def copy_message(message: Any) -> Any:
