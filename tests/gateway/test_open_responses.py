@@ -23,6 +23,7 @@ from lamina.testing.model_server import MODEL, run_model_server
 from tests.fitting.scripted_api import Call, Said, Thought
 from tests.gateway.open_responses_upstream import (
     ANSWER,
+    CompliantUpstream,
     Damage,
     Script,
     UpstreamFailure,
@@ -167,15 +168,21 @@ def read_chunks(body: bytes) -> bytes:
     return content
 
 
+def run_fitted_cases(upstream: CompliantUpstream, folder: Path) -> Api:
+    """The cases after a long history, through a gateway with a small window. All of them must pass."""
+    settings = settings_for(upstream.url, folder / "gateway.db", upstream=WINDOW)
+    with gateway_in_thread(settings) as gateway:
+        api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
+        results = run_suite(api, cases=FITTED_CASES)
+    assert list_failures(results) == []
+    assert upstream.refused == []
+    return api
+
+
 def test_every_case_passes_after_a_cut(tmp_path: Path) -> None:
     """The requests that the gateway writes keep the rules, too: the upstream refuses those that do not."""
     with run_compliant_upstream() as upstream:
-        settings = settings_for(upstream.url, tmp_path / "gateway.db", upstream=WINDOW)
-        with gateway_in_thread(settings) as gateway:
-            api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
-            results = run_suite(api, cases=FITTED_CASES)
-    assert list_failures(results) == []
-    assert upstream.refused == []
+        api = run_fitted_cases(upstream, tmp_path)
     changes = [answer.change for answer in api.answers]
     assert changes.count("") == 2  # they continue an answer by its id
     assert [answer.body for answer in api.answers] == upstream.answers
@@ -248,12 +255,7 @@ ROUNDS: dict[str, Script] = {
 @pytest.mark.parametrize("name", ROUNDS)
 def test_every_case_passes_after_a_recall(name: str, tmp_path: Path) -> None:
     with run_compliant_upstream(ROUNDS[name]) as upstream:
-        settings = settings_for(upstream.url, tmp_path / "gateway.db", upstream=WINDOW)
-        with gateway_in_thread(settings) as gateway:
-            api = Api(f"{gateway.url}/v1", MODEL, history=HISTORY)
-            results = run_suite(api, cases=FITTED_CASES)
-    assert list_failures(results) == []
-    assert upstream.refused == []
+        api = run_fitted_cases(upstream, tmp_path)
     assert len(upstream.requests) > len(api.answers)
     for answer in api.answers:
         assert b'"name": "recall", "arguments"' not in answer.body

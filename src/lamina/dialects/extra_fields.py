@@ -22,7 +22,7 @@ ExtraParts = tuple[Part, ...]
 """Parts that are counted with a segment, and not sent for it: its message holds them already."""
 
 _FEW_WORDS = "one of a few words: the API refuses any other"
-_ABOUT_ANSWER = "what the API says about an answer, not in it"
+ABOUT_ANSWER = "what the API says about an answer, not in it"
 _CACHE = "it marks a cache"
 
 UNREAD: Mapping[str, str] = {
@@ -37,14 +37,14 @@ UNREAD: Mapping[str, str] = {
     "cache_control": _CACHE,
     "prompt_cache_breakpoint": _CACHE,
     "citations": "Anthropic counts neither what is cited nor its title and address (docs, citations)",
-    "logprobs": _ABOUT_ANSWER,
+    "logprobs": ABOUT_ANSWER,
     "id": "a name by which the server knows an item or an answer",
-    "model": _ABOUT_ANSWER,
-    "stop_reason": _ABOUT_ANSWER,
-    "stop_sequence": _ABOUT_ANSWER,
-    "stop_details": _ABOUT_ANSWER,
-    "usage": _ABOUT_ANSWER,
-    "created_at": _ABOUT_ANSWER,
+    "model": ABOUT_ANSWER,
+    "stop_reason": ABOUT_ANSWER,
+    "stop_sequence": ABOUT_ANSWER,
+    "stop_details": ABOUT_ANSWER,
+    "usage": ABOUT_ANSWER,
+    "created_at": ABOUT_ANSWER,
     "videoMetadata": "numbers: which part of a film is shown",
     "video_metadata": "numbers: which part of a film is shown",
     "mediaResolution": _FEW_WORDS,

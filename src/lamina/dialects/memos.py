@@ -108,7 +108,9 @@ def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage])
             # The first message that differs may differ in a way that only its JSON shows.
             old_origin = read_origin(before[same_count].segments[0])
             new_origin = read_origin(now[same_count].segments[0])
-            return old_origin is None or new_origin is None or bool(old_origin.message != new_origin.message)
+            if old_origin is None or new_origin is None:
+                return False
+            return bool(old_origin.message != new_origin.message)
     except RecursionError:
         return False
     return True

@@ -17,13 +17,12 @@ from typing import Any
 from lamina.core.hashing import digest
 from lamina.core.text.characters import is_blank, split_words
 from lamina.core.values import Digest
-from lamina.dialects.extra_fields import is_counted
+from lamina.dialects.extra_fields import ABOUT_ANSWER, is_counted
 from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
 
 Rests = Mapping[str, Any]
 """What is left of a message, and of the objects inside it, by a name for the place."""
 
-_ABOUT_ANSWER = "what the API says about an answer, not in it"
 _CACHE = "it marks a cache, and moves with the end of the conversation"
 _TYPED = "the role, or the typed part, says it"
 
@@ -35,13 +34,13 @@ IGNORED: Mapping[str, str] = {
     "id": "a name by which the server knows an item; clients leave it out or give it anew",
     "status": "how far an item had come; no model is shown it",
     "index": "the place of a call in its list, which the list says",
-    "logprobs": _ABOUT_ANSWER,
-    "model": _ABOUT_ANSWER,
-    "stop_reason": _ABOUT_ANSWER,
-    "stop_sequence": _ABOUT_ANSWER,
-    "stop_details": _ABOUT_ANSWER,
-    "usage": _ABOUT_ANSWER,
-    "created_at": _ABOUT_ANSWER,
+    "logprobs": ABOUT_ANSWER,
+    "model": ABOUT_ANSWER,
+    "stop_reason": ABOUT_ANSWER,
+    "stop_sequence": ABOUT_ANSWER,
+    "stop_details": ABOUT_ANSWER,
+    "usage": ABOUT_ANSWER,
+    "created_at": ABOUT_ANSWER,
 }
 """Fields that may change in what was sent before, without a cut, each with the reason.
 
