@@ -228,3 +228,14 @@ def test_a_system_message_that_comes_first_now_is_recorded_as_a_cut() -> None:
     assert "system" not in first.request
     assert "system" in moved_up.request
     assert [cut.reason for cut in moved_up.ledger.cuts] == ["system text changed"]
+
+
+def test_a_marker_on_a_message_of_chat_completions_is_no_change() -> None:
+    """Servers that take `cache_control` there show it to no model."""
+    messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "I went."}]
+    request: Json = {"model": "gpt-5", "messages": [*messages, {"role": "user", "content": "On."}]}
+    marked = {**messages[0], "cache_control": {"type": "ephemeral"}}
+    first = fit("openai_chat", request)
+    again = fit("openai_chat", {**request, "messages": [marked, *request["messages"][1:]]}, first.ledger)
+    assert again.ledger.cuts == ()
+    assert stream_of("openai_chat", again.request) == stream_of("openai_chat", first.request)

@@ -51,7 +51,8 @@ _SORTS_BY_ROLE: dict[str, Sort] = {
 }
 _REASONING_FIELDS = frozenset(REASONING)
 _CALL_FIELDS = frozenset(("tool_calls", "function_call"))
-_FIELDS_NOT_EXTRA = _CALL_FIELDS | {"role", "content", "id", *REASONING}
+_FIELDS_NOT_EXTRA = _CALL_FIELDS | {"role", "content", "id", "cache_control", *REASONING}
+"""Fields of a message that are read elsewhere, or that no model sees: some servers take `cache_control`."""
 
 _FIELDS_READ_ELSEWHERE = frozenset(
     ("model", "messages", "tools", "functions", "prompt_cache_key", "cache_salt", "prompt_cache_options")
