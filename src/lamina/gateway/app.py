@@ -31,9 +31,13 @@ from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.security import admit_visitor
 from lamina.gateway.shared import Gateway
 from lamina.gateway.telemetry import open_telemetry
+from lamina.inspector.page_cookies import make_key
 
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """What aiohttp would add by itself. The upstream gets the client's headers and no others."""
+
+PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
+"""Has the key for the inspector's cookies in the environment of worker processes, which share it."""
 
 YOUNG_OBJECTS = 20_000
 """New objects after which Python looks for garbage. A request has hundreds that stay."""
@@ -155,7 +159,8 @@ class _Shared:
         if self._inspector is None:
             from lamina.gateway.inspection import InspectorPages  # noqa: PLC0415 - takes a while, and memory
 
-            self._inspector = InspectorPages(self.settings, self.started_gateway().fitter.index)
+            index = self.started_gateway().fitter.index
+            self._inspector = InspectorPages(self.settings, index, _read_page_key(self.environment))
         await self._inspector(scope, receive, send)
 
 
@@ -181,6 +186,12 @@ def _open_session(settings: GatewaySettings) -> aiohttp.ClientSession:
         max_line_size=1 << 16,
         max_field_size=1 << 16,
     )
+
+
+def _read_page_key(environment: Mapping[str, str]) -> bytes:
+    """The key for the cookies of the inspector's pages: that of all workers, or a new one."""
+    shared_key = environment.get(PAGE_KEY_VARIABLE, "")
+    return bytes.fromhex(shared_key) or make_key()
 
 
 def _text(headers: Any) -> list[tuple[str, str]]:

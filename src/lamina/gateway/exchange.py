@@ -8,7 +8,7 @@ everything that is done for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from time import monotonic
 from typing import Any
 
@@ -95,8 +95,24 @@ def _refuse_unserved(scope: Scope) -> None:
         raise Refusal(426, "websockets are not served; use POST")
     if lower_ascii(read_list(headers, b"transfer-encoding")) not in ("", "chunked"):
         raise Refusal(400, "the only transfer-encoding that is served is chunked")
-    if not scope["path"].startswith("/"):
+    path = scope["path"]
+    if not path.startswith("/"):
         raise Refusal(400, "the request names no path")
+    if not {".", ".."}.isdisjoint(path.split("/")):  # an upstream may resolve it to a path outside of its own
+        raise Refusal(400, "the path has . or .. as a segment; write it without")
+
+
+def _refuse_malformed(request: Mapping[str, Any]) -> None:
+    """Refuse messages that no API takes, before they are sent. `input` may be empty: a prompt has an id."""
+    for field in ("messages", "contents", "input"):
+        messages = request.get(field)
+        if not isinstance(messages, list):
+            continue
+        if not messages and field != "input":
+            raise Refusal(400, f"{field} is empty; send at least one message")
+        for place, message in enumerate(messages):
+            if not isinstance(message, dict):
+                raise Refusal(400, f"{field}[{place}] is not an object; send messages as objects")
 
 
 async def _refuse(writer: AnswerWriter, refusal: Refusal, dialect: str) -> None:
@@ -187,6 +203,7 @@ class ProxiedExchange:
         model = route.model or body.model
         upstream = self._prefixed or self._gateway.upstreams.choose(route.dialect, model)
         request = body.request
+        _refuse_malformed(request)
         if route.model and "model" not in request:
             request = {"model": route.model, **request}
         return IncomingRequest(

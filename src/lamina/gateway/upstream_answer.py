@@ -38,6 +38,9 @@ LARGE_BODY = 1 << 20
 JOINED_BODY = 32 << 10
 """Bytes up to which a body is copied behind its headers, since one small write costs less than two."""
 
+RELAYED = range(200, 600)
+"""Statuses that end a request. 101 would switch the connection to a protocol that is not served here."""
+
 RETRIED = frozenset((429, 503, 529))
 LONGEST_PAUSE = 30
 """Seconds of `Retry-After` that the gateway waits for at most. Longer ones are the client's to wait."""
@@ -96,6 +99,10 @@ class UpstreamAnswer:
             await asyncio.sleep(pause)
             retries += 1
             answer = await self._ask()
+        if answer.status not in RELAYED:
+            answer.close()
+            problem = f"upstream {self._request.upstream.name!r} answered with the status {answer.status}"
+            raise Refusal(502, f"{problem}, which is no answer to a request")
         self._answer = answer
         return answer
 
