@@ -20,6 +20,7 @@ from lamina.gateway.client_connection import Receive
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import GatewayStore
 from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.draining import Drain
 from lamina.gateway.exchange import Scope, Send, answer_request
 from lamina.gateway.fit import Fitter
 from lamina.gateway.journal import Journal, open_journal
@@ -56,6 +57,8 @@ class GatewayApp:
 
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
+        self.settings = shared.settings
+        self.drain = shared.drain
         self._pages = Starlette(
             routes=[
                 Route("/healthz", shared.health),
@@ -75,7 +78,8 @@ class GatewayApp:
             await Response(status_code=200)(scope, receive, send)
             return
         if self._shared.settings.inspect and is_below(path, INSPECTOR):
-            await self._shared.inspect(scope, receive, send)
+            with self.drain.running_page():
+                await self._shared.inspect(scope, receive, send)
             return
         await answer_request(self._shared.started_gateway(), scope, receive, send)
 
@@ -88,6 +92,7 @@ class _Shared:
         self.environment = environment
         self.journal = journal
         self.metrics = GatewayMetrics()
+        self.drain = Drain()
         self.store: GatewayStore | None = None
         self.gateway: Gateway | None = None
         self._inspector: Any = None
@@ -120,6 +125,7 @@ class _Shared:
                 journal=self.journal,
                 environment=self.environment,
                 telemetry=telemetry,
+                drain=self.drain,
             )
             saving = asyncio.ensure_future(saver.save_pending())
             try:
@@ -132,6 +138,8 @@ class _Shared:
                 await saver.flush()
         await self.store.close()
         await to_thread.run_sync(telemetry.close)
+        if self.drain.is_stopping:
+            self.journal.write("stopped", cut_off=self.drain.cut_count)
 
     def started_gateway(self) -> Gateway:
         if self.gateway is None:
@@ -142,6 +150,8 @@ class _Shared:
         return PlainTextResponse("ok\n")
 
     async def ready(self, _: Request) -> Response:
+        if self.drain.is_stopping:
+            return PlainTextResponse("the gateway is stopping\n", status_code=503)
         if self.store is not None and await self.store.is_ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("the store does not answer\n", status_code=503)

@@ -8,6 +8,7 @@ everything that is done for it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from time import monotonic
 from typing import Any
@@ -43,6 +44,8 @@ from lamina.gateway.upstreams import Upstream, request_headers, response_headers
 from lamina.gateway.usage import UsageReader
 from lamina.telemetry import CallTrace
 
+STOPPING = "the gateway is stopping, and this request took too long to wait for; try again"
+
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -51,7 +54,8 @@ async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send:
     """Answer one HTTP request. Its trace ends with the answer."""
     trace = gateway.telemetry.start_request(scope["method"], scope["path"], scope["headers"])
     try:
-        await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
+        with gateway.drain.running_request():
+            await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
     finally:
         trace.end()
 
@@ -77,6 +81,11 @@ async def _answer_traced(
         await _refuse(writer, refusal, dialect)
     except ClientGone:
         gateway.journal.write("client gone", path=path)
+    except asyncio.CancelledError:
+        if not gateway.drain.take_cut():
+            raise
+        gateway.journal.write("cut off", path=path)
+        await _refuse(writer, Refusal(503, STOPPING, retry_after=1), match_route("POST", path).dialect)
     except Exception as error:  # noqa: BLE001 - a client always gets an answer in its own shape
         gateway.metrics.add("lamina_failures_total", kind=type(error).__name__)
         gateway.journal.write("failed", error=type(error).__name__, path=path)

@@ -2,8 +2,8 @@
 
 The gateway's own guards decide who may look: host, origin and access token. A browser cannot send a token in
 a header when it opens a page. So here, and nowhere else in the gateway, it may also come as `?token=…`. The
-browser then gets a cookie that opens these pages and nothing else (`inspector/page_cookies.py`). A token opens
-the conversations of its own workspace and no others.
+browser then gets a cookie that opens these pages and nothing else (`inspector/page_cookies.py`). A token
+opens the conversations of its own workspace and no others.
 """
 
 from __future__ import annotations
