@@ -370,16 +370,16 @@ class ProxiedExchange:
         `recalled`: the answer was for the gateway, and the request goes on.
         """
         if answer.status >= 400:
-            self._trace.end(error=str(answer.status))
+            self._trace.end_call(error=str(answer.status))
             return
         if answer.status >= 300 or self._route.action == "count":
-            self._trace.end()
+            self._trace.end_call()
             return
         gateway = self._gateway
         usage = reader.finish()
         gateway.misses.report(incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled)
-        record_answered(self._trace, outgoing, usage)
-        self._trace.end()
+        record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)
+        self._trace.end_call()
         for kind in ("input", "cached", "written", "output"):
             amount = getattr(usage, kind)
             if amount:
@@ -387,7 +387,7 @@ class ProxiedExchange:
         if recalled:
             gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
             return
-        gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
+        gateway.metrics.observe("lamina_request_seconds", monotonic() - self._began, part="whole")
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
         if not gateway.learner.record_if_free(outgoing, usage):
@@ -398,6 +398,7 @@ class ProxiedExchange:
     ) -> None:
         """Pass an error on whose body has been read already."""
         self._count_answer(incoming, answer)
+        self._trace.end_call(error=str(answer.status))
         if self._writer.started:
             raise Refusal(answer.status, unpack_error(body, answer)[:ERROR_CHARACTERS])
         await self._relay_unread(answer, first=body)

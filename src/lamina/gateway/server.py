@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 from math import ceil
+from tempfile import TemporaryDirectory
 from time import monotonic
 from types import FrameType
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import httptools
 import msgspec
 import uvicorn
+from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import multiprocess
 
@@ -25,6 +27,7 @@ from lamina.core.text.characters import lower_ascii
 from lamina.gateway.app import PAGE_KEY_VARIABLE, GatewayApp, create_app, tune_garbage_collection
 from lamina.gateway.client_connection import LINK, ClientLink
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.metrics import METRICS_FOLDER_VARIABLE
 from lamina.gateway.stream import FLOW
 from lamina.inspector.page_cookies import make_key
 
@@ -57,7 +60,9 @@ def run_server(settings: GatewaySettings, *, listener: socket.socket | None = No
     config.workers = settings.workers
     # `Multiprocess` takes no class for its workers, and uvicorn's own would not drain.
     multiprocess.Process = GatewayWorker  # type: ignore[misc]
-    GatewayWorkers(config, [config.bind_socket()]).run()
+    with TemporaryDirectory(prefix="lamina-metrics-") as folder:
+        os.environ[METRICS_FOLDER_VARIABLE] = folder
+        GatewayWorkers(config, [config.bind_socket()]).run()
 
 
 def create_worker_app() -> GatewayApp:
@@ -157,6 +162,13 @@ def make_protocol(settings: GatewaySettings) -> type[HttpToolsProtocol]:
 
 class GatewayWorkers(multiprocess.Multiprocess):
     """The parent of the worker processes."""
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that died. Their counters stay, and the requests that they answered are over."""
+        pids = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in pids - {process.pid for process in self.processes}:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
     def terminate_all(self) -> None:
         """Stop the workers, and close the socket here too: clients would wait in its queue for nobody."""

@@ -79,6 +79,7 @@ class UpstreamAnswer:
         self._request = request
         self._session = gateway.session
         self._journal = gateway.journal
+        self._metrics = gateway.metrics
         self._deadlines = gateway.settings.deadlines
         self._writer = writer
         self._answer: aiohttp.ClientResponse | None = None
@@ -91,6 +92,7 @@ class UpstreamAnswer:
             raise
 
     async def _ask_until_answered(self) -> aiohttp.ClientResponse:
+        began = monotonic()
         answer = await self._ask()
         retries = 0
         while self._may_retry(answer, retries):
@@ -103,6 +105,7 @@ class UpstreamAnswer:
             answer.close()
             problem = f"upstream {self._request.upstream.name!r} answered with the status {answer.status}"
             raise Refusal(502, f"{problem}, which is no answer to a request")
+        self._metrics.observe("lamina_request_seconds", monotonic() - began, part="first_byte")
         self._answer = answer
         return answer
 
