@@ -287,7 +287,7 @@ def write_content(said: Said, size: int) -> dict[str, Any]:
         parts.append({"functionCall": function_call})
     candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
     usage = {"promptTokenCount": size, "candidatesTokenCount": 9, "totalTokenCount": size + 9}
-    return {"candidates": [candidate], "usageMetadata": usage}
+    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m", "responseId": "r"}
 
 
 def stream_content(said: Said, size: int) -> Iterator[str]:
@@ -310,7 +310,14 @@ def write_chat(said: Said, size: int) -> dict[str, Any]:
     if calls:
         message["tool_calls"] = calls
     counts = {"prompt_eval_count": size, "eval_count": 9}
-    return {"model": "m", "created_at": "now", "message": message, "done": True, **counts}
+    return {
+        "model": "m",
+        "created_at": "now",
+        "message": message,
+        "done": True,
+        "done_reason": "stop",
+        **counts,
+    }
 
 
 def stream_chat(said: Said, size: int) -> Iterator[str]:

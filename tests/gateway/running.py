@@ -17,7 +17,7 @@ import uvicorn
 from lamina.gateway.app import create_app
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.gateway.journal import Journal
-from lamina.gateway.server import make_config
+from lamina.gateway.server import GatewayServer, make_config
 from tests.gateway.upstream_stub import Stub
 
 
@@ -60,7 +60,7 @@ async def run_gateway(
     """The gateway until the context ends."""
     log = io.StringIO()
     app = create_app(settings, environment=environment or {}, journal=Journal(log, path=journal_path))
-    server = uvicorn.Server(make_config(settings, app))
+    server = GatewayServer(make_config(settings, app))
     serving = asyncio.ensure_future(server.serve())
     while not server.started:
         if serving.done():

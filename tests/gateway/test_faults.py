@@ -185,7 +185,8 @@ def test_a_stream_that_breaks_off_inside_an_event_ends_as_it_did_at_the_upstream
     async def main() -> None:
         async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
             stub.play(drop_in_event)
-            body = {"model": "m", "max_tokens": 9, "stream": True, "messages": [], "input": "Hi."}
+            messages = [{"role": "user", "content": "Hi."}]
+            body = {"model": "m", "max_tokens": 9, "stream": True, "messages": messages, "input": "Hi."}
             async with client.post(f"{gateway.url}{path}", json=body) as answer:
                 await answer.content.readuntil(b'data: {"type":"ha')
                 with pytest.raises(aiohttp.ClientPayloadError):

@@ -62,15 +62,26 @@ def test_a_token_opens_its_own_workspace_only() -> None:
                     assert answer.status == 200
             sessions = f"{gateway.url}{PAGES}api/sessions"
             counts = {"search": 1, "sales": 0}
+            cookies: set[str] = set()
             for token, count in counts.items():
-                for headers in ({"x-lamina-token": token}, {"cookie": f"lamina_token={token}"}):
-                    async with client.get(sessions, headers=headers) as page:
-                        assert len((await page.json())["sessions"]) == count
                 opened = client.get(f"{gateway.url}{PAGES}?token={token}", allow_redirects=False)
                 async with opened as page:
                     assert page.status == 303
-                    assert f"lamina_token={token}; HttpOnly" in page.headers["set-cookie"]
-            for headers in ({}, {"x-lamina-token": "wrong"}, {"cookie": "lamina_token=wrong"}):
+                    assert page.headers["location"] == PAGES
+                    cookie, *attributes = page.headers["set-cookie"].split("; ")
+                for headers in ({"x-lamina-token": token}, {"cookie": f"other=1; {cookie}"}):
+                    async with client.get(sessions, headers=headers) as page:
+                        assert len((await page.json())["sessions"]) == count
+                assert f"Path={PAGES}" in attributes
+                assert "HttpOnly" in attributes
+                assert token not in cookie
+                cookies.add(cookie)
+            assert len(cookies) == 2
+            async with client.get(f"{gateway.url}/metrics", headers={"cookie": cookie}) as page:
+                assert page.status == 401  # it opens the inspector's pages, and nothing else
+            name, _, value = cookie.partition("=")
+            later = f"{name}=9{value}"
+            for headers in ({}, {"x-lamina-token": "wrong"}, {"cookie": later}, {"cookie": f"{name}=1.2.3"}):
                 async with client.get(sessions, headers=headers) as page:
                     assert page.status == 401
 

@@ -10,11 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from lamina.gateway.metrics import METRICS
+from lamina.gateway.metrics import METRICS, METRICS_FOLDER_VARIABLE
+from lamina.telemetry.otel import BoundedNames, OtelTelemetry
 from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_recall import NAMES, QUESTION, Wire, long_history, recall_once, serve
 from tests.gateway.upstream_stub import run_stub
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -122,8 +125,7 @@ def test_nothing_of_opentelemetry_is_imported_unless_it_is_turned_on() -> None:
 
 
 NOT_COUNTED_HERE = {
-    "lamina_failures_total", "lamina_store_failures_total", "lamina_misses_total", "lamina_overflows_total",
-    "lamina_recalls_total",
+    "lamina_failures_total", "lamina_misses_total", "lamina_overflows_total", "lamina_recalls_total",
 }  # fmt: skip
 """Counters that appear when something goes wrong, or when the model recalls something."""
 
@@ -145,7 +147,7 @@ def test_the_dashboard_asks_only_for_what_the_gateway_measures(tmp_path: Path) -
     dashboard = json.loads((ROOT / "deploy/grafana/lamina-gateway.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     names = {name for query in queries for name in re.findall(r"lamina_[a-z_]+", query)}
-    assert names <= METRICS.keys()
+    assert {name.removesuffix("_bucket") for name in names} <= METRICS.keys()
     assert {name for name in METRICS if f"\n{name}" in f"\n{metrics}"} == METRICS.keys() - NOT_COUNTED_HERE
     for query in queries:
         (name,) = set(re.findall(r"lamina_[a-z_]+", query)[:1])
@@ -156,3 +158,76 @@ def test_the_dashboard_asks_only_for_what_the_gateway_measures(tmp_path: Path) -
         labels |= {f'{label}="' for label in (grouped[1].split(", ") if grouped else ())}
         lines = [line for line in metrics.splitlines() if line.startswith("lamina_")]
         assert all(any(label in line for line in lines) for label in labels), query
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What collects the spans of a gateway in this process."""
+    tracing = pytest.importorskip("opentelemetry.sdk.trace", reason="lamina[otel] is not installed")
+    processors = pytest.importorskip("opentelemetry.sdk.trace.export")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    memory = export.InMemorySpanExporter()
+    provider = tracing.TracerProvider()
+    provider.add_span_processor(processors.SimpleSpanProcessor(memory))
+    monkeypatch.setattr(
+        "lamina.gateway.app.open_telemetry", lambda _: OtelTelemetry(tracer_provider=provider)
+    )
+    return memory
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_that_recalls_has_a_span_of_its_own_and_every_token_is_in_one(name: str, spans: Any) -> None:
+    wire = Wire(name, streams=True)
+    with serve(wire, recall_once) as served:
+        wire.ask(served.gateway.url, [*long_history(wire), wire.user(QUESTION)])
+        address = urlsplit(served.api.url)
+    answered = served.gateway.events("answered")
+    finished = spans.get_finished_spans()
+    calls = [span for span in finished if span.name.startswith("chat ")]
+    (request,) = [span for span in finished if span.kind.name == "SERVER"]
+    assert [span.parent.span_id for span in calls] == [request.context.span_id] * 2
+    if name != "openai_chat":  # the SDK did not ask for usage
+        reported = [(event["input"], event["output"]) for event in answered]
+        noted = [
+            (span.attributes["gen_ai.usage.input_tokens"], span.attributes["gen_ai.usage.output_tokens"])
+            for span in calls
+        ]
+        assert noted == reported
+        assert len(noted) == 2
+    assert [event.name for event in request.events].count("lamina.recall") == 1
+    for span in calls:
+        assert span.attributes["server.address"] == address.hostname
+        assert span.attributes["server.port"] == address.port
+        assert len(span.attributes["gen_ai.response.finish_reasons"]) == 1
+        assert span.attributes["gen_ai.response.model"]
+        assert name == "ollama" or span.attributes["gen_ai.response.id"]
+    assert request.attributes["gen_ai.conversation.id"]
+
+
+def test_models_that_a_client_makes_up_are_no_labels() -> None:
+    names = BoundedNames(limit=2)
+    assert [names.bound(name) for name in ("a", "b", "c", "a", "x" * 1_000)] == [
+        "a",
+        "b",
+        "other",
+        "a",
+        "other",
+    ]
+
+
+def test_a_scrape_of_any_worker_has_the_counters_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counters of two processes, one of which has ended."""
+    monkeypatch.setenv(METRICS_FOLDER_VARIABLE, str(tmp_path))
+    program = (
+        "from lamina.gateway.metrics import GatewayMetrics\n"
+        "metrics = GatewayMetrics()\n"
+        "metrics.add('lamina_cuts_total', 3, upstream='claude')\n"
+        "metrics.observe('lamina_request_seconds', 0.004, part='fit')\n"
+        "print(metrics.write())\n"
+    )
+    for count in (1, 2):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert f'lamina_cuts_total{{upstream="claude"}} {3.0 * count}' in done.stdout
+        assert f'lamina_request_seconds_count{{part="fit"}} {1.0 * count}' in done.stdout

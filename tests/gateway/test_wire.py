@@ -35,6 +35,10 @@ UPSTREAM_ANSWERS = {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n"
         b"2\r\nok\r\n0\r\nx-sum: 1\r\n\r\n"
     ),
+    b"/v1/models/101": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+    b"/v1/models/600": b"HTTP/1.1 600 What\r\ncontent-length: 2\r\n\r\nok",
+    b"/v1/models/999": b"HTTP/1.1 999 What\r\ncontent-length: 2\r\n\r\nok",
+    b"/600/v1/chat/completions": b"HTTP/1.1 600 What\r\ncontent-length: 2\r\n\r\nok",
     b"/empty/v1/chat/completions": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n",
     b"/none/v1/chat/completions": b"",
     b"/noise/v1/chat/completions": b"\x16\x03\x01 what?\r\n\r\n",
@@ -103,6 +107,16 @@ PROBES: dict[str, bytes] = {
     "a long header of the upstream": get(b"/v1/models/long"),
     "two lengths of the upstream": get(b"/v1/models/twice"),
     "trailers of the upstream": get(b"/v1/models/trailers"),
+    "a status of 101": get(b"/v1/models/101"),
+    "a status of 600": get(b"/v1/models/600"),
+    "a status of 999": get(b"/v1/models/999"),
+    "a status of 600 to a chat": post(b"/600/v1/chat/completions", CLOSE),
+    "two keys": post(headers=b"authorization: Bearer a\r\nauthorization: Bearer b\r\n" + CLOSE),
+    "two api keys": get(b"/v1/models").replace(CLOSE, b"x-api-key: a\r\nx-api-key: b\r\n" + CLOSE),
+    "dots in a path": get(b"/v1/../admin/keys"),
+    "packed dots in a path": get(b"/v1/%2e%2e/admin/keys"),
+    "no messages": post(headers=CLOSE, body=b'{"model":"m","messages":[]}'),
+    "messages that are none": post(headers=CLOSE, body=b'{"model":"m","messages":[1,null]}'),
     "connect": b"CONNECT other.example:443 HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n",
     "half a body": post(body=BODY)[:-10],
 }
@@ -259,9 +273,15 @@ def test_the_model_in_a_path_of_gemini_may_have_slashes(path: str, route: RouteM
         "a packed transfer",
         "no path",
         "no body",
+        "two keys",
+        "two api keys",
+        "dots in a path",
+        "packed dots in a path",
+        "no messages",
+        "messages that are none",
     ],
 )
-def test_a_request_that_two_servers_could_read_differently_goes_nowhere(outcome: Outcome, name: str) -> None:
+def test_a_request_that_no_server_or_two_would_read_goes_nowhere(outcome: Outcome, name: str) -> None:
     assert outcome.seen[name] == []
     assert outcome.answers[name].startswith(b"HTTP/1.1 400 ")
 
@@ -290,6 +310,13 @@ def test_a_body_that_stops_half_way_is_refused(outcome: Outcome) -> None:
 def test_an_upstream_that_does_not_speak_http_is_a_502(outcome: Outcome, name: str) -> None:
     assert outcome.answers[name].startswith(b"HTTP/1.1 502 ")
     assert b"lamina: upstream 'openai' failed" in outcome.answers[name]
+
+
+@pytest.mark.parametrize("status", ["101", "600", "999", "600 to a chat"])
+def test_a_status_that_ends_no_request_is_a_502(outcome: Outcome, status: str) -> None:
+    answer = outcome.answers[f"a status of {status}"]
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert b"answered with the status " + status[:3].encode() in answer
 
 
 def test_an_answer_that_breaks_off_is_not_completed(outcome: Outcome) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
+from lamina.inspector import page_cookies
 from lamina.inspector.one_file import write_page
 from lamina.inspector.pages import LINE_ITEMS, encode_lines
 from lamina.inspector.server import Server, make_server
@@ -127,7 +128,20 @@ def test_with_a_token_nothing_is_shown_without_it(inspector: Inspector) -> None:
         assert "HttpOnly" in headers["set-cookie"]
         assert "SameSite=Strict" in headers["set-cookie"]
         assert "token" not in headers["location"]
-        assert ask(server, "/", Cookie="lamina_token=secret-token")[0] == 200
+        cookie = headers["set-cookie"].partition(";")[0]
+        assert "secret-token" not in cookie  # other ports of the host get it too
+        assert ask(server, "/", Cookie=cookie)[0] == 200
+        assert ask(server, "/", Cookie=f"{cookie}0")[0] == 401
+
+
+def test_the_cookie_of_a_page_ends() -> None:
+    key = page_cookies.make_key()
+    digest = page_cookies.digest_token("secret-token")
+    cookie = page_cookies.write_cookie(key, digest, now=1_000.0)
+    assert page_cookies.is_valid(cookie, key, digest, now=1_000.0 + page_cookies.LIFETIME - 1)
+    assert not page_cookies.is_valid(cookie, key, digest, now=1_000.0 + page_cookies.LIFETIME)
+    assert not page_cookies.is_valid(cookie, page_cookies.make_key(), digest, now=1_000.0)
+    assert not page_cookies.is_valid(cookie, key, page_cookies.digest_token("other"), now=1_000.0)
 
 
 def test_a_live_page_hears_of_a_change(tmp_path: Path) -> None:

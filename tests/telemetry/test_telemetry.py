@@ -66,3 +66,20 @@ def test_a_call_that_fails_ends_its_span_with_the_error(exporter: Any) -> None:
     call = exporter.get_finished_spans()[-1]
     assert call.attributes["error.type"] == "ConnectionError"
     assert not call.status.is_ok
+
+
+def test_conversations_without_a_name_have_an_id_of_their_own(exporter: Any) -> None:
+    client = wrap(Client(), budget=Budget(window=4_000, reserve=500))
+    other_client = wrap(Client(), budget=Budget(window=4_000, reserve=500))
+    messages = [{"role": "user", "content": "Begin."}]
+    more_messages = [
+        *messages,
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "And?"},
+    ]
+    client.chat.completions.create(model="gpt-5.4", messages=messages)
+    client.chat.completions.create(model="gpt-5.4", messages=more_messages)
+    other_client.chat.completions.create(model="gpt-5.4", messages=messages)
+    spans = [span for span in exporter.get_finished_spans() if span.name == "chat gpt-5.4"]
+    first, second, other = [span.attributes["gen_ai.conversation.id"] for span in spans]
+    assert first == second != other

@@ -123,6 +123,7 @@ class PendingCall:
         if not turns:
             return False
         self._report(absorbed.usage)
+        self._record_usage(absorbed.usage)
         self._trace.record_recalls(len(turns) // 2 or 1)
         with self._conversations.lock:
             self._request = append_turns(self._request, turns)
@@ -274,18 +275,26 @@ class PendingCall:
         return fitted
 
     def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
-        """Record what the API counted, and end the trace. A stream reports that at its end.
-
-        What the call before it read and wrote should be read now, unless there was a cut: that is
-        predicted.
-        """
+        """Record what the API counted, and end the trace. A stream reports that at its end."""
         if not self._trace.is_on or (usage in (0, Usage()) and not is_last):
             return
+        name = self._conversation.uid
+        if isinstance(self._key, str):
+            name = self._key
+        self._trace.describe(conversation=name)
+        self._record_usage(usage)
+        self._trace.end()
+
+    def _record_usage(self, usage: Usage | int) -> None:
+        """Record what the API counted for one request. A call that recalls something takes several.
+
+        What the request before it read and wrote should be read now, unless there was a cut: that is
+        predicted.
+        """
         last_usage = self._conversation.usage
         predicted = 0
         if isinstance(last_usage, Usage) and self._fitted.envelope.cut is None:
             predicted = last_usage.cached + last_usage.written
-        self._trace.describe(conversation=self._name)
         if isinstance(usage, Usage):
             self._trace.record_usage(
                 sent=usage.input,
@@ -294,7 +303,6 @@ class PendingCall:
                 output=usage.output,
                 predicted=predicted,
             )
-        self._trace.end()
 
     def _current_budget(self) -> Budget:
         """Return the budget, with the window that the API reported if that is smaller."""

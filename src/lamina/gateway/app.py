@@ -20,6 +20,7 @@ from lamina.gateway.client_connection import Receive
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import GatewayStore
 from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.draining import Drain
 from lamina.gateway.exchange import Scope, Send, answer_request
 from lamina.gateway.fit import Fitter
 from lamina.gateway.journal import Journal, open_journal
@@ -31,9 +32,13 @@ from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.security import admit_visitor
 from lamina.gateway.shared import Gateway
 from lamina.gateway.telemetry import open_telemetry
+from lamina.inspector.page_cookies import make_key
 
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """What aiohttp would add by itself. The upstream gets the client's headers and no others."""
+
+PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
+"""Has the key for the inspector's cookies in the environment of worker processes, which share it."""
 
 YOUNG_OBJECTS = 20_000
 """New objects after which Python looks for garbage. A request has hundreds that stay."""
@@ -52,6 +57,8 @@ class GatewayApp:
 
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
+        self.settings = shared.settings
+        self.drain = shared.drain
         self._pages = Starlette(
             routes=[
                 Route("/healthz", shared.health),
@@ -71,7 +78,8 @@ class GatewayApp:
             await Response(status_code=200)(scope, receive, send)
             return
         if self._shared.settings.inspect and is_below(path, INSPECTOR):
-            await self._shared.inspect(scope, receive, send)
+            with self.drain.running_page():
+                await self._shared.inspect(scope, receive, send)
             return
         await answer_request(self._shared.started_gateway(), scope, receive, send)
 
@@ -84,6 +92,7 @@ class _Shared:
         self.environment = environment
         self.journal = journal
         self.metrics = GatewayMetrics()
+        self.drain = Drain()
         self.store: GatewayStore | None = None
         self.gateway: Gateway | None = None
         self._inspector: Any = None
@@ -116,6 +125,7 @@ class _Shared:
                 journal=self.journal,
                 environment=self.environment,
                 telemetry=telemetry,
+                drain=self.drain,
             )
             saving = asyncio.ensure_future(saver.save_pending())
             try:
@@ -128,6 +138,8 @@ class _Shared:
                 await saver.flush()
         await self.store.close()
         await to_thread.run_sync(telemetry.close)
+        if self.drain.is_stopping:
+            self.journal.write("stopped", cut_off=self.drain.cut_count)
 
     def started_gateway(self) -> Gateway:
         if self.gateway is None:
@@ -138,6 +150,8 @@ class _Shared:
         return PlainTextResponse("ok\n")
 
     async def ready(self, _: Request) -> Response:
+        if self.drain.is_stopping:
+            return PlainTextResponse("the gateway is stopping\n", status_code=503)
         if self.store is not None and await self.store.is_ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse("the store does not answer\n", status_code=503)
@@ -155,7 +169,8 @@ class _Shared:
         if self._inspector is None:
             from lamina.gateway.inspection import InspectorPages  # noqa: PLC0415 - takes a while, and memory
 
-            self._inspector = InspectorPages(self.settings, self.started_gateway().fitter.index)
+            index = self.started_gateway().fitter.index
+            self._inspector = InspectorPages(self.settings, index, _read_page_key(self.environment))
         await self._inspector(scope, receive, send)
 
 
@@ -181,6 +196,12 @@ def _open_session(settings: GatewaySettings) -> aiohttp.ClientSession:
         max_line_size=1 << 16,
         max_field_size=1 << 16,
     )
+
+
+def _read_page_key(environment: Mapping[str, str]) -> bytes:
+    """The key for the cookies of the inspector's pages: that of all workers, or a new one."""
+    shared_key = environment.get(PAGE_KEY_VARIABLE, "")
+    return bytes.fromhex(shared_key) or make_key()
 
 
 def _text(headers: Any) -> list[tuple[str, str]]:

@@ -70,6 +70,10 @@ class Deadlines(_Table, frozen=True, kw_only=True):
     `header` and `body` are for the client to send them, `client` for it to take a piece of an answer.
     `connect`, `first_byte` and `idle` are the upstream's. After `keep_alive` seconds of silence a stream gets
     a comment. `store` is how long a conversation that was cut waits for the store.
+
+    After SIGTERM `/readyz` answers 503 at once. A gateway that other machines can reach stays open for
+    `notice` seconds, since a load balancer needs a moment to see that. `drain` is how long requests that run
+    may take from then on.
     """
 
     header: Seconds = 10.0
@@ -80,6 +84,8 @@ class Deadlines(_Table, frozen=True, kw_only=True):
     idle: Seconds = 300.0
     keep_alive: Seconds = 10.0
     store: Seconds = 5.0
+    notice: Annotated[float, msgspec.Meta(ge=0)] = 3.0
+    drain: Seconds = 30.0
 
 
 class UpstreamSettings(_Table, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ everything that is done for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from time import monotonic
 from typing import Any
 
@@ -43,6 +44,8 @@ from lamina.gateway.upstreams import Upstream, request_headers, response_headers
 from lamina.gateway.usage import UsageReader
 from lamina.telemetry import CallTrace
 
+STOPPING = "the gateway is stopping, and this request took too long to wait for; try again"
+
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -51,7 +54,8 @@ async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send:
     """Answer one HTTP request. Its trace ends with the answer."""
     trace = gateway.telemetry.start_request(scope["method"], scope["path"], scope["headers"])
     try:
-        await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
+        with gateway.drain.running_request():
+            await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
     finally:
         trace.end()
 
@@ -77,6 +81,11 @@ async def _answer_traced(
         await _refuse(writer, refusal, dialect)
     except ClientGone:
         gateway.journal.write("client gone", path=path)
+    except asyncio.CancelledError:
+        if not gateway.drain.take_cut():
+            raise
+        gateway.journal.write("cut off", path=path)
+        await _refuse(writer, Refusal(503, STOPPING, retry_after=1), match_route("POST", path).dialect)
     except Exception as error:  # noqa: BLE001 - a client always gets an answer in its own shape
         gateway.metrics.add("lamina_failures_total", kind=type(error).__name__)
         gateway.journal.write("failed", error=type(error).__name__, path=path)
@@ -95,8 +104,24 @@ def _refuse_unserved(scope: Scope) -> None:
         raise Refusal(426, "websockets are not served; use POST")
     if lower_ascii(read_list(headers, b"transfer-encoding")) not in ("", "chunked"):
         raise Refusal(400, "the only transfer-encoding that is served is chunked")
-    if not scope["path"].startswith("/"):
+    path = scope["path"]
+    if not path.startswith("/"):
         raise Refusal(400, "the request names no path")
+    if not {".", ".."}.isdisjoint(path.split("/")):  # an upstream may resolve it to a path outside of its own
+        raise Refusal(400, "the path has . or .. as a segment; write it without")
+
+
+def _refuse_malformed(request: Mapping[str, Any]) -> None:
+    """Refuse messages that no API takes, before they are sent. `input` may be empty: a prompt has an id."""
+    for field in ("messages", "contents", "input"):
+        messages = request.get(field)
+        if not isinstance(messages, list):
+            continue
+        if not messages and field != "input":
+            raise Refusal(400, f"{field} is empty; send at least one message")
+        for place, message in enumerate(messages):
+            if not isinstance(message, dict):
+                raise Refusal(400, f"{field}[{place}] is not an object; send messages as objects")
 
 
 async def _refuse(writer: AnswerWriter, refusal: Refusal, dialect: str) -> None:
@@ -187,6 +212,7 @@ class ProxiedExchange:
         model = route.model or body.model
         upstream = self._prefixed or self._gateway.upstreams.choose(route.dialect, model)
         request = body.request
+        _refuse_malformed(request)
         if route.model and "model" not in request:
             request = {"model": route.model, **request}
         return IncomingRequest(
@@ -344,16 +370,16 @@ class ProxiedExchange:
         `recalled`: the answer was for the gateway, and the request goes on.
         """
         if answer.status >= 400:
-            self._trace.end(error=str(answer.status))
+            self._trace.end_call(error=str(answer.status))
             return
         if answer.status >= 300 or self._route.action == "count":
-            self._trace.end()
+            self._trace.end_call()
             return
         gateway = self._gateway
         usage = reader.finish()
         gateway.misses.report(incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled)
-        record_answered(self._trace, outgoing, usage)
-        self._trace.end()
+        record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)
+        self._trace.end_call()
         for kind in ("input", "cached", "written", "output"):
             amount = getattr(usage, kind)
             if amount:
@@ -361,7 +387,7 @@ class ProxiedExchange:
         if recalled:
             gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
             return
-        gateway.metrics.add("lamina_seconds_total", monotonic() - self._began, part="whole")
+        gateway.metrics.observe("lamina_request_seconds", monotonic() - self._began, part="whole")
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
         if not gateway.learner.record_if_free(outgoing, usage):
@@ -372,6 +398,7 @@ class ProxiedExchange:
     ) -> None:
         """Pass an error on whose body has been read already."""
         self._count_answer(incoming, answer)
+        self._trace.end_call(error=str(answer.status))
         if self._writer.started:
             raise Refusal(answer.status, unpack_error(body, answer)[:ERROR_CHARACTERS])
         await self._relay_unread(answer, first=body)

@@ -363,7 +363,7 @@ class Fitter:
                 recall=choose_recall_mode(self._settings.recall, incoming),
             )
         )
-        self._metrics.add("lamina_seconds_total", monotonic() - began, part="fit")
+        self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
         return fitted
 
     async def _fit_smaller(

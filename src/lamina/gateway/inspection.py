@@ -2,13 +2,14 @@
 
 The gateway's own guards decide who may look: host, origin and access token. A browser cannot send a token in
 a header when it opens a page. So here, and nowhere else in the gateway, it may also come as `?token=…`. The
-page then keeps it in a cookie. A token opens the conversations of its own workspace and no others.
+browser then gets a cookie that opens these pages and nothing else (`inspector/page_cookies.py`). A token
+opens the conversations of its own workspace and no others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
+from time import time
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,9 +18,16 @@ from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversations import ConversationIndex, LiveConversation
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR
-from lamina.gateway.security import TOKEN_HEADER, Headers, admit_visitor, read_header
+from lamina.gateway.security import (
+    TOKEN_HEADER,
+    Headers,
+    Visitor,
+    admit_visitor,
+    check_sender,
+    read_header,
+)
 from lamina.inspector.asgi import make_app
-from lamina.inspector.pages import TOKEN_COOKIE
+from lamina.inspector.page_cookies import is_valid, read_cookie
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.views import Inspector
 from lamina.replay.values import RecordedUsage, Trace
@@ -34,19 +42,17 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class InspectorPages:
     """The pages, for every workspace of one gateway process."""
 
-    def __init__(self, settings: GatewaySettings, index: ConversationIndex) -> None:
+    def __init__(self, settings: GatewaySettings, index: ConversationIndex, cookie_key: bytes) -> None:
         self._settings = settings
         self._index = index
+        self._cookie_key = cookie_key
         self._inspectors: dict[str, Inspector] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
-        page_token = _read_page_token(headers, scope["query_string"])
-        visitor_headers = headers
-        if page_token:
-            visitor_headers = [*headers, (TOKEN_HEADER, page_token.encode("utf-8", "surrogateescape"))]
+        page_token = _read_page_token(scope["query_string"])
         try:
-            visitor = admit_visitor(visitor_headers, self._settings)
+            visitor = self._admit(headers, page_token)
         except Refusal as refusal:
             await _refuse(refusal, send)
             return
@@ -54,10 +60,23 @@ class InspectorPages:
         app = make_app(
             inspector,
             hosts=[lower_ascii(read_header(headers, b"host"))],  # the gateway has checked it
-            token=page_token if self._settings.tokens else "",
+            token=page_token if self._settings.tokens else "",  # a visitor with a cookie was admitted here
             prefix=INSPECTOR,
+            cookie_key=self._cookie_key,
         )
         await app(scope, receive, send)
+
+    def _admit(self, headers: Headers, page_token: str) -> Visitor:
+        """Who looks. Raises Refusal, as for every other request of the gateway."""
+        if page_token:
+            token = (TOKEN_HEADER, page_token.encode("utf-8", "surrogateescape"))
+            return admit_visitor([*headers, token], self._settings)
+        cookie = read_cookie(read_header(headers, b"cookie"))
+        for access in self._settings.tokens:
+            if is_valid(cookie, self._cookie_key, access.sha256, now=time()):
+                check_sender(headers, self._settings)
+                return Visitor(access.workspace)
+        return admit_visitor(headers, self._settings)
 
     def _find_inspector(self, workspace: str) -> Inspector:
         if workspace not in self._inspectors:
@@ -115,17 +134,10 @@ def _make_trace(conversation: LiveConversation) -> Trace:
     )
 
 
-def _read_page_token(headers: Headers, query: bytes) -> str:
-    """The token in the address of a page, or in the cookie that the page keeps it in."""
-    values = parse_qs(query.decode("latin-1")).get("token", [])
-    if values:
-        return values[-1]
-    try:
-        cookies = SimpleCookie(read_header(headers, b"cookie"))
-    except CookieError:
-        return ""
-    cookie = cookies.get(TOKEN_COOKIE)
-    return cookie.value if cookie is not None else ""
+def _read_page_token(query: bytes) -> str:
+    """The token in the address of a page."""
+    values = parse_qs(query.decode("latin-1")).get("token", [""])
+    return values[-1]
 
 
 async def _refuse(refusal: Refusal, send: Send) -> None:

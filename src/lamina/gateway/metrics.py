@@ -1,61 +1,128 @@
-"""Counters in Prometheus's text format. Labels are names of the settings, never content or ids."""
+"""What the gateway counts and measures, for Prometheus. Labels are names of the settings, never content.
+
+A scrape reaches one worker process, and has to get the numbers of all: the next one may reach another worker,
+and Prometheus takes a smaller number for a restart. So the workers of one gateway keep theirs in files of one
+folder (`METRICS_FOLDER_VARIABLE`), which is how prometheus_client shares them between processes.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import os
+from typing import Literal, NamedTuple
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Names the folder. prometheus_client reads it when it is imported, so a worker must be started with it."""
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+"""The buckets of times: fitting takes milliseconds, an answer may take minutes."""
+
+# Without this there is a time of creation beside each counter, which nothing here asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class Measure(NamedTuple):
+    """One counter, gauge or histogram: what it says, and by what it is told apart."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    text: str
+    labels: tuple[str, ...] = ()
+
 
 METRICS = {
-    "lamina_requests_total": "Requests by upstream, dialect and outcome: unchanged, fitted, passed, refused.",
-    "lamina_answers_total": "Answers by upstream and class of status.",
-    "lamina_cuts_total": "Cuts by upstream.",
-    "lamina_recalls_total": "Answers that recalled something, and that the gateway answered itself.",
-    "lamina_overflows_total": "Requests that the upstream refused as too long, and that were cut deeper.",
-    "lamina_tokens_total": "Tokens that upstreams reported, by kind: input, cached, written, output.",
-    "lamina_misses_total": "Cache misses by upstream and cause.",
-    "lamina_store_failures_total": "Calls of the store that failed.",
-    "lamina_failures_total": "Requests that could not be fitted and passed unchanged, by kind of error.",
-    "lamina_requests_active": "Requests that are being answered.",
-    "lamina_seconds_total": "Seconds that requests took, by part: fit, whole.",
+    "lamina_requests_total": Measure(
+        "counter",
+        "Requests by upstream, dialect and outcome: unchanged, fitted, passed, refused.",
+        ("upstream", "dialect", "outcome"),
+    ),
+    "lamina_answers_total": Measure(
+        "counter", "Answers by upstream and class of status.", ("upstream", "status")
+    ),
+    "lamina_cuts_total": Measure("counter", "Cuts by upstream.", ("upstream",)),
+    "lamina_recalls_total": Measure(
+        "counter", "Answers that recalled something, and that the gateway answered itself.", ("upstream",)
+    ),
+    "lamina_overflows_total": Measure(
+        "counter", "Requests that the upstream refused as too long, and that were cut deeper.", ("upstream",)
+    ),
+    "lamina_tokens_total": Measure(
+        "counter", "Tokens that upstreams reported, by kind: input, cached, written, output.", ("kind",)
+    ),
+    "lamina_misses_total": Measure("counter", "Cache misses by upstream and cause.", ("upstream", "cause")),
+    "lamina_store_failures_total": Measure("counter", "Calls of the store that failed."),
+    "lamina_failures_total": Measure(
+        "counter", "Requests that could not be fitted and passed unchanged, by kind of error.", ("kind",)
+    ),
+    "lamina_requests_active": Measure("gauge", "Requests that are being answered."),
+    "lamina_request_seconds": Measure(
+        "histogram",
+        "How long requests took, by part: fit, first_byte (until the upstream began to answer), whole.",
+        ("part",),
+    ),
 }
-"""What each counter says."""
+"""Everything that is measured."""
 
 
 class GatewayMetrics:
-    """All counters of one process."""
+    """The measures of one process, or of all workers of one gateway."""
 
     def __init__(self) -> None:
-        self._values: defaultdict[tuple[str, tuple[tuple[str, str], ...]], float] = defaultdict(float)
+        self._registry = CollectorRegistry()
+        self._measures = {
+            name: _make_measure(name, measure, self._registry) for name, measure in METRICS.items()
+        }
+        self._children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Add to a counter. All callers of one counter give its labels in the same order."""
-        self._values[(name, tuple(labels.items()))] += amount
+        """Add to a counter or a gauge."""
+        child = self._find(name, labels)
+        assert not isinstance(child, Histogram)  # noqa: S101 - for the type checker
+        child.inc(amount)
+
+    def observe(self, name: str, seconds: float, **labels: str) -> None:
+        """Note how long something took."""
+        child = self._find(name, labels)
+        assert isinstance(child, Histogram)  # noqa: S101 - for the type checker
+        child.observe(seconds)
 
     def value(self, name: str, **labels: str) -> float:
-        """A counter with these labels, in any order."""
-        sorted_labels = sorted(labels.items())
-        values = self._values.items()
-        return sum(value for (key, own), value in values if key == name and sorted(own) == sorted_labels)
+        """A number of this process, as it is written: `lamina_request_seconds_count`, for one."""
+        return self._registry.get_sample_value(name, labels) or 0.0
 
     def write(self) -> str:
-        """Everything, as Prometheus reads it."""
-        lines: list[str] = []
-        last_name = ""
-        for (name, labels), value in sorted(
-            ((name, tuple(sorted(labels))), value) for (name, labels), value in self._values.items()
-        ):
-            if name != last_name:
-                kind = "counter"
-                if name.endswith("_active"):
-                    kind = "gauge"
-                lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} {kind}"]
-                last_name = name
-            words = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
-            place = name
-            if words:
-                place = f"{name}{{{words}}}"
-            lines.append(f"{place} {value:g}")
-        return "\n".join(lines) + "\n"
+        """Everything, as Prometheus reads it: of all workers, if there are several."""
+        registry = self._registry
+        if METRICS_FOLDER_VARIABLE in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry).decode()
+
+    def _find(self, name: str, labels: dict[str, str]) -> Counter | Gauge | Histogram:
+        """The part of a measure with these labels. prometheus_client takes ten times as long to find it."""
+        place = (name, *labels, *labels.values())
+        child = self._children.get(place)
+        if child is None:
+            child = self._measures[name]
+            if labels:
+                child = child.labels(**labels)
+            self._children[place] = child
+        return child
 
 
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _make_measure(name: str, measure: Measure, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    match measure.kind:
+        case "counter":
+            return Counter(name, measure.text, measure.labels, registry=registry)
+        case "gauge":
+            return Gauge(name, measure.text, measure.labels, registry=registry, multiprocess_mode="livesum")
+        case "histogram":
+            return Histogram(name, measure.text, measure.labels, registry=registry, buckets=SECONDS)

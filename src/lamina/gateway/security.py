@@ -34,8 +34,7 @@ class Visitor(NamedTuple):
 
 def admit_visitor(headers: Headers, settings: GatewaySettings) -> Visitor:
     """The workspace of a request. Raises Refusal if the gateway must not answer it."""
-    _check_host(headers, settings)
-    _check_origin(headers, settings)
+    check_sender(headers, settings)
     if not settings.tokens:
         return Visitor()
     token = read_header(headers, TOKEN_HEADER)
@@ -46,6 +45,15 @@ def admit_visitor(headers: Headers, settings: GatewaySettings) -> Visitor:
     if workspace is None:
         raise Refusal(401, "the access token is missing or wrong")
     return Visitor(workspace, in_key_header)
+
+
+def check_sender(headers: Headers, settings: GatewaySettings) -> None:
+    """Refuse a host name that is not served here, pages of other sites, and two keys in one header."""
+    _check_host(headers, settings)
+    _check_origin(headers, settings)
+    for key_header in KEY_HEADERS:
+        if len({value for name, value in headers if name == key_header}) > 1:
+            raise Refusal(400, f"two different {key_header.decode()} headers came; send one")
 
 
 def read_key(headers: Headers) -> str:
@@ -85,7 +93,7 @@ def _find_workspace(token: str, settings: GatewaySettings) -> str | None:
 
 
 def _check_host(headers: Headers, settings: GatewaySettings) -> None:
-    """Refuse a name that is not served here: a web page whose own name was pointed at this machine sends it.
+    """Refuse foreign Host headers (DNS rebinding).
 
     If other machines may ask and no names are listed, the token decides.
     """

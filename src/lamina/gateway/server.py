@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
+from math import ceil
+from tempfile import TemporaryDirectory
+from time import monotonic
+from types import FrameType
 from typing import Any
 
 import httptools
 import msgspec
 import uvicorn
+from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors import multiprocess
 
 from lamina.core.text.characters import lower_ascii
-from lamina.gateway.app import GatewayApp, create_app, tune_garbage_collection
+from lamina.gateway.app import PAGE_KEY_VARIABLE, GatewayApp, create_app, tune_garbage_collection
 from lamina.gateway.client_connection import LINK, ClientLink
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.metrics import METRICS_FOLDER_VARIABLE
 from lamina.gateway.stream import FLOW
+from lamina.inspector.page_cookies import make_key
 
 UNREAD_BYTES = 512 << 10
 """Bytes of a body that wait to be read before no more are taken from the connection."""
+
+LAST_WORDS = 5.0
+"""Seconds for the errors of requests that are cut off, after `deadlines.drain`."""
 
 _OFFER_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
@@ -36,17 +47,22 @@ def run_server(settings: GatewaySettings, *, listener: socket.socket | None = No
     """Serve until the process is told to stop. A `listener` replaces the address of the settings."""
     tune_garbage_collection()
     if listener is not None:
-        uvicorn.Server(make_config(settings, create_app(settings))).run(sockets=[listener])
+        GatewayServer(make_config(settings, create_app(settings))).run(sockets=[listener])
         return
     if settings.workers == 1:
-        uvicorn.Server(make_config(settings, create_app(settings))).run()
+        GatewayServer(make_config(settings, create_app(settings))).run()
         return
     os.environ[SETTINGS_VARIABLE] = msgspec.json.encode(settings).decode()
+    os.environ[PAGE_KEY_VARIABLE] = make_key().hex()
     config = make_config(settings, "lamina.gateway.server:create_worker_app")
     config.http = WorkerProtocol
     config.factory = True
     config.workers = settings.workers
-    Multiprocess(config, [config.bind_socket()]).run()
+    # `Multiprocess` takes no class for its workers, and uvicorn's own would not drain.
+    multiprocess.Process = GatewayWorker  # type: ignore[misc]
+    with TemporaryDirectory(prefix="lamina-metrics-") as folder:
+        os.environ[METRICS_FOLDER_VARIABLE] = folder
+        GatewayWorkers(config, [config.bind_socket()]).run()
 
 
 def create_worker_app() -> GatewayApp:
@@ -72,8 +88,67 @@ def make_config(settings: GatewaySettings, app: Any) -> uvicorn.Config:
         server_header=False,
         limit_concurrency=settings.limits.connections,
         timeout_keep_alive=65,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=ceil(settings.deadlines.drain + LAST_WORDS),
     )
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn's server, which finishes what runs before it ends (`draining.py`), and ends with status 0.
+
+    uvicorn closes the port as soon as a signal comes, cancels what runs after a while without a word to the
+    client, and then ends by the signal.
+    """
+
+    _signal_count = 0
+    _closes_at: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop. A second signal cuts off what runs, and a third one ends without a word."""
+        del frame
+        self._signal_count += 1
+        if not self.config.loaded:  # a signal at the very start
+            self.should_exit = True
+            return
+        app = self._app
+        match self._signal_count:
+            case 1:
+                app.drain.is_stopping = True
+                notice = 0.0
+                if sig == signal.SIGTERM and app.settings.is_public:
+                    notice = app.settings.deadlines.notice
+                self._closes_at = monotonic() + notice
+            case 2:
+                self.should_exit = True
+                asyncio.get_running_loop().call_soon_threadsafe(app.drain.cut_requests)
+            case _:
+                self.force_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._closes_at is not None and monotonic() >= self._closes_at:
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the port, wait for the requests that run, and cut off those that take too long."""
+        app = self._app
+        app.drain.close_pages()
+        asyncio.get_running_loop().call_later(app.settings.deadlines.drain, app.drain.cut_requests)
+        await super().shutdown(sockets)
+
+    @property
+    def _app(self) -> GatewayApp:
+        app: GatewayApp = self.config.loaded_app
+        return app
+
+
+class GatewayWorker(multiprocess.Process):
+    """A worker process of uvicorn with the gateway's server in it."""
+
+    @property
+    def server(self) -> uvicorn.Server:
+        if self._server is None:
+            self._server = GatewayServer(self.config)
+        return self._server
 
 
 def make_protocol(settings: GatewaySettings) -> type[HttpToolsProtocol]:
@@ -83,6 +158,23 @@ def make_protocol(settings: GatewaySettings) -> type[HttpToolsProtocol]:
         "header_deadline": settings.deadlines.header,
     }
     return type("GatewayProtocol", (BoundedProtocol,), attributes)
+
+
+class GatewayWorkers(multiprocess.Multiprocess):
+    """The parent of the worker processes."""
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that died. Their counters stay, and the requests that they answered are over."""
+        pids = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in pids - {process.pid for process in self.processes}:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
+
+    def terminate_all(self) -> None:
+        """Stop the workers, and close the socket here too: clients would wait in its queue for nobody."""
+        super().terminate_all()
+        for listener in self.sockets:
+            listener.close()
 
 
 class BodyPieces:

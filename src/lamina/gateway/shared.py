@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.draining import Drain
 from lamina.gateway.fit import Fitter
 from lamina.gateway.journal import Journal
 from lamina.gateway.learning import AnswerLearner
@@ -34,7 +35,9 @@ class Gateway:
         journal: Journal,
         environment: Mapping[str, str],
         telemetry: Telemetry | None = None,
+        drain: Drain | None = None,
     ) -> None:
+        self.drain = drain or Drain()
         self.telemetry = telemetry or Telemetry()
         self.settings = settings
         self.session = session

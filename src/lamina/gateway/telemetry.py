@@ -13,6 +13,7 @@ from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.usage import AnswerFacts
 from lamina.telemetry import CallTrace, Telemetry
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -55,6 +56,7 @@ def record_prepared(trace: CallTrace, incoming: IncomingRequest, outgoing: Outgo
         model=incoming.model,
         conversation=conversation,
         upstream=incoming.upstream.name,
+        server=incoming.upstream.settings.url,
     )
     cut = None
     tokens = 0
@@ -65,8 +67,13 @@ def record_prepared(trace: CallTrace, incoming: IncomingRequest, outgoing: Outgo
     trace.record_fit(tokens=tokens, outcome=outgoing.outcome, cut=cut)
 
 
-def record_answered(trace: CallTrace, outgoing: OutgoingRequest, usage: Usage) -> None:
-    """What the upstream reported."""
+def record_answered(
+    trace: CallTrace, outgoing: OutgoingRequest, usage: Usage, facts: AnswerFacts, *, recalled: bool
+) -> None:
+    """What the upstream reported. `recalled`: the answer was for the gateway, and the request goes on."""
+    trace.record_answer(answer_id=facts.id, model=facts.model, finish_reasons=facts.finish_reasons)
+    if recalled:
+        trace.record_recalls(1)
     trace.record_usage(
         sent=usage.input,
         cached=usage.cached,

@@ -38,6 +38,9 @@ LARGE_BODY = 1 << 20
 JOINED_BODY = 32 << 10
 """Bytes up to which a body is copied behind its headers, since one small write costs less than two."""
 
+RELAYED = range(200, 600)
+"""Statuses that end a request. 101 would switch the connection to a protocol that is not served here."""
+
 RETRIED = frozenset((429, 503, 529))
 LONGEST_PAUSE = 30
 """Seconds of `Retry-After` that the gateway waits for at most. Longer ones are the client's to wait."""
@@ -76,6 +79,7 @@ class UpstreamAnswer:
         self._request = request
         self._session = gateway.session
         self._journal = gateway.journal
+        self._metrics = gateway.metrics
         self._deadlines = gateway.settings.deadlines
         self._writer = writer
         self._answer: aiohttp.ClientResponse | None = None
@@ -88,6 +92,7 @@ class UpstreamAnswer:
             raise
 
     async def _ask_until_answered(self) -> aiohttp.ClientResponse:
+        began = monotonic()
         answer = await self._ask()
         retries = 0
         while self._may_retry(answer, retries):
@@ -96,6 +101,11 @@ class UpstreamAnswer:
             await asyncio.sleep(pause)
             retries += 1
             answer = await self._ask()
+        if answer.status not in RELAYED:
+            answer.close()
+            problem = f"upstream {self._request.upstream.name!r} answered with the status {answer.status}"
+            raise Refusal(502, f"{problem}, which is no answer to a request")
+        self._metrics.observe("lamina_request_seconds", monotonic() - began, part="first_byte")
         self._answer = answer
         return answer
 

@@ -17,12 +17,26 @@ from lamina.gateway.encodings import UNPACK_ERRORS, make_unpacker
 LONGEST = 16 << 20
 """Bytes of a whole answer, or of one event, that are held to be read."""
 
-_SIGNS = (b'"usage', b'"prompt_eval_count"', b'"context_management"')
-"""What a line has that says something about usage, in any API."""
+_SIGNS = (
+    b'"usage',
+    b'"prompt_eval_count"',
+    b'"context_management"',
+    b'"finish_reason":"',
+    b'"finish_reason": "',
+)
+"""What a line has that says something about usage, in any API, or why OpenAI's model stopped."""
+
+
+class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer says of itself: its id, the model that gave it, and why it ended."""
+
+    id: str = ""
+    model: str = ""
+    finish_reasons: tuple[str, ...] = ()
 
 
 class UsageReader:
-    """Collects the usage of one answer. `usage` is what was reported so far."""
+    """Collects the usage of one answer. `usage` and `facts` are what was reported so far."""
 
     def __init__(self, content_type: str, encoding: str) -> None:
         self._unpacker = make_unpacker(encoding)
@@ -30,6 +44,7 @@ class UsageReader:
         self._parts: list[bytes] = []
         self._size = 0
         self.usage = Usage()
+        self.facts = AnswerFacts()
 
     def feed(self, piece: bytes) -> None:
         """Read one piece of the answer. A piece that cannot be unpacked ends the reading, not the stream."""
@@ -103,6 +118,8 @@ class UsageReader:
         for holder in (event, event.get("message"), event.get("response")):
             if isinstance(holder, dict):
                 self._merge(find_usage(holder), holder)
+                self.facts = _read_facts(holder, self.facts)
+        self.facts = _read_facts(event.get("delta"), self.facts)
 
     def _merge(self, usage: Usage, holder: dict[str, Any]) -> None:
         """A later report wins where it says more: the last event of a stream may repeat only the output."""
@@ -116,3 +133,36 @@ class UsageReader:
             output=max(usage.output, last.output),
             cleared=cleared if cleared.tokens or cleared.tool_uses else last.cleared,
         )
+
+
+def _read_facts(holder: Any, last: AnswerFacts) -> AnswerFacts:
+    """The facts of an answer with what one of its objects says, in the words of any API."""
+    if not isinstance(holder, dict):
+        return last
+    reasons = [_read_reason(holder)]
+    for name in ("choices", "candidates"):
+        choices = holder.get(name)
+        if isinstance(choices, list):
+            reasons += [_read_reason(choice) for choice in choices if isinstance(choice, dict)]
+    finish_reasons = tuple(reason for reason in reasons if reason)
+    return AnswerFacts(
+        id=_read_text(holder, "id", "responseId") or last.id,
+        model=_read_text(holder, "model", "modelVersion") or last.model,
+        finish_reasons=finish_reasons or last.finish_reasons,
+    )
+
+
+def _read_reason(holder: dict[str, Any]) -> str:
+    """Why an answer ended. The Responses API says so in its status, once the answer is complete."""
+    reason = _read_text(holder, "stop_reason", "finish_reason", "finishReason", "done_reason")
+    if not reason and holder.get("object") == "response" and holder.get("status") != "in_progress":
+        reason = _read_text(holder, "status")
+    return reason
+
+
+def _read_text(holder: dict[str, Any], *names: str) -> str:
+    for name in names:
+        value = holder.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""

@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from lamina.errors import BadInput, LaminaError
+from lamina.inspector.page_cookies import make_key
 from lamina.inspector.pages import (
     SECONDS_BETWEEN_LOOKS,
     Access,
@@ -32,14 +33,24 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def make_app(inspector: Inspector, *, hosts: Iterable[str], token: str = "", prefix: str = "") -> App:
+def make_app(
+    inspector: Inspector,
+    *,
+    hosts: Iterable[str],
+    token: str = "",
+    prefix: str = "",
+    cookie_key: bytes = b"",
+) -> App:
     """An application that answers below `prefix`.
 
     `hosts` are the names, with their port, under which the server may be addressed. A server that others can
-    reach needs a token.
+    reach needs a token. Several processes of one server share a `cookie_key`.
     """
-    access = Access(hosts=frozenset(hosts), token=token)
-    return _App(inspector, access, prefix.rstrip("/"))
+    folder = prefix.rstrip("/")
+    access = Access(
+        hosts=frozenset(hosts), token=token, cookie_key=cookie_key or make_key(), folder=f"{folder}/"
+    )
+    return _App(inspector, access, folder)
 
 
 class _App:

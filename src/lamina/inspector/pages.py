@@ -15,12 +15,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
+from time import time
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
 from lamina.errors import BadInput, LaminaError
+from lamina.inspector import page_cookies
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.exports import export_request, export_session, write_curl
 from lamina.inspector.request_views import show_request
@@ -59,8 +61,6 @@ LINE_ITEMS = 250
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often a live page is told whether a file has changed."""
 
-TOKEN_COOKIE = "lamina_token"  # noqa: S105 - the name of a cookie
-
 
 class PageAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What to send back."""
@@ -71,10 +71,15 @@ class PageAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may look. `hosts` are the names under which the server may be addressed, with their port."""
+    """Who may look. `hosts` are the names under which the server may be addressed, with their port.
+
+    `cookie_key` signs the cookie that stands for the token, and `folder` is where the pages are.
+    """
 
     hosts: frozenset[str]
     token: str = ""
+    cookie_key: bytes = b""
+    folder: str = "/"
 
 
 def answer_request(
@@ -82,7 +87,7 @@ def answer_request(
 ) -> PageAnswer:
     """The answer to one request. `headers` have names in lower case.
 
-    A token in the address is remembered in a cookie, and the browser is sent to the address without it.
+    After a token in the address the browser gets a cookie, and is sent to the address without the token.
     """
     if method not in ("GET", "HEAD"):
         return _problem(HTTPStatus.METHOD_NOT_ALLOWED, "the inspector only shows things; use GET")
@@ -92,7 +97,7 @@ def answer_request(
     address = urlsplit(target)
     query = {name: values[-1] for name, values in parse_qs(address.query).items()}
     if access.token and query.get("token"):
-        return _remember_token(address.path, query["token"])
+        return _open_page(address.path, access)
     words = [unquote(word) for word in address.path.strip("/").split("/")]
     if words[0] == "api":
         in_lines = LINES_TYPE in headers.get("accept", "")
@@ -113,9 +118,13 @@ def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> 
     if not access.token:
         return None
     query = parse_qs(urlsplit(target).query)
-    offers = [query.get("token", [""])[-1], _bearer(headers), _cookie(headers)]
+    offers = [query.get("token", [""])[-1], _bearer(headers)]
     # Comparing takes the same time, wherever two tokens differ.
     if any(hmac.compare_digest(offer.encode(), access.token.encode()) for offer in offers):
+        return None
+    cookie = page_cookies.read_cookie(headers.get("cookie", ""))
+    token_digest = page_cookies.digest_token(access.token)
+    if page_cookies.is_valid(cookie, access.cookie_key, token_digest, now=time()):
         return None
     return _problem(HTTPStatus.UNAUTHORIZED, "open the address with ?token=… that `lamina inspect` printed")
 
@@ -134,17 +143,10 @@ def _bearer(headers: Mapping[str, str]) -> str:
     return token.strip()
 
 
-def _cookie(headers: Mapping[str, str]) -> str:
-    for piece in headers.get("cookie", "").split(";"):
-        name, _, value = piece.strip().partition("=")
-        if name == TOKEN_COOKIE:
-            return value
-    return ""
-
-
-def _remember_token(path: str, token: str) -> PageAnswer:
-    """Puts the token into a cookie, so that it does not stay in the address."""
-    cookie = f"{TOKEN_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
+def _open_page(path: str, access: Access) -> PageAnswer:
+    """Send the browser to the address without the token, with a cookie that stands for it."""
+    value = page_cookies.write_cookie(access.cookie_key, page_cookies.digest_token(access.token), now=time())
+    cookie = page_cookies.write_header(value, path=access.folder)
     headers = {**SAFETY_HEADERS, "Set-Cookie": cookie, "Location": path or "/"}
     return PageAnswer(status=HTTPStatus.SEE_OTHER, headers=headers)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from lamina.errors import BadInput, LaminaError
+from lamina.inspector.page_cookies import make_key
 from lamina.inspector.pages import (
     SECONDS_BETWEEN_LOOKS,
     Access,
@@ -60,7 +61,9 @@ class Server(ThreadingHTTPServer):
         names = {host}
         if host in LOOPBACK:
             names |= {"127.0.0.1", "localhost", "[::1]"}
-        self.access = Access(hosts=frozenset(f"{name}:{self.port}" for name in names), token=token)
+        self.access = Access(
+            hosts=frozenset(f"{name}:{self.port}" for name in names), token=token, cookie_key=make_key()
+        )
         self.host = host
 
     @property

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit
 
 from lamina.core.values import Cut
 from lamina.errors import BadInput
@@ -29,6 +30,15 @@ PROVIDERS = {
 """The provider's name in the conventions, by dialect: that of the API, whoever serves it."""
 
 TRACE_HEADERS = ("traceparent", "tracestate")
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+MOST_NAMES = 100
+"""Names of models that metrics tell apart. A client that makes them up must not fill a database."""
+
+LONGEST_NAME = 100
+OTHER = "other"
+"""The label of models beyond those."""
 
 
 def open_otlp() -> OtelTelemetry:
@@ -60,6 +70,7 @@ class OtelTelemetry(Telemetry):
         except ImportError:
             hint = "pip install 'lamina[otel]'"
             raise BadInput("the package opentelemetry-api is missing", place="telemetry", hint=hint) from None
+        self.model_names = BoundedNames()
         self.propagator = propagation.TraceContextTextMapPropagator()
         self._providers = [each for each in (tracer_provider, meter_provider) if each is not None]
         self.tracer = self.trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
@@ -96,7 +107,7 @@ class OtelTelemetry(Telemetry):
         labels = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": PROVIDERS.get(dialect, dialect),
-            "gen_ai.request.model": model,
+            "gen_ai.request.model": self.model_names.bound(model),
         }
         self.instruments.token_usage.record(sent, labels | {"gen_ai.token.type": "input"})
         self.instruments.token_usage.record(output, labels | {"gen_ai.token.type": "output"})
@@ -143,7 +154,8 @@ class OtelCallTrace(CallTrace):
         self._context = telemetry.trace.set_span_in_context(span)
         self._labels: dict[str, Any] = {"gen_ai.operation.name": "chat"}
         self._attributes: dict[str, Any] = {}
-        self._began = monotonic()
+        self._call_began = monotonic()
+        self._span_usage: dict[str, int] = {}
         self._has_ended = False
 
     @contextmanager
@@ -154,17 +166,22 @@ class OtelCallTrace(CallTrace):
             yield
         self._telemetry.instruments.fit_duration.record(monotonic() - began, self._labels)
 
-    def describe(self, *, dialect: str = "", model: str = "", conversation: str = "", **more: Any) -> None:
+    def describe(
+        self, *, dialect: str = "", model: str = "", conversation: str = "", server: str = "", **more: Any
+    ) -> None:
         attributes = {f"lamina.{name}": value for name, value in more.items()}
         if dialect:
             self._labels["gen_ai.provider.name"] = PROVIDERS.get(dialect, dialect)
             attributes["lamina.dialect"] = dialect
         if model:
-            self._labels["gen_ai.request.model"] = model
+            self._labels["gen_ai.request.model"] = self._telemetry.model_names.bound(model)
+            attributes["gen_ai.request.model"] = model
         if conversation:
             attributes["gen_ai.conversation.id"] = conversation
+        if server:
+            attributes |= _read_address(server)
         self._attributes |= attributes
-        self._root.set_attributes(self._labels | attributes)
+        self._root.set_attributes(self._labels | self._attributes)
 
     def record_fit(self, *, tokens: int, outcome: str = "", cut: Cut | None = None) -> None:
         attributes: dict[str, Any] = {"lamina.tokens": tokens, "lamina.cut": cut is not None}
@@ -189,7 +206,9 @@ class OtelCallTrace(CallTrace):
 
     def start_sending(self) -> Mapping[str, str]:
         if self._call_span is None:
-            model = self._labels.get("gen_ai.request.model", "")
+            model = self._attributes.get("gen_ai.request.model", "")
+            self._call_began = monotonic()
+            self._span_usage = {}
             self._call_span = self._telemetry.tracer.start_span(
                 f"chat {model}".rstrip(" "),
                 context=self._context,
@@ -206,19 +225,34 @@ class OtelCallTrace(CallTrace):
     ) -> None:
         if not sent:
             return
-        attributes = {
+        reported = {
             "gen_ai.usage.input_tokens": sent,
             "gen_ai.usage.output_tokens": output,
             "gen_ai.usage.cache_read.input_tokens": cached,
             "gen_ai.usage.cache_creation.input_tokens": written,
             "lamina.cache.predicted_tokens": predicted,
         }
-        (self._call_span or self._root).set_attributes(attributes)
+        for name, amount in reported.items():
+            # A wrapped client has one span for a call and the recalls in it, so they are summed.
+            self._span_usage[name] = self._span_usage.get(name, 0) + amount
+        (self._call_span or self._root).set_attributes(self._span_usage)
         instruments = self._telemetry.instruments
         instruments.token_usage.record(sent, self._labels | {"gen_ai.token.type": "input"})
         instruments.token_usage.record(output, self._labels | {"gen_ai.token.type": "output"})
         instruments.predicted.add(predicted, self._labels)
         instruments.reported.add(cached, self._labels)
+
+    def record_answer(
+        self, *, answer_id: str = "", model: str = "", finish_reasons: Sequence[str] = ()
+    ) -> None:
+        attributes: dict[str, Any] = {}
+        if answer_id:
+            attributes["gen_ai.response.id"] = answer_id
+        if model:
+            attributes["gen_ai.response.model"] = model
+        if finish_reasons:
+            attributes["gen_ai.response.finish_reasons"] = list(finish_reasons)
+        (self._call_span or self._root).set_attributes(attributes)
 
     def record_status(self, status: int) -> None:
         self._root.set_attribute("http.response.status_code", status)
@@ -226,18 +260,54 @@ class OtelCallTrace(CallTrace):
             self._root.set_status(self._telemetry.trace.StatusCode.ERROR)
             self._root.set_attribute("error.type", str(status))
 
+    def end_call(self, error: str = "") -> None:
+        span = self._call_span
+        if span is None:
+            return
+        self._call_span = None
+        labels = dict(self._labels)
+        if error:
+            labels["error.type"] = error
+            self._mark_failed(span, error)
+        self._telemetry.instruments.duration.record(monotonic() - self._call_began, labels)
+        span.end()
+
     def end(self, error: str = "") -> None:
         if self._has_ended:
             return
         self._has_ended = True
-        labels = dict(self._labels)
-        if error:
-            labels["error.type"] = error
-            span = self._call_span or self._root
-            span.set_status(self._telemetry.trace.StatusCode.ERROR)
-            span.set_attribute("error.type", error)
-        if self._call_span is not None:
-            self._telemetry.instruments.duration.record(monotonic() - self._began, labels)
-            self._call_span.end()
+        if error and self._call_span is None:
+            self._mark_failed(self._root, error)
+        self.end_call(error)
         if self._is_request:
             self._root.end()
+
+    def _mark_failed(self, span: Any, error: str) -> None:
+        span.set_status(self._telemetry.trace.StatusCode.ERROR)
+        span.set_attribute("error.type", error)
+
+
+class BoundedNames:
+    """Names for the labels of metrics. Clients choose the names of models, and each one is a new series."""
+
+    def __init__(self, limit: int = MOST_NAMES) -> None:
+        self._limit = limit
+        self._names: set[str] = set()
+
+    def bound(self, name: str) -> str:
+        """Return the name, or `OTHER` if there are too many already."""
+        if name in self._names:
+            return name
+        if len(self._names) >= self._limit or len(name) > LONGEST_NAME:
+            return OTHER
+        self._names.add(name)
+        return name
+
+
+def _read_address(url: str) -> dict[str, Any]:
+    """The attributes of a server: `https://api.example` is `api.example`, port 443."""
+    parts = urlsplit(url)
+    return {
+        "server.address": parts.hostname or "",
+        "server.port": parts.port or DEFAULT_PORTS.get(parts.scheme, 0),
+    }

@@ -21,8 +21,13 @@ class CallTrace:
         """The span of the build. An error in it is recorded."""
         yield
 
-    def describe(self, *, dialect: str = "", model: str = "", conversation: str = "", **more: Any) -> None:
-        """Whose call it is. What is "" is not known yet; `more` are attributes below `lamina.`."""
+    def describe(
+        self, *, dialect: str = "", model: str = "", conversation: str = "", server: str = "", **more: Any
+    ) -> None:
+        """Whose call it is. What is "" is not known yet; `more` are attributes below `lamina.`.
+
+        `server` is the address of the API.
+        """
 
     def record_fit(self, *, tokens: int, outcome: str = "", cut: Cut | None = None) -> None:
         """What the build gave."""
@@ -39,8 +44,16 @@ class CallTrace:
     ) -> None:
         """What the provider reported, and what was predicted to be cached, in tokens."""
 
+    def record_answer(
+        self, *, answer_id: str = "", model: str = "", finish_reasons: Sequence[str] = ()
+    ) -> None:
+        """What the answer says of itself."""
+
     def record_status(self, status: int) -> None:
         """The status of the HTTP answer."""
+
+    def end_call(self, error: str = "") -> None:
+        """End the span of a call. Another call may follow, after a recall of the model."""
 
     def end(self, error: str = "") -> None:
         """End all spans that were begun. A second end does nothing."""

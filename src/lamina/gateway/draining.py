@@ -1,0 +1,78 @@
+"""How a gateway stops: it finishes what runs, and says so to whoever has to be cut off.
+
+    signal ──▶ not ready, still open ──▶ closed, requests finish ──▶ the rest is cut off ──▶ end
+               `deadlines.notice`        `deadlines.drain`
+
+A request that is cut off ends with an error in the shape of its API, so that the client knows that its answer
+is not complete and tries again, at another gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Drain:
+    """The requests that run now. `is_stopping`: the gateway is not ready for new ones."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self.cut_count = 0
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._pages: set[asyncio.Task[Any]] = set()
+        self._cut: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def running_request(self) -> Iterator[None]:
+        """Note that this task answers a request, as long as the block runs."""
+        task = _current_task()
+        self._requests.add(task)
+        try:
+            yield
+        finally:
+            self._requests.discard(task)
+            self._cut.discard(task)
+
+    @contextmanager
+    def running_page(self) -> Iterator[None]:
+        """Note that this task shows a page. A live page never ends by itself, so it is not waited for."""
+        task = _current_task()
+        self._pages.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.take_cut():
+                raise
+        finally:
+            self._pages.discard(task)
+
+    def close_pages(self) -> None:
+        self._cancel(self._pages)
+
+    def cut_requests(self) -> None:
+        """Cut off every request that still runs."""
+        self.cut_count += len(self._requests - self._cut)
+        self._cancel(self._requests)
+
+    def take_cut(self) -> bool:
+        """Whether this task was cancelled because the gateway stops. It then goes on, to say so."""
+        task = _current_task()
+        if task not in self._cut:
+            return False
+        self._cut.discard(task)
+        task.uncancel()
+        return True
+
+    def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
+        for task in tasks - self._cut:
+            self._cut.add(task)
+            task.cancel()
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - for the type checker
+    return task
