@@ -406,3 +406,38 @@ def test_money_is_counted_at_the_price_of_what_was_cached() -> None:
     assert price(Usage(input=1_000_000, cached=1_000_000), "gpt-5") == pytest.approx(prices.read)
     assert price(Usage(input=1_000_000), "gpt-5") == pytest.approx(prices.input)
     assert (TurnCost(money=0.5) + TurnCost(money=None)).money is None
+
+
+@awaited
+async def test_hooks_may_be_plain_functions_or_async_ones() -> None:
+    client = ScriptedClient(["It is."])
+    seen: list[Any] = []
+
+    def add_field(_: Session, request: dict[str, Any]) -> dict[str, Any]:
+        return {**request, "user": "u-1"}
+
+    async def look(_: Session, request: dict[str, Any]) -> None:
+        await anyio.lowlevel.checkpoint()
+        seen.append(request["user"])
+
+    def note_answer(_: Session, recorded: Recorded) -> None:
+        seen.append(len(recorded.segments))
+
+    agent = Agent(client=client, before=(add_field, look), after=(note_answer,))
+    async with opened(agent, recall=False) as session:
+        await agent.run(session, "Is it?")
+    assert client.requests[0]["user"] == "u-1"
+    assert seen == ["u-1", 1]
+
+
+@awaited
+async def test_going_on_with_a_turn_that_is_over_sends_nothing() -> None:
+    client = ScriptedClient(["It is."])
+    agent = Agent(client=client)
+    async with opened(agent, recall=False) as session:
+        await agent.run(session, "Is it?")
+        outcome = await agent.go_on(session)
+        texts = [one.text for one in session.dialogue()]
+    assert (outcome.text, outcome.ending, outcome.spent.steps) == ("It is.", "end", 0)
+    assert texts == ["Is it?", "It is."]
+    assert len(client.requests) == 1

@@ -12,8 +12,9 @@ from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Role, Segment
+from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Role, Segment, Text
 from lamina.core.wording import text_of
+from lamina.errors import BadInput
 from lamina.segments import assistant, clock, file, note, segment, selected_text, system, user
 
 HOISTED = Options(layout=Layout(library="hoisted"))
@@ -76,10 +77,24 @@ def test_equal_content_within_one_turn_stands_once() -> None:
     assert forms(built([file("a.md", SPEC), file("a.md", SPEC), user("Same?")])) == [Form.FULL, Form.STUB]
 
 
-def test_what_is_shorter_than_a_reference_stands_once_too() -> None:
-    first, second = files(built([file("a.md", "x"), file("a.md", "x"), user("Same?")]))
-    assert (first.form, second.form) == (Form.FULL, Form.OMITTED)
+def test_what_is_hardly_longer_than_a_reference_is_named_again() -> None:
+    log = [file("a.md", "x"), file("a.md", "x"), user("Same?")]
+    envelope = built(log)
+    first, second = files(envelope)
+    assert (first.form, second.form) == (Form.FULL, Form.STUB)
     assert second.why == f"same content as {first.ref} above"
+    assert second.parts == (Text('<reference to="a.md">above</reference>'),)
+    later = built([*log, assistant("Yes."), user("Sure?")], envelope.ledger)
+    assert [entry.sent for entry in files(later)] == [first.sent, second.sent]
+
+
+def test_a_ledger_may_come_as_json_or_not_at_all() -> None:
+    log = [file("a.md", SPEC), file("a.md", SPEC), user("Same?")]
+    envelope = built(log)
+    assert build(log, ledger=envelope.ledger.dump()).prefix == build(log, ledger=envelope.ledger).prefix
+    assert build(log, ledger=None).prefix == build(log).prefix
+    with pytest.raises(BadInput, match=r"give its ledger: ledger=fitted.ledger"):
+        build(log, ledger=envelope)  # type: ignore[arg-type]
 
 
 def test_changed_content_is_sent_in_full_and_the_old_bytes_stay() -> None:

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core.build import build
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind
+from lamina.core.options import Options
 from lamina.core.text.tags import escape_attribute
 from lamina.core.values import Digest, Form, Part, Role, Segment, Text, ToolCall
 from lamina.core.wording import (
@@ -26,7 +28,8 @@ from lamina.core.wording import (
     text_of,
     unguard,
 )
-from lamina.segments import call, file, result, segment, user
+from lamina.errors import BadInput
+from lamina.segments import assistant, call, file, result, segment, user
 
 CONTENT = Digest("0123456789ab" + "0" * 52)
 HANDLE = 'recall("kaerukz4jvmaaaaaa")'
@@ -304,3 +307,32 @@ def test_the_work_grows_no_faster_than_the_text(
 ) -> None:
     small, large = (first + unit * (size // len(unit)) for size in (62_500, 1_000_000))
     assert work(function, large) < 80 * work(function, small)  # 16 times the text: quadratic would be 256
+
+
+def test_own_words_may_be_a_text_or_decline() -> None:
+    """A renderer that returns a text, as chunk renderers do, and one that is asked only if that declines."""
+
+    def for_long(segment: Segment, form: Form, *_: object) -> str | None:
+        text = text_of(segment.parts)
+        if form is not Form.FULL or len(text) < 20:
+            return None
+        return f"<long>{text}</long>"
+
+    def for_all(segment: Segment, form: Form, *_: object) -> str | None:
+        return f"<said>{text_of(segment.parts)}</said>" if form is Form.FULL else None
+
+    log = [user("hi"), assistant("short"), assistant("a sentence of some length"), user("go on")]
+    for functions, expected in (
+        (for_long, ["short", "<long>a sentence of some length</long>"]),
+        ((for_long, for_all), ["<said>short</said>", "<long>a sentence of some length</long>"]),
+    ):
+        options = Options(wording=Wording(words={"assistant": functions}))
+        envelope = build(log, options=options)
+        assert [text_of(entry.parts) for entry in envelope.sent[1:3]] == expected
+
+
+@pytest.mark.parametrize("wrong", [(), ["a"], 7, ("a text in a tuple",)])
+def test_own_words_of_another_type_are_named(wrong: Any) -> None:
+    options = Options(wording=Wording(words={"user": lambda *_: wrong}))
+    with pytest.raises(BadInput, match=r"words\['user'\].*return a text, a tuple of parts, or None"):
+        build([user("hi")], options=options)

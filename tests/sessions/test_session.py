@@ -13,6 +13,7 @@ from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.formats.codec import decode
 from lamina.segments import assistant, excerpt, file, memory, note, project, result, user
 from lamina.sessions import Persona, Session, Stored
 from lamina.settings import Settings
@@ -372,3 +373,23 @@ async def test_the_user_keeps_no_store_of_another_name() -> None:
     async with opened(store, "a", workspace="two", model="gpt-5") as session:
         assert session.log == ()
     assert (await store.read(Where("two", "a"))).head.count == 0
+
+
+@awaited
+async def test_the_tail_is_the_last_segments_whatever_else_the_log_holds() -> None:
+    store = MemoryStore()
+    async with Session.open(store, "kitchen", model="gpt-5") as session:
+        await session.ask("When is the boiler lit?")
+        await session.record("At six.")
+    async with Session.open(store, "kitchen", model="gpt-5-mini") as session:
+        await session.ask("And tomorrow?")
+        texts = [[text_of(segment.parts) for segment in session.tail(count)] for count in (-1, 0, 2, 99)]
+        page = await store.read(Where("", "kitchen"), last=99)
+    assert texts == [
+        [],
+        [],
+        ["At six.", "And tomorrow?"],
+        ["When is the boiler lit?", "At six.", "And tomorrow?"],
+    ]
+    with pytest.raises(BadInput, match=r"a setting of the session.*tail"):
+        decode(record.body for record in page.records)

@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lamina.core.ledger import load_ledger
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.recalls import RECALL, answer_recall
-from lamina.fitting.request import Fitted, RecallMode, RequestMemo, find_dialect, fit_request, load_ledger
+from lamina.fitting.request import Fitted, RecallMode, RequestMemo, find_dialect, fit_request
 
 __all__ = [
     "PASS_THROUGH",

@@ -80,8 +80,13 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         return await self._run_steps(session, prompt, hear, turn)
 
     async def go_on(self, session: Session, *, hear: Listener = ignore_event) -> TurnOutcome:
-        """Run the rest of a turn that was begun already: after a restart, or with words added otherwise."""
+        """Run the rest of a turn that was begun already: after a restart, or with words added otherwise.
+
+        If the turn is over, nothing is sent, and the outcome has the text of its last answer.
+        """
         self._check(session)
+        if not session.pending and not session.calls:
+            return self._make_outcome(session, _Turn(text=_last_answer(session.log)), "end")
         if session.calls:
             await _refuse_open_calls(session, "the program ended before it was carried out")
         return await self._run_steps(session, _last_question(session.log), hear, _Turn())
@@ -204,6 +209,13 @@ def _complete_results(calls: Sequence[ToolCall], finished: dict[int, Segment]) -
 def _last_question(log: Sequence[Segment]) -> str:
     for segment in reversed(log):
         if segment.kind in ("user", "parent_message"):
+            return text_of(segment.parts)
+    return ""
+
+
+def _last_answer(log: Sequence[Segment]) -> str:
+    for segment in reversed(log):
+        if segment.kind == "assistant":
             return text_of(segment.parts)
     return ""
 

@@ -7,6 +7,7 @@ text that had arrived is recorded, with a note that it was interrupted. This mod
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
 from typing import Any
 
 import anyio
@@ -26,11 +27,11 @@ from lamina.sessions import Recorded, Session
 INTERRUPTED = "[interrupted]"
 """What is written after the text of an answer that did not come to its end."""
 
-Before = Callable[[Session, dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""Sees each request before it is sent, and may return another one to send in its place."""
+Before = Callable[[Session, dict[str, Any]], Awaitable[dict[str, Any] | None] | dict[str, Any] | None]
+"""Sees each request before it is sent, and may return another one to send in its place. It may be async."""
 
-After = Callable[[Session, Recorded], Awaitable[None]]
-"""Sees each answer after it was recorded."""
+After = Callable[[Session, Recorded], Awaitable[None] | None]
+"""Sees each answer after it was recorded. It may be async."""
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +62,9 @@ async def call_model(session: Session, client: Client, hooks: Hooks, hear: Liste
         reading = await _send_request(session, client, hooks.before, hear)
     recorded = await session.record(reading.raw)
     for hook in hooks.after:
-        await hook(session, recorded)
+        noticed = hook(session, recorded)
+        if isawaitable(noticed):
+            await noticed
     return ModelAnswer(recorded=recorded, text="".join(reading.text), reason=reading.reason)
 
 
@@ -79,7 +82,10 @@ async def _send_request(
     """Send the session's next request and read the reply. What arrived before a failure is recorded."""
     request = await session.request()
     for hook in before:
-        request = await hook(session, request) or request
+        other_request = hook(session, request)
+        if isawaitable(other_request):
+            other_request = await other_request
+        request = other_request or request
     reply = client.send(request)
     reading = _Reading(raw=reply.raw, text=[])
     try:

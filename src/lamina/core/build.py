@@ -10,7 +10,8 @@ the machine. A `Memo` makes the next build of a growing log cheaper and never ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -24,6 +25,7 @@ from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.kinds import Kinds, kind_of
+from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
@@ -49,7 +51,7 @@ def build(
     *,
     head: Head = NO_HEAD,
     budget: Budget | None = None,
-    ledger: Ledger = EMPTY_LEDGER,
+    ledger: Ledger | Mapping[str, Any] | None = None,
     counter: Counter = ESTIMATE,
     idle: float = 0,
     options: Options = DEFAULT_OPTIONS,
@@ -57,13 +59,14 @@ def build(
 ) -> Envelope:
     """The request for this log: valid, within the budget, continuing the last one, and explained.
 
-    `ledger` is the one that the last build returned, and `idle` the seconds since then. Without a budget the
-    log is repaired and arranged, and nothing is lowered that the ledger does not lower already.
+    `ledger` is the one that the last build returned, or what its `dump` gave, and `idle` the seconds since
+    then. Without a budget the log is repaired and arranged, and nothing is lowered that the ledger does not
+    lower already.
     """
     log = tuple(log)
     memo = memo or Memo()
     context = _make_context(
-        log, head=head, ledger=ledger, counter=counter, options=options, memo=memo, idle=idle
+        log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=memo, idle=idle
     )
 
     repaired = repair_log(log, context, memo.checkpoint_for(log, context))
@@ -87,7 +90,7 @@ def plan_cut(
     *,
     budget: Budget,
     head: Head = NO_HEAD,
-    ledger: Ledger = EMPTY_LEDGER,
+    ledger: Ledger | Mapping[str, Any] | None = None,
     counter: Counter = ESTIMATE,
     options: Options = DEFAULT_OPTIONS,
 ) -> CutPlan:
@@ -97,7 +100,7 @@ def plan_cut(
     """
     log = tuple(log)
     context = _make_context(
-        log, head=head, ledger=ledger, counter=counter, options=options, memo=Memo(), idle=0
+        log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=Memo(), idle=0
     )
     draft = draft_log(log, context)
     limits = _find_limits(budget, draft, context)

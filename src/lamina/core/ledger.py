@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from lamina.core.values import (
     Thinking,
 )
 from lamina.core.wording import Wording
+from lamina.errors import BadInput
 
 SAME_TEXT_LATER = "the same system text stands again later"
 """Why an old reminder is left out. It holds only while the later one stands."""
@@ -42,6 +43,25 @@ _REPAIR_SUFFIXES = (":id", ":wire", ":end")
 
 
 _Value = TypeVar("_Value")
+
+
+def load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
+    """Return a ledger, or the one that `dump` wrote. Anything else raises BadInput.
+
+    None is an empty ledger. The hint says what to do with a text, and with what a build or a fit returned.
+    """
+    if ledger is None:
+        return Ledger()
+    if isinstance(ledger, Ledger):
+        return ledger
+    if isinstance(ledger, Mapping):
+        return Ledger.load(ledger)
+    hint = "give the ledger that the last call returned, or what its dump() gave"
+    if isinstance(ledger, str | bytes):
+        hint = "read the text first: ledger=json.loads(text)"
+    elif isinstance(getattr(ledger, "ledger", None), Ledger):
+        hint = "give its ledger: ledger=fitted.ledger"
+    raise BadInput(f"{type(ledger).__name__} is not a ledger", place="ledger", hint=hint)
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +192,9 @@ def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> En
     The line has the wording's version and its limit, so that the same bytes come out as when it was written.
     """
     if previous.reference:
-        return lower_to_reference(entry, previous.form, previous.why, wording=wording)
+        return lower_to_reference(
+            entry, previous.form, previous.why, wording=wording, limit=previous.limit
+        )
     return lower_entry(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
 
 

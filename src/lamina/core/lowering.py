@@ -43,9 +43,14 @@ def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: 
     return replace_parts(entry, form, parts, why)
 
 
-def lower_to_reference(entry: Entry, form: Form, why: str, *, wording: Wording) -> Entry:
+SHORT_REFERENCE = 1
+"""The limit in the ledger line of a reference that only names what it refers to."""
+
+
+def lower_to_reference(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
     """An attachment as a reference to equal content that stands above it."""
-    return replace_parts(entry, form, wording.reference(entry.segment, entry.content), why)
+    parts = wording.reference(entry.segment, entry.content, short=limit == SHORT_REFERENCE)
+    return replace_parts(entry, form, parts, why)
 
 
 def make_line(
@@ -170,18 +175,22 @@ def refer_to_earlier(
             attachments[entry.content] = entry.ref
             result.append(entry)
             continue
-        reference = _make_reference(entry, attachments[entry.content], wording, scale)
+        reference, limit = _make_reference(entry, attachments[entry.content], wording, scale)
         result.append(reference)
         if entry.ref not in ledger.lines:
             is_worded = reference.form is Form.STUB
-            lines[entry.ref] = make_line(reference, wording=wording, reference=is_worded)
+            lines[entry.ref] = make_line(reference, wording=wording, limit=limit, reference=is_worded)
     return result, lines
 
 
-def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> Entry:
-    """What is sent for content that stands in full above. If the content is smaller, nothing is sent."""
+def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> tuple[Entry, int]:
+    """What is sent for content that stands in full above, and the limit for its ledger line.
+
+    A short attachment that is attached again is still named: "And this one?" would refer to nothing else.
+    """
     why = f"same content as {earlier} above"
-    reference = lower_to_reference(entry, Form.STUB, why, wording=wording)
-    if scale.body(reference) < scale.body(entry):
-        return reference
-    return omit(entry, why)
+    for limit in (0, SHORT_REFERENCE):
+        reference = lower_to_reference(entry, Form.STUB, why, wording=wording, limit=limit)
+        if scale.body(reference) < scale.body(entry):
+            return reference, limit
+    return omit(entry, why), 0

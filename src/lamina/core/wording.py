@@ -8,7 +8,7 @@ change of words here needs a new version beside the old one, never an edit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -32,6 +32,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
+from lamina.errors import BadInput
 
 COMPACT_LIMIT = 1_000
 """Characters of a COMPACT text: room for headings, or for some lines of either end."""
@@ -42,12 +43,15 @@ ARGUMENT_LIMIT = 200
 NAME_LIMIT = 80
 """Characters of the description in a handle, which must stay one short line."""
 
-Words = Callable[[Segment, Form, Digest, int], tuple[Part, ...]]
-"""How one kind is worded: (segment, form, content digest, limit) to parts as sent."""
+Words = Callable[[Segment, Form, Digest, int], tuple[Part, ...] | str | None]
+"""How one kind is worded: (segment, form, content digest, limit) to parts as sent, or to a text.
+
+None declines: the next function for the kind is asked, and at the end lamina's own words are used.
+"""
 
 
 class Wording(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to word segments. `words` holds the kinds with a wording of their own.
+    """A way to word segments. `words` holds the kinds with a wording of their own: a function, or several.
 
     `tagged` wraps messages in their kind's tag too: one flat transcript, as chunk renderers make it.
     `handles`: lowered text names the key by which it can be recalled. Since version 2 a COMPACT text lists
@@ -56,7 +60,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = 3
     kinds: Kinds = KINDS
-    words: Mapping[str, Words] = {}
+    words: Mapping[str, Words | Sequence[Words]] = {}
     tagged: bool = False
     handles: bool = True
 
@@ -68,9 +72,9 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         """
         if form is Form.OMITTED:
             return ()
-        words_of_kind = self.words.get(segment.kind)
-        if words_of_kind is not None:
-            return words_of_kind(segment, form, content, limit)
+        own_parts = self._ask_words(segment, form, content, limit)
+        if own_parts is not None:
+            return own_parts
         kind = kind_of(self.kinds, segment)
         if form is Form.FULL:
             return self._full(segment, kind, content)
@@ -79,6 +83,30 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         if form is Form.COMPACT:
             return self._compact(segment, kind, content, limit or COMPACT_LIMIT)
         return _replace_content(segment, stub(segment, self.handle(content)), tagged=self.tagged)
+
+    def _ask_words(
+        self, segment: Segment, form: Form, content: Digest, limit: int
+    ) -> tuple[Part, ...] | None:
+        """What the caller's functions for a kind say; None if there are none, or all decline."""
+        functions = self.words.get(segment.kind, ())
+        if not isinstance(functions, Sequence):
+            functions = (functions,)
+        for words in functions:
+            worded = words(segment, form, content, limit)
+            match worded:
+                case None:
+                    continue
+                case str():
+                    return _replace_content(segment, worded, tagged=self.tagged)
+                case tuple() if worded and all(isinstance(part, Part) for part in worded):
+                    return worded
+                case _:
+                    raise BadInput(
+                        f"the words for {form.value} are {describe_wrong_words(worded)}",
+                        place=f"words[{segment.kind!r}]",
+                        hint="return a text, a tuple of parts, or None for the usual words",
+                    )
+        return None
 
     def of(self, version: int) -> Wording:
         """These words as an earlier version had them: what was sent stays as it was."""
@@ -97,12 +125,15 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
             return short_handle(content)
         return handle(content)
 
-    def reference(self, segment: Segment, content: Digest) -> tuple[Part, ...]:
+    def reference(self, segment: Segment, content: Digest, *, short: bool = False) -> tuple[Part, ...]:
         """What is sent for an attachment whose equal content is sent in full above.
 
-        It has the handle, so that it stays of use when the content above is lowered.
+        It has the handle, so that it stays of use when the content above is lowered. A `short` one has not:
+        it stands for content that is hardly longer, and only names it.
         """
         name = escape_attribute(name_of(segment) or segment.key)
+        if short:
+            return (Text(f'<reference to="{name}">above</reference>'),)
         attributes = f'to="{name}"'
         if self.handles:
             attributes += f' recall="{self.handle(content)}"'
@@ -191,6 +222,13 @@ PLAIN = Wording()
 
 TAGGED = Wording(tagged=True)
 """Every segment in the tag of its kind, with its id: the transcript of a chunk renderer."""
+
+
+def describe_wrong_words(value: object) -> str:
+    """What a function returned that is neither a text nor parts: `a value of type list`, `an empty tuple`."""
+    if value == ():
+        return "an empty tuple"
+    return f"a value of type {type(value).__name__}"
 
 
 def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed") -> str:

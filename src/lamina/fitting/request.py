@@ -28,6 +28,7 @@ from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem_of
 from lamina.core.layout import Layout
+from lamina.core.ledger import load_ledger
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Form, Head, Ledger, Segment
@@ -334,25 +335,6 @@ def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
     if not output:
         return budget
     return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
-
-
-def load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
-    """Return a ledger, or the one that `dump` wrote. Anything else raises BadInput.
-
-    None is an empty ledger. The hint says what to do with a text, and with a whole `Fitted`.
-    """
-    if ledger is None:
-        return Ledger()
-    if isinstance(ledger, Ledger):
-        return ledger
-    if isinstance(ledger, Mapping):
-        return Ledger.load(ledger)
-    hint = "give the ledger that fit_request returned, or what its dump() gave"
-    if isinstance(ledger, str | bytes):
-        hint = "read the text first: ledger=json.loads(text)"
-    elif isinstance(ledger, Fitted):
-        hint = "give its ledger: ledger=fitted.ledger"
-    raise BadInput(f"{type(ledger).__name__} is not a ledger", place="ledger", hint=hint)
 
 
 def _check_recall(recall: Any) -> None:

@@ -20,6 +20,7 @@ from itertools import product
 from os import PathLike
 from typing import Any, Literal, Self, TypeVar, cast
 
+from lamina.core.ledger import load_ledger
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
@@ -30,7 +31,7 @@ from lamina.fitting.events import CutEvent, Listeners, MissEvent, RepairEvent
 from lamina.fitting.markers import Breakpoints, check_breakpoints
 from lamina.fitting.names import check_budget
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.request import Fitted, load_ledger
+from lamina.fitting.request import Fitted
 from lamina.fitting.sdk_calls import fit_calls
 from lamina.fitting.server_reports import ServerHelp
 from lamina.stores.port import Store

@@ -66,6 +66,9 @@ def _decode_record(record: bytes, index: int) -> Segment:
     try:
         fields = msgspec.json.decode(record)
         _check_version(fields, place)
+        if "control" in fields:
+            hint = "read a session's conversation with Session.open(...).tail(n) or .log"
+            raise BadInput("it is a setting of the session, not a segment", place=place, hint=hint)
         return msgspec.convert(fields.get("segment"), Segment)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(str(error), place=place, hint="it is not what encode() wrote") from None

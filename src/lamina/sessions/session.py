@@ -264,6 +264,12 @@ class Session:
         """How many turns there are."""
         return len(list_turn_starts(self.log, self._builder.options.kinds))
 
+    def tail(self, count: int) -> tuple[Segment, ...]:
+        """The last segments of the conversation, in order; all of them if there are no more."""
+        if count < 1:
+            return ()
+        return tuple(self.log[-count:])
+
     async def ask(
         self,
         prompt: str,
