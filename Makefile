@@ -13,9 +13,12 @@ SCALE_STAMP := $(VENV)-scale/.installed
 RELEASE_STAMP := $(VENV)-release/.installed
 CHECKED := $(wildcard src tests examples bench tools)
 
-# Runs by hand of pytest alone use the quicker "dev" profile: see CONTRIBUTING.md.
-HYPOTHESIS_PROFILE ?= ci
+# A few examples of each property, the same each time. `make seeds` tries many: see CONTRIBUTING.md.
+HYPOTHESIS_PROFILE ?= quick
 export HYPOTHESIS_PROFILE
+
+# A process for each processor, unless told: make test WORKERS=1
+WORKERS ?= auto
 
 # The tests start hundreds of Python processes. In an image that forbids bytecode, each of them compiles
 # again what it imports.
@@ -44,18 +47,19 @@ $(VENV)-user/.installed: requirements/user.txt requirements/uv.txt pyproject.tom
 	@touch $@
 
 test: $(STAMP)  ## run the tests
-	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest -n $(WORKERS) --dist worksteal -m "not thorough" $(ARGS)
 
 SEEDS ?= 1 2 3 4 5 6 7 8 9 10
 
-seeds: $(STAMP)  ## every property and every planted bug with ten seeds (SEEDS=...: with these)
+seeds: $(STAMP)  ## what is too thorough for every change, and every property with ten seeds (SEEDS=...: with these)
+	@HYPOTHESIS_PROFILE=seeds $(PYTHON_IN_VENV) -m pytest -q -n $(WORKERS) --dist worksteal -m thorough $(ARGS)
 	@for seed in $(SEEDS); do \
-	  HYPOTHESIS_PROFILE=seeds $(PYTHON_IN_VENV) -m pytest -q -n 2 --dist worksteal -m hypothesis \
-	    --hypothesis-seed=$$seed $(ARGS) || exit 1; \
+	  HYPOTHESIS_PROFILE=seeds $(PYTHON_IN_VENV) -m pytest -q -n $(WORKERS) --dist worksteal \
+	    -m "hypothesis and not thorough" --hypothesis-seed=$$seed $(ARGS) || exit 1; \
 	done
 
 coverage: $(STAMP)  ## run the tests and print which lines they do not reach
-	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
+	@$(PYTHON_IN_VENV) -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
 
 house: $(STAMP)  ## how dense the code is and how clearly it is named, beside projects that we admire
 	@$(PYTHON_IN_VENV) -m tools.house

@@ -1,21 +1,62 @@
-"""Hypothesis profiles, for every test. No fixtures live here: a test says what it needs.
+"""How tests run, whichever they are: Hypothesis profiles, processes, memory, and what a run says at its end.
 
-`ci` tries the same examples each time, so that `make test` passes or fails for the same code; the others
-try other examples each time. `make seeds` runs every property with ten seeds.
+No fixtures live here: a test says what it needs.
+
+`quick` tries the same examples each time, so that `make test` passes or fails for the same code; the others
+try other examples each time. `make seeds` runs every property with ten seeds, and what is marked `thorough`.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.summary import summarize
 
 # Shared machines are slow at random, and no test here asserts a wall time.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-_BY_DEFAULT = "ci" if os.environ.get("CI") == "true" else "dev"
+_BY_DEFAULT = "quick" if os.environ.get("CI") == "true" else "dev"
 
 settings.register_profile("dev", parent=_PATIENT, max_examples=50)
-settings.register_profile("ci", parent=_PATIENT, max_examples=35, derandomize=True, database=None)
+settings.register_profile("quick", parent=_PATIENT, max_examples=12, derandomize=True, database=None)
 settings.register_profile("seeds", parent=_PATIENT, max_examples=40)
 settings.register_profile("long", parent=_PATIENT, max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT))
+
+# Clients and gateways of tests meet no authority, and this one has signed nothing. To load the hundred of the
+# system takes a client longer than its conversation does; processes that a test starts inherit this.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "fixtures" / "authority.pem")
+
+MOST_PROCESSES = 8
+"""Each collects all tests for itself and starts servers of its own, so that more would not be done sooner."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One for each processor that this process may use."""
+    return min(_processors(), MOST_PROCESSES)
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected stays until the end, so no search for garbage has to go through it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    summarize(terminalreporter)

@@ -211,12 +211,20 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 }
 
 
+LONGEST = frozenset(("build", "engines", "fuzz", "loss", "markers", "why_miss"))
+"""Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""
+
+BENCHES = [
+    pytest.param(name, marks=[pytest.mark.thorough] if name in LONGEST else []) for name in sorted(CHECKS)
+]
+
+
 def test_every_bench_is_run_here() -> None:
     programs = {path.stem for path in BENCH.glob("*.py")} - PARTS
     assert programs == set(CHECKS), "give it --quick and --json, and a check of what it writes"
 
 
-@pytest.mark.parametrize("name", sorted(CHECKS))
+@pytest.mark.parametrize("name", BENCHES)
 def test_a_bench_runs_and_what_it_writes_makes_sense(name: str, tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     command = [sys.executable, str(BENCH / f"{name}.py"), "--quick", "--json"]

@@ -26,6 +26,7 @@ from lamina.errors import BudgetExceeded
 from lamina.segments import assistant, call, file, memory, result, system, thinking, user
 from lamina.testing.laws import cases
 from lamina.testing.strategies import Story, stories
+from tests.examples import up_to
 
 WORDS = "many words about nothing "
 
@@ -143,7 +144,7 @@ def small_logs(draw: st.DrawFn) -> list[Segment]:
     return [*log, assistant("Well."), user("So?")]
 
 
-@settings(max_examples=125)
+@settings(max_examples=up_to(125))
 @given(small_logs())
 def test_the_floor_is_what_trying_everything_finds(log: list[Segment]) -> None:
     floor = refused(log, room(1)).floor
@@ -194,7 +195,7 @@ def test_the_system_text_the_prompt_and_what_is_pinned_are_never_touched(story: 
 # when a cut is made, and how far it goes
 
 
-@settings(max_examples=125)
+@settings(max_examples=up_to(125))
 @given(stories(all_of_history=True))
 def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
     for case in cases(story):
@@ -237,7 +238,7 @@ def test_a_cold_cache_is_no_reason_for_a_small_cut() -> None:
 # the plan of a cut
 
 
-@settings(max_examples=125)
+@settings(max_examples=up_to(125))
 @given(stories(all_of_history=True))
 def test_a_plan_says_what_the_build_then_does(story: Story) -> None:
     ledger = Ledger()

@@ -23,6 +23,7 @@ from lamina.errors import BudgetExceeded
 from lamina.replay.generated_sessions import generate_session, split_calls
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.strategies import logs
+from tests.examples import up_to
 
 Log = tuple[Segment, ...]
 
@@ -79,7 +80,7 @@ class Conversation:
             return error.floor
 
 
-@settings(max_examples=125)
+@settings(max_examples=up_to(125))
 @given(logs(), st.integers(400, 3_000), MOVES)
 def test_a_memo_changes_nothing_whatever_happens_to_the_log(
     whole: Log, window: int, moves: list[Move]

@@ -14,6 +14,7 @@ from lamina.core.values import Budget, Digest, Form, Ledger, Ref, Segment
 from lamina.errors import BudgetExceeded, NotFound
 from lamina.segments import assistant, call, file, result, user
 from lamina.testing.strategies import Story, stories
+from tests.examples import up_to
 
 OLD, NEW = file("a.md", "old content"), file("a.md", "new content")
 LOG = (OLD, user("Read it"), assistant("Read."), NEW, user("Again"))
@@ -139,7 +140,7 @@ def test_a_key_whose_digest_was_merged_brings_back_what_it_stood_for() -> None:
         assert recalled >= set(covers[key])
 
 
-@settings(max_examples=125)
+@settings(max_examples=up_to(125))
 @given(stories(edited=False))
 def test_every_key_that_a_request_ever_showed_still_answers(story: Story) -> None:
     """Handles never expire: what any earlier request named can be had after the last one."""

@@ -7,8 +7,9 @@ the conversation, a cut is recorded; and if none is, the cached prefix is what i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -44,8 +45,15 @@ def stream_of(dialect: str, request: Mapping[str, Any]) -> list[tuple[str, bytes
     return [(block.role, block.data) for block in DIALECTS[dialect].stream(request).blocks]
 
 
+@cache
+def fit_changes(dialect: str) -> Sequence[tuple[Change, Fitted | None]]:
+    """Every change of the conversation, fitted after the first request; None if it cannot be read or sent."""
+    conversation = CONVERSATIONS[dialect]
+    first = fit(dialect, conversation.first)
+    return [(change, fit_changed(dialect, change, first)) for change in list_changes(conversation)]
+
+
 def fit_changed(dialect: str, change: Change, first: Fitted) -> Fitted | None:
-    """The changed request, fitted after the first one; None if it cannot be read or sent at all."""
     try:
         return fit(dialect, change.request, first.ledger)
     except LaminaError:
@@ -66,8 +74,7 @@ def test_every_change_of_what_a_cache_sees_is_recorded_as_a_cut(dialect: str) ->
     first = fit(dialect, conversation.first)
     first_stream = stream_of(dialect, first.request)
     unnoticed = []
-    for change in list_changes(conversation):
-        fitted = fit_changed(dialect, change, first)
+    for change, fitted in fit_changes(dialect):
         if fitted is None or is_harmless(dialect, change):
             continue
         stream = stream_of(dialect, fitted.request)
@@ -83,8 +90,7 @@ def test_every_change_of_bytes_is_recorded_as_a_cut_unless_it_is_named_as_harmle
     first = fit(dialect, conversation.first)
     first_bytes = json.dumps(first.request[conversation.field])
     unnoticed = []
-    for change in list_changes(conversation):
-        fitted = fit_changed(dialect, change, first)
+    for change, fitted in fit_changes(dialect):
         if fitted is None or is_harmless(dialect, change) or fitted.ledger.cuts:
             continue
         sent_again = fitted.request[conversation.field][: conversation.sent]
@@ -97,12 +103,10 @@ def test_every_change_of_bytes_is_recorded_as_a_cut_unless_it_is_named_as_harmle
 @pytest.mark.parametrize("dialect", CONVERSATIONS)
 def test_a_harmless_change_is_no_cut_and_the_newest_bytes_leave(dialect: str) -> None:
     conversation = CONVERSATIONS[dialect]
-    first = fit(dialect, conversation.first)
     harmless = 0
-    for change in list_changes(conversation):
+    for change, fitted in fit_changes(dialect):
         if change.path[0] != conversation.field or not is_harmless(dialect, change):
             continue
-        fitted = fit_changed(dialect, change, first)
         if fitted is None or fitted.request is not change.request:
             continue
         if is_kept_whole(dialect, change) or change.name == "with nothing":
@@ -116,12 +120,11 @@ def test_a_harmless_change_is_no_cut_and_the_newest_bytes_leave(dialect: str) ->
 def test_a_memo_changes_neither_the_bytes_nor_the_account_of_a_changed_history(dialect: str) -> None:
     """To Python `1` equals `true` and `1.0`, and objects are equal whatever the order of their keys."""
     conversation = CONVERSATIONS[dialect]
-    for change in list_changes(conversation):
+    for change, alone in fit_changes(dialect):
         if change.name not in EQUAL_TO_PYTHON:
             continue
         memo = RequestMemo()
         first = fit(dialect, conversation.first, memo=memo)
-        alone = fit_changed(dialect, change, first)
         try:
             with_memo = fit(dialect, change.request, first.ledger, memo)
         except LaminaError:

@@ -8,6 +8,7 @@ from lamina.core.tokens import Counter, estimate_for
 from lamina.errors import BadInput
 from lamina.models.counters import claude
 from lamina.models.counters.combining_marks import LONGEST
+from tests.examples import up_to
 
 pytest.importorskip("ctok")
 
@@ -61,7 +62,7 @@ def test_long_runs_of_marks_reach_ctok_in_pieces() -> None:
     assert max(map(len, asked)) <= LONGEST + 1
 
 
-@settings(max_examples=50)
+@settings(max_examples=up_to(50))
 @given(st.text(st.characters(), max_size=60), st.sampled_from(["3.0", "4.8"]))
 def test_no_text_fails(text: str, version: str) -> None:
     assert claude.version(version).count(text) >= 0

@@ -13,6 +13,7 @@ from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.policies.plain import KEEP, DropOldest, pinned_positions
 from lamina.replay.policies.port import Policy, group_messages
 from lamina.replay.walk import WalkStep, walk
+from tests.examples import up_to
 from tests.replay.talks import Json, result, says, session, setting, system, talk, user
 
 PLAIN = list(POLICIES)
@@ -55,7 +56,7 @@ def test_no_policy_parts_a_call_from_its_results(
 
 
 @pytest.mark.parametrize("name", FITTING)
-@settings(max_examples=40)
+@settings(max_examples=up_to(40))
 @given(turns=TURNS, trigger=st.integers(30, 300))
 def test_what_can_be_dropped_is_dropped(name: str, turns: list[tuple[bool, int, int]], trigger: int) -> None:
     found = talk(*made(turns))

