@@ -17,7 +17,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lamina.core.arrange import put_system_first
-from lamina.core.bound_thinking import is_held_by_thinking, is_thinking, omit_thinking_after_cut
+from lamina.core.bound_thinking import (
+    AFTER_CUT,
+    is_held_by_thinking,
+    is_in_last_step,
+    is_thinking,
+    omit_thinking_after_cut,
+)
 from lamina.core.cut_digests import join_digests
 from lamina.core.cut_moves import find_spared, find_untouchable, omit_repeated_system_text, take_moves
 from lamina.core.cut_progress import CutProgress, start_cut, without_digests
@@ -29,7 +35,7 @@ from lamina.core.history_window import LastN, fold_outside, refs_up_to
 from lamina.core.kinds import is_section
 from lamina.core.ladder import last_resort, last_results
 from lamina.core.options import BuildContext
-from lamina.core.orders import Batch, OrderView
+from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.text.tags import make_inert
 from lamina.core.tokens import weigh_entries
 from lamina.core.values import Cut, Entry, Form, Layer, Ref
@@ -37,7 +43,8 @@ from lamina.core.wording import text_of
 from lamina.errors import BudgetExceeded
 
 OPEN_LOOP = (
-    "thinking in the open tool loop is bound to what a cut would change; ask for drop_block to allow it"
+    "the model's thinking in the open tool loop is bound to what a cut would change, and the provider is not "
+    "asked to drop it (drop_block)"
 )
 
 OVER_THE_TRIGGER = "over the trigger"
@@ -148,6 +155,7 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
     is_over_room = progress.tokens > limits.room
     if is_held_by_thinking(draft.entries, context.options.binding):
         if is_over_room:
+            progress = take_moves(progress, _thinking_before_last_step, goal=limits.room)
             progress = take_moves(progress, _results_behind_thinking, goal=limits.room)
         return msgspec.structs.replace(progress, exhausted=True)
     order = context.options.order
@@ -211,6 +219,19 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
     if progress.tokens > room:
         progress = join_digests(progress)
     return progress
+
+
+def _thinking_before_last_step(view: OrderView) -> Iterator[Batch]:
+    """All thinking before the last step, at once.
+
+    A provider accepts the latest thinking without the earlier one, but not a gap between two blocks.
+    """
+    moves: list[Move] = []
+    for at, entry in enumerate(view.entries):
+        if is_thinking(entry) and not is_in_last_step(view.entries, at):
+            moves.append(Move(at, Form.OMITTED, AFTER_CUT))
+    if moves:
+        yield tuple(moves)
 
 
 def _results_behind_thinking(view: OrderView) -> Iterator[Batch]:
