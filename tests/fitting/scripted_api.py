@@ -30,9 +30,10 @@ class Call(NamedTuple):
 
 
 class Thought(NamedTuple):
-    """Reasoning, which only some APIs have."""
+    """Reasoning, which only some APIs have. Without a signature it gets one that is made of its text."""
 
     text: str
+    signature: str = ""
 
 
 class ApiFailure(Exception):
@@ -150,7 +151,8 @@ def write_arguments(call: Call) -> str:
 
 def message_block(one: str | Call | Thought) -> dict[str, Any]:
     if isinstance(one, Thought):
-        return {"type": "thinking", "thinking": one.text, "signature": f"signed-{one.text}"}
+        signature = one.signature or f"signed-{one.text}"
+        return {"type": "thinking", "thinking": one.text, "signature": signature}
     if isinstance(one, str):
         return {"type": "text", "text": one}
     return {"type": "tool_use", "id": one.id, "name": one.name, "input": one.arguments}
