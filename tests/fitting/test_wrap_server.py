@@ -15,7 +15,7 @@ from lamina import BadInput, Budget
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.fitting import conversations, wrap
-from lamina.fitting.sdk_calls import with_headers
+from lamina.fitting.server_reports import with_headers
 from lamina.fitting.server_reports import ServerHelp
 from tests.fitting.test_server_help import CLEARING, answer, thinking
 from tests.talking import refusing

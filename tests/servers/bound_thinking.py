@@ -78,8 +78,8 @@ class ThinkingBinding:
                 continue
             if not may_drop:
                 raise Refused(
-                    f"{thought.path}: Invalid `signature` in `thinking` block. The block is bound to a different "
-                    "conversation. Remove the block, or set "
+                    f"{thought.path}: Invalid `signature` in `thinking` block. "
+                    "The block is bound to a different conversation. Remove the block, or set "
                     '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
                 )
             self.dropped.add(thought.signature)
@@ -135,8 +135,8 @@ class ThinkingBinding:
                 by_answer.setdefault(issued.answer, set()).add(signature)
         if by_answer and not any(signatures <= present for signatures in by_answer.values()):
             raise Refused(
-                "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
-                "These blocks must remain as they were in the original response."
+                "`thinking` or `redacted_thinking` blocks in the latest assistant message "
+                "cannot be modified. These blocks must remain as they were in the original response."
             )
 
     def _note_left_out(self, request: Mapping[str, Any], placed: list[PlacedThought]) -> None:
@@ -210,10 +210,17 @@ def _write(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True).encode()
 
 
-class BoundModel:
-    """What was asked of a model that binds its thinking: the requests that it took, and why it refused others.
+def _check_rules(request: dict[str, Any]) -> None:
+    """Refuse what breaks another rule of the API."""
+    for violation in DIALECT.check(request):
+        raise Refused(f"{violation.place}: {violation.message}")
 
-    `script` says what the model answers to a request, with its thoughts.
+
+class BoundModel:
+    """What was asked of a model that binds its thinking.
+
+    It has the requests that it took, and why it refused others. `script` says what the model answers to a
+    request, with its thoughts.
     """
 
     def __init__(self, script: Callable[[dict[str, Any]], Said], binding: ThinkingBinding) -> None:
@@ -227,9 +234,7 @@ class BoundModel:
     def answer(self, request: dict[str, Any], betas: str) -> tuple[int, str, str]:
         """A status, a media type and a body."""
         try:
-            violations = DIALECT.check(request)
-            if violations:
-                raise Refused(f"{violations[0].place}: {violations[0].message}")
+            _check_rules(request)
             transformations = self.binding.check(request, betas)
         except Refused as refusal:
             self.refused.append(str(refusal))

@@ -58,7 +58,8 @@ def omit_thinking_after_cut(
     keeps_last_step = binding == "drop" or is_held_by_thinking(entries_before, binding)
     unbound: list[int] = []
     for at in range(start, len(entries)):
-        if is_thinking(entries[at]) and not (keeps_last_step and is_in_last_step(entries, at)):
+        may_stay = keeps_last_step and is_in_last_step(entries, at)
+        if is_thinking(entries[at]) and not may_stay:
             unbound.append(at)
     return _omit_at(entries, unbound, AFTER_CUT, cut)
 

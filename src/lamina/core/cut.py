@@ -12,7 +12,7 @@ moves are taken, and `cut_digests` how digests are written. They pass a `CutProg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -44,7 +44,11 @@ from lamina.errors import BudgetExceeded
 
 OPEN_LOOP = (
     "the model's thinking in the open tool loop is bound to what a cut would change, and the provider is not "
-    "asked to drop it (drop_block)"
+    "asked to drop it"
+)
+OPEN_LOOP_HINT = (
+    "let the provider drop it (drop_block) if it can, let the model end its turn first, turn thinking off, "
+    "or give a larger window"
 )
 
 OVER_THE_TRIGGER = "over the trigger"
@@ -139,7 +143,7 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
         return draft
     if progress.tokens > limits.room:
         if must_wait:
-            raise _budget_exceeded(draft.entries, tokens, limits.room, context, reason=OPEN_LOOP)
+            raise _held_by_thinking(progress)
         raise _budget_exceeded(progress.request, progress.tokens, limits.room, context)
     reason = OVER_THE_TRIGGER if tokens > limits.trigger else CACHE_IS_COLD
     return _finish_cut(progress, reason)
@@ -376,13 +380,39 @@ def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
     return one or other
 
 
+def _held_by_thinking(progress: CutProgress) -> BudgetExceeded:
+    """The error of a cut that bound thinking forbids. It names what a cut would lower otherwise."""
+    untouchable = find_untouchable(progress.entries)
+    held: list[Entry] = []
+    for at, entry in enumerate(progress.entries):
+        if at not in untouchable:
+            held.append(entry)
+    largest, names = _find_largest(held, ())
+    return BudgetExceeded(
+        floor=progress.tokens,
+        room=progress.limits.room,
+        segments=largest,
+        reason=OPEN_LOOP,
+        hint=OPEN_LOOP_HINT,
+        names=names,
+    )
+
+
 def _budget_exceeded(
-    entries: Sequence[Entry], floor: int, room: int, context: BuildContext, *, reason: str = ""
+    entries: Sequence[Entry], floor: int, room: int, context: BuildContext
 ) -> BudgetExceeded:
     """The error that names the floor and the largest segments in it.
 
     Tool definitions and parameters are named too: often they are what does not fit.
     """
+    largest, names = _find_largest(entries, context.scale.head_rows())
+    return BudgetExceeded(floor=floor, room=room, segments=largest, names=names)
+
+
+def _find_largest(
+    entries: Sequence[Entry], head_rows: Iterable[tuple[str, int]]
+) -> tuple[tuple[tuple[str, int], ...], dict[str, str]]:
+    """The largest of these entries and rows, with their tokens, and names for those without a key."""
     rows: list[tuple[str, int]] = []
     names: dict[str, str] = {}
     for entry in find_sent(entries):
@@ -390,7 +420,6 @@ def _budget_exceeded(
         rows.append((segment.key or str(entry.ref), entry.tokens))
         if not segment.key:  # a ref says nothing to a person
             names[str(entry.ref)] = f'{segment.kind} "{make_inert(text_of(segment.parts), _QUOTE)}"'
-    rows += context.scale.head_rows()
+    rows += head_rows
     rows.sort(key=lambda row: -row[1])
-    largest = tuple(rows[:_LARGEST_SEGMENTS])
-    return BudgetExceeded(floor=floor, room=room, segments=largest, reason=reason, names=names)
+    return tuple(rows[:_LARGEST_SEGMENTS]), names

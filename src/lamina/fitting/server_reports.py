@@ -13,8 +13,10 @@ import msgspec
 
 from lamina.core.calibration import calibrate
 from lamina.core.cut_target import derive_limits
+from lamina.core.text.characters import lower_ascii
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Cut, Head, Ledger
+from lamina.dialects.anthropic.server import BETAS, merge_betas
 from lamina.dialects.json_values import read_field
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_binding
@@ -55,6 +57,35 @@ def add_server_help(
         return ServerRequest(request=request)
     helped_request = dict(dialect.ask_to_drop_thinking(request))
     return ServerRequest(request=helped_request, headers=dict(dialect.help_headers))
+
+
+def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: bool) -> dict[str, Any]:
+    """Return an SDK's arguments with lamina's betas added to the caller's own.
+
+    The endpoints under `client.beta` make the header of their argument `betas`. If the caller set the header
+    itself, or the endpoint has no such argument, the betas are added to the header.
+    """
+    if not headers:
+        return request
+    extra_headers = dict(request.get("extra_headers") or {})
+    header_name = _find_betas_header(extra_headers)
+    if beta and not header_name:
+        betas = request.get("betas")
+        own_betas: list[str] = []
+        if isinstance(betas, list | tuple):
+            own_betas = [str(name) for name in betas]
+        return {**request, "betas": merge_betas(*own_betas, headers[BETAS]).split(",")}
+    own_header = str(extra_headers.get(header_name, ""))
+    extra_headers[header_name or BETAS] = merge_betas(own_header, headers[BETAS])
+    return {**request, "extra_headers": extra_headers}
+
+
+def _find_betas_header(headers: Mapping[str, str]) -> str:
+    """Return the name of the betas header as the caller spelled it, or ""."""
+    for name in headers:
+        if lower_ascii(name) == BETAS:
+            return name
+    return ""
 
 
 def has_changed_bytes(ledger: Ledger) -> bool:
