@@ -128,15 +128,17 @@ def stream_message(said: Said, size: int) -> Iterator[str]:
     for index, one in enumerate(said):
         block = message_block(one)
         if isinstance(one, str):
-            start, delta = {**block, "text": ""}, {"type": "text_delta", "text": one}
+            start, deltas = {**block, "text": ""}, [{"type": "text_delta", "text": one}]
         elif isinstance(one, Thought):
-            start = {**block, "thinking": ""}
-            delta = {"type": "thinking_delta", "thinking": one.text}
+            start = {**block, "thinking": "", "signature": ""}
+            deltas = [{"type": "thinking_delta", "thinking": one.text}]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
         else:
             start = {**block, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": write_arguments(one)}
+            deltas = [{"type": "input_json_delta", "partial_json": write_arguments(one)}]
         yield event("content_block_start", index=index, content_block=start)
-        yield event("content_block_delta", index=index, delta=delta)
+        for delta in deltas:
+            yield event("content_block_delta", index=index, delta=delta)
         yield event("content_block_stop", index=index)
     yield event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=message["usage"])
     yield event("message_stop")
