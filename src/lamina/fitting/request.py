@@ -48,7 +48,7 @@ from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
 from lamina.fitting.names import check_budget, name_segments
-from lamina.fitting.recalls import answer_recall, read_call, recall_tool, render_turns
+from lamina.fitting.recalls import RECALL, answer_recall, read_call, recall_tool, render_turns
 from lamina.fitting.server_reports import (
     DEFAULT_HELP,
     ServerHelp,
@@ -405,32 +405,33 @@ def _build_with_recall(fit: _Fit, with_recall: _Fit, inputs: _BuildInputs) -> tu
         envelope_with_recall = _build(with_recall, inputs)
     except BudgetExceeded:
         return fit, envelope
-    return with_recall, _give_reason(envelope_with_recall, envelope.cut.reason)
+    return with_recall, _add_tool(envelope_with_recall, envelope.cut.reason)
 
 
 def _had_recall_tool(with_recall: _Fit) -> bool:
-    """Whether the last request of this conversation had the recall tool.
+    """Whether an earlier request of this conversation had the recall tool.
 
-    The ledger knows its tools by their digest. If the client has changed its own tools since, the digest says
-    nothing, but what was lowered does: the tool came with the first cut.
+    A ledger of an earlier release does not name it. But it has the digest of all tools that were sent last.
     """
     ledger = with_recall.previous_ledger
+    if RECALL.name in ledger.own_tools:
+        return True
     if ledger.mark is None or not ledger.cuts:
         return False
-    tools = with_recall.head.tools
-    if ledger.mark.tools == digest_tools(tools):
-        return True
-    if ledger.mark.tools == digest_tools(tools[:-1]):
-        return False
-    return _was_cut(ledger)
+    return ledger.mark.tools == digest_tools(with_recall.head.tools)
 
 
-def _give_reason(envelope: Envelope, reason: str) -> Envelope:
-    """Return the envelope with the reason that made its cut due, not the tool that came with the cut."""
-    if envelope.cut is None:
-        return envelope
-    cut = msgspec.structs.replace(envelope.cut, reason=reason)
-    ledger = msgspec.structs.replace(envelope.ledger, cuts=(*envelope.ledger.cuts[:-1], cut))
+def _add_tool(envelope: Envelope, reason: str) -> Envelope:
+    """Return the envelope of the cut with which the recall tool came, with the tool in its ledger.
+
+    The reason is the one that made the cut due, not the tool.
+    """
+    own_tools = (*envelope.ledger.own_tools, RECALL.name)
+    ledger = msgspec.structs.replace(envelope.ledger, own_tools=own_tools)
+    cut = envelope.cut
+    if cut is not None:
+        cut = msgspec.structs.replace(cut, reason=reason)
+        ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts[:-1], cut))
     return msgspec.structs.replace(envelope, cut=cut, ledger=ledger)
 
 
