@@ -47,6 +47,7 @@ class BadInput(LaminaError, ValueError):
 class BudgetExceeded(LaminaError, ValueError):
     """No sequence of lowerings fits the room: `floor` tokens are needed, made up by `segments`.
 
+    `reason` says what keeps a cut from going further, if that is not their size, and `hint` what to do.
     `names` says for the ref or key of a segment where and what it is, in words for a person.
     """
 
@@ -57,12 +58,14 @@ class BudgetExceeded(LaminaError, ValueError):
         room: int,
         segments: tuple[tuple[str, int], ...],
         reason: str = "",
+        hint: str = "shorten or unpin these, or give a larger window or a smaller reserve",
         names: Mapping[str, str] | None = None,
     ) -> None:
         self.floor = floor
         self.room = room
         self.segments = segments
         self.reason = reason
+        self.hint = hint
         self.names = dict(names or {})
         sizes = f"the smallest possible request has {floor:,} tokens and the room is {room:,}"
         if reason:
@@ -70,10 +73,7 @@ class BudgetExceeded(LaminaError, ValueError):
         largest = ", ".join(
             f"{self.names.get(key, repr(key))}: {tokens:,} tokens" for key, tokens in segments[:3]
         )
-        super().__init__(
-            f"{sizes}; largest of what cannot be lowered: {largest or 'nothing'}; "
-            "shorten or unpin these, or give a larger window or a smaller reserve"
-        )
+        super().__init__(f"{sizes}; largest of what cannot be lowered: {largest or 'nothing'}; {hint}")
 
 
 class CountFailed(LaminaError, RuntimeError):

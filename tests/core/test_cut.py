@@ -321,18 +321,33 @@ def test_strictly_bound_thinking_lets_a_cut_wait_in_an_open_loop() -> None:
     assert bound(OPEN, room(SIZE), "strict").cut is None
 
 
-def test_where_it_cannot_wait_the_newest_result_is_shortened_since_it_stands_behind_all_thinking() -> None:
+def test_where_it_cannot_wait_thinking_before_the_last_step_goes_at_a_recorded_cut() -> None:
     envelope = bound(OPEN, room(SIZE - 1), "strict")
-    assert thoughts(envelope) == [f"t{n}" for n in range(6)]
-    assert [e.form for e in envelope.sent[:-1]] == [Form.FULL] * (len(OPEN) - 1)
+    assert thoughts(envelope) == ["t5"]
+    assert [e.form for e in envelope.sent] == [Form.FULL] * (len(OPEN) - 5)
+    assert envelope.cut is not None
+    assert envelope.cut.lowered == 5
+    again = bound(OPEN, room(SIZE - 1), "strict", envelope.ledger)
+    assert again.prefix == envelope.prefix
+    assert again.cut is None
+
+
+def test_where_that_is_not_enough_the_newest_result_is_shortened_since_it_stands_behind_all_thinking() -> (
+    None
+):
+    without_thinking = bound(OPEN, room(SIZE - 1), "strict").tokens
+    envelope = bound(OPEN, room(without_thinking - 1), "strict")
+    assert thoughts(envelope) == ["t5"]
+    assert [e.form for e in envelope.sent[:-1]] == [Form.FULL] * (len(OPEN) - 6)
     assert envelope.sent[-1].form is not Form.FULL
 
 
-def test_where_that_is_not_enough_the_error_says_why() -> None:
-    with pytest.raises(BudgetExceeded) as caught:
-        bound(OPEN, room(SIZE // 2), "strict")
+def test_where_that_is_not_enough_either_the_error_says_that_thinking_is_the_cause() -> None:
+    with pytest.raises(BudgetExceeded, match="thinking.*drop_block") as caught:
+        bound([system("Be brief."), *OPEN], room(SIZE // 2), "strict")
     assert caught.value.reason == OPEN_LOOP
-    assert OPEN_LOOP in str(caught.value)
+    assert caught.value.floor < SIZE
+    assert set(dict(caught.value.segments)).isdisjoint(("system", "tools"))
 
 
 def test_after_the_turn_the_cut_is_made_and_later_thinking_goes_with_it() -> None:

@@ -30,9 +30,10 @@ class Call(NamedTuple):
 
 
 class Thought(NamedTuple):
-    """Reasoning, which only some APIs have."""
+    """Reasoning, which only some APIs have. Without a signature it gets one that is made of its text."""
 
     text: str
+    signature: str = ""
 
 
 class ApiFailure(Exception):
@@ -127,15 +128,17 @@ def stream_message(said: Said, size: int) -> Iterator[str]:
     for index, one in enumerate(said):
         block = message_block(one)
         if isinstance(one, str):
-            start, delta = {**block, "text": ""}, {"type": "text_delta", "text": one}
+            start, deltas = {**block, "text": ""}, [{"type": "text_delta", "text": one}]
         elif isinstance(one, Thought):
-            start = {**block, "thinking": ""}
-            delta = {"type": "thinking_delta", "thinking": one.text}
+            start = {**block, "thinking": "", "signature": ""}
+            deltas = [{"type": "thinking_delta", "thinking": one.text}]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
         else:
             start = {**block, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": write_arguments(one)}
+            deltas = [{"type": "input_json_delta", "partial_json": write_arguments(one)}]
         yield event("content_block_start", index=index, content_block=start)
-        yield event("content_block_delta", index=index, delta=delta)
+        for delta in deltas:
+            yield event("content_block_delta", index=index, delta=delta)
         yield event("content_block_stop", index=index)
     yield event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=message["usage"])
     yield event("message_stop")
@@ -150,7 +153,8 @@ def write_arguments(call: Call) -> str:
 
 def message_block(one: str | Call | Thought) -> dict[str, Any]:
     if isinstance(one, Thought):
-        return {"type": "thinking", "thinking": one.text, "signature": f"signed-{one.text}"}
+        signature = one.signature or f"signed-{one.text}"
+        return {"type": "thinking", "thinking": one.text, "signature": signature}
     if isinstance(one, str):
         return {"type": "text", "text": one}
     return {"type": "tool_use", "id": one.id, "name": one.name, "input": one.arguments}

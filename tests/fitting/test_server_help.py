@@ -18,13 +18,14 @@ from lamina.dialects.anthropic.server import (
     ask_to_drop_thinking,
     merge_betas,
     read_cleared,
+    refuses_binding_switch,
 )
 from lamina.dialects.usage import Cleared, Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.server_reports import ServerHelp, extend_budget, record_clearing
 from tests.fitting.test_request import talk
 
-DROP = ServerHelp(drop_block=True)
+KEEP = ServerHelp(drop_block=False)
 CLEARING = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 
 
@@ -37,12 +38,15 @@ def thinking(steps: int, *, model: str = "claude-opus-5-5") -> dict[str, Any]:
     return request
 
 
-def test_thinking_that_no_longer_fits_is_dropped_by_the_server_where_that_is_asked_for() -> None:
-    request, budget = thinking(40), Budget(window=3_000, reserve=500)
+SMALL = Budget(window=3_000, reserve=500)
+
+
+def test_thinking_that_no_longer_fits_is_dropped_by_the_server_unless_that_is_turned_off() -> None:
+    request = thinking(40)
     before = deepcopy(request)
     with pytest.raises(BudgetExceeded, match="drop_block"):
-        fit_request(request, budget=budget)
-    fitted = fit_request(request, budget=budget, server=DROP)
+        fit_request(request, budget=SMALL, server=KEEP)
+    fitted = fit_request(request, budget=SMALL)
     assert fitted.request["thinking"] == {
         "type": "adaptive",
         "display": "omitted",
@@ -53,11 +57,22 @@ def test_thinking_that_no_longer_fits_is_dropped_by_the_server_where_that_is_ask
     assert request == before
 
 
-def test_it_is_asked_for_from_the_first_request_on_and_messages_stay_as_they_are() -> None:
+def test_it_is_asked_for_from_the_first_cut_on_and_in_every_later_request() -> None:
+    """The server does not remember it, and until the next cut the thinking that it dropped is sent again."""
     request = thinking(2)
-    fitted = fit_request(request, server=DROP)
-    assert fitted.request["messages"] is request["messages"]
-    assert "block_binding" in fitted.request["thinking"]
+    fitted = fit_request(request, budget=SMALL)
+    assert fitted.request is request
+    assert fitted.headers == {}
+    ledger = None
+    asked: list[bool] = []
+    for steps in range(2, 40, 2):
+        fitted = fit_request(thinking(steps), budget=SMALL, ledger=ledger)
+        ledger = fitted.ledger
+        asked.append(bool(fitted.headers))
+        assert asked[-1] is ("block_binding" in fitted.request["thinking"])
+    assert asked == sorted(asked)
+    assert asked[-1]
+    assert len(ledger.cuts) < asked.count(True)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +84,46 @@ def test_it_is_asked_for_from_the_first_request_on_and_messages_stay_as_they_are
     ],
 )
 def test_where_it_means_nothing_or_the_caller_says_otherwise_nothing_changes(change: dict[str, Any]) -> None:
-    request = talk(2) | {"model": "claude-opus-5-5"} | change
-    fitted = fit_request(request, server=DROP)
-    assert fitted.request is request
+    request = talk(40) | {"model": "claude-opus-5-5"} | change
+    fitted = fit_request(request, budget=SMALL)
+    assert fitted.envelope.cut is not None
+    assert fitted.request.get("thinking") == request.get("thinking")
     assert fitted.headers == {}
 
 
-def test_a_request_that_does_not_configure_thinking_is_left_as_it_is() -> None:
-    assert ask_to_drop_thinking(talk(1)) == talk(1)
+def test_a_request_that_does_not_configure_thinking_says_what_its_model_does_by_itself() -> None:
+    switch = {"prefix_mismatch_behavior": "drop_block"}
+    asked = ask_to_drop_thinking(talk(1))
+    assert asked == talk(1) | {"thinking": {"type": "adaptive", "block_binding": switch}}
+    assert ask_to_drop_thinking(asked) is asked
+
+
+def test_what_the_server_clears_by_itself_needs_no_switch() -> None:
+    usage = Usage(input=500, cleared=Cleared(tokens=100, tool_uses=1))
+    first = fit_request(thinking(2))
+    second = fit_request(thinking(3), ledger=first.ledger, usage=usage)
+    assert second.ledger.cuts
+    assert second.headers == {}
+
+
+MISMATCH = (
+    "Invalid `signature` in `thinking` block. The block is bound to a different conversation. "
+    'Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "refused"),
+    [
+        (400, "thinking.adaptive.block_binding: Extra inputs are not permitted", True),
+        (400, f"Unexpected value(s) `{BINDING_BETA}` for the `anthropic-beta` header", True),
+        (500, "thinking.adaptive.block_binding: Extra inputs are not permitted", False),
+        (400, "prompt is too long: 9000 tokens > 8000 maximum", False),
+        (400, MISMATCH, False),
+    ],
+)
+def test_an_error_says_whether_the_switch_is_refused(status: int, message: str, *, refused: bool) -> None:
+    assert refuses_binding_switch(status, message) is refused
 
 
 def answer(**edits: int) -> BetaMessage:

@@ -15,12 +15,9 @@ from lamina import BadInput, Budget
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.fitting import conversations, wrap
-from lamina.fitting.sdk_calls import with_headers
-from lamina.fitting.server_reports import ServerHelp
-from tests.fitting.test_server_help import CLEARING, answer, thinking
+from lamina.fitting.server_reports import with_headers
+from tests.fitting.test_server_help import CLEARING, SMALL, answer, thinking
 from tests.talking import refusing
-
-DROP = ServerHelp(drop_block=True)
 
 
 def sent_headers(endpoint: str, **request: Any) -> str:
@@ -31,10 +28,10 @@ def sent_headers(endpoint: str, **request: Any) -> str:
     )
     with refusing(400, "no") as (url, bodies):
         bare = anthropic.Anthropic(base_url=url, api_key="none", http_client=http, max_retries=0)
-        with wrap(bare, server=DROP) as client:
+        with wrap(bare, budget=SMALL) as client:
             create = client.beta.messages.create if endpoint == "beta" else client.messages.create
             with pytest.raises(anthropic.BadRequestError):
-                create(**thinking(2), **request)
+                create(**thinking(40), **request)
     assert b'"prefix_mismatch_behavior":"drop_block"' in bodies[0].replace(b": ", b":")
     return seen[0]
 

@@ -30,12 +30,17 @@ class Share(NamedTuple):
 
 
 class SessionMeasures(NamedTuple):
-    """The figures of one client. Each share should be whole, and `refused` 0."""
+    """The figures of one client. Each share should be whole, and `refused` 0.
+
+    `refused_directly` are requests that left as the client wrote them, and that its API refuses all the same.
+    Claude Code, for one, sends its last thinking after a summary, and then once more without it.
+    """
 
     requests: int
     identical: Share
     cuts: int
     refused: int
+    refused_directly: int
     kept: Share
     told_apart: Share
     recalls: Share
@@ -66,8 +71,12 @@ def measure_session(
     unchanged = [one for one in sent if one.status == 200 and not one.outcome]
     cuts = [event for event in events if event["event"] == "cut"]
     growth = _Growth([event["at"] for event in cuts])
+    written = {one.body for one in sent}
+    refused = [one for one in arrived if one.violations]
+    refused_directly = [one for one in refused if one.body in written]
     for arrival in arrived:
-        growth.add(arrival)
+        if arrival not in refused_directly:
+            growth.add(arrival)
     answered = [one for one in sent if one.status == 200]
     valid = 0
     hidden = 0
@@ -79,7 +88,8 @@ def measure_session(
         requests=len(sent),
         identical=Share(sum(one.body in bodies for one in unchanged), len(unchanged)),
         cuts=len(cuts),
-        refused=sum(bool(one.violations) for one in arrived),
+        refused=len(refused) - len(refused_directly),
+        refused_directly=len(refused_directly),
         kept=Share(growth.kept, growth.pairs),
         told_apart=_compare_conversations(sent, events),
         recalls=Share(growth.recalled, growth.recalls),

@@ -99,6 +99,7 @@ TRIALS = {
             variable="ANTHROPIC_BASE_URL",
             environment={
                 "ANTHROPIC_API_KEY": "none",
+                "ANTHROPIC_MODEL": "claude-opus-5-5",
                 "IS_SANDBOX": "1",
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                 "DISABLE_AUTOUPDATER": "1",

@@ -1,8 +1,8 @@
 """An API with a model that follows a script: it calls the client's shell, recalls what was cut, and ends.
 
 The model knows how far it is from the request alone, since a request may come again after the gateway died:
-the id of each call names its step. A request that breaks a rule of its API gets a 400,
-as the API would answer it.
+the id of each call names its step. A request that breaks a rule of its API gets a 400, as the API would
+answer it. Models that bind their thinking think before each answer, and the binding is enforced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from lamina.dialects import DIALECTS
 from lamina.gateway.routes import match_route
-from tests.fitting.scripted_api import APIS, Call, Said
+from tests.fitting.scripted_api import APIS, Call, Said, Thought
+from tests.servers.bound_thinking import Refused, ThinkingBinding
 
 SHELLS = ("Bash", "exec_command", "shell_command", "run_shell_command", "bash", "shell")
 AGENTS = ("Agent", "Task", "task")
@@ -83,9 +84,10 @@ class ScriptedUpstream:
         self._agent_at = agent_at
         self._lines = max(bytes_per_step // 31, 1)
         self._lock = threading.Lock()
+        self.binding = ThinkingBinding()
 
-    def answer(self, path: str, body: bytes) -> tuple[int, str, bytes]:
-        """Return a status, a content type and a body."""
+    def answer(self, path: str, body: bytes, betas: str = "") -> tuple[int, str, bytes]:
+        """Return a status, a content type and a body. `betas` is the header of Anthropic's API."""
         route = match_route("POST", path.partition("?")[0])
         if route.action == "count":
             return 200, "application/json", b'{"input_tokens": 1234, "totalTokens": 1234}'
@@ -96,6 +98,10 @@ class ScriptedUpstream:
         checked = {"model": route.model, **request} if route.model else request
         violations = tuple(f"{one.rule} at {one.place}" for one in dialect.check(checked))
         said = self._speak(request)
+        if dialect.binding(checked) != "none":
+            with self._lock:
+                said, refusals = self._think(request, said, betas)
+            violations += refusals
         label = find_label(request)
         recalls = any(isinstance(one, Call) and one.name == "recall" for one in said)
         with self._lock:
@@ -117,6 +123,15 @@ class ScriptedUpstream:
                 events = events.replace("data: [DONE]", f"data: {report}\n\ndata: [DONE]")
             return 200, "text/event-stream", events.encode()
         return 200, "application/json", json.dumps(write(said, size)).encode()
+
+    def _think(self, request: dict[str, Any], said: Said, betas: str) -> tuple[Said, tuple[str, ...]]:
+        """The answer with thinking that is bound to the request, and what its own thinking breaks."""
+        try:
+            self.binding.check(request, betas)
+        except Refused as refusal:
+            return said, (str(refusal),)
+        thought = Thought(f"I have {len(read_turns(request))} messages before me.")
+        return self.binding.issue(request, [thought, *said]), ()
 
     def _speak(self, request: dict[str, Any]) -> Said:
         tools = list_tools(request)
@@ -245,7 +260,8 @@ def serve_upstream(upstream: ScriptedUpstream) -> Iterator[ScriptedUpstream]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            self._write(*upstream.answer(self.path, body))
+            betas = self.headers.get("anthropic-beta", "")
+            self._write(*upstream.answer(self.path, body, betas))
 
         def do_GET(self) -> None:
             self._write(200, "application/json", b'{"object": "list", "data": [], "models": []}')

@@ -1,6 +1,7 @@
 """One call of the model: request, stream, record. It is the only place where a session and a client meet.
 
-If the API refuses a request as too long, it is cut deeper and sent once more. If the caller goes away, the
+If the API refuses a request as too long, it is cut deeper and sent once more. If it does not know the switch
+for bound thinking, the request is sent once more without it. If the caller goes away, the
 text that had arrived is recorded, with a note that it was interrupted. This module knows no tools.
 """
 
@@ -18,6 +19,7 @@ from lamina.clients.events import Client, Reason, Reply, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget
+from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.overflow import Overflow, read_overflow
 from lamina.errors import BudgetExceeded
 from lamina.fitting.pending_call import RETRY_SHARE, limit_budget
@@ -54,10 +56,7 @@ async def call_model(session: Session, client: Client, hooks: Hooks, hear: Liste
     try:
         reading = await _send_request(session, client, hooks.before, hear)
     except RequestRefused as error:
-        reported = read_overflow(error.status, error.said)
-        if reported is None or not session.pending:
-            raise
-        if not await _shrink_request(session, reported):
+        if not session.pending or not await _mend_request(session, error):
             raise
         reading = await _send_request(session, client, hooks.before, hear)
     recorded = await session.record(reading.raw)
@@ -113,6 +112,18 @@ async def _record_interrupted(session: Session, reading: _Reading) -> None:
         return
     with anyio.CancelScope(shield=True):
         await session.record(f"{text}\n{INTERRUPTED}")
+
+
+async def _mend_request(session: Session, error: RequestRefused) -> bool:
+    """Change the session's next request so that the API may take it. Returns False if that is not possible.
+
+    Raises BudgetExceeded if the API does not know the switch for bound thinking, and nothing fits without it.
+    """
+    if refuses_binding_switch(error.status, error.said):
+        session.forgo_switch()
+        return True
+    reported = read_overflow(error.status, error.said)
+    return reported is not None and await _shrink_request(session, reported)
 
 
 async def _shrink_request(session: Session, reported: Overflow) -> bool:

@@ -1,8 +1,14 @@
 """Bound thinking: blocks of reasoning that a provider ties to everything before them.
 
 If anything before such a block changes, this block and every later one is invalid. So a cut also leaves out
-the thinking after its first edit, and so does an edit by the client. While the model waits in an open tool
-loop, its latest message may not be touched, and a cut waits too.
+the thinking after its first edit, and so does an edit by the client. Only the thinking of the latest message
+may not be left out while the model waits in an open tool loop: its provider wants the whole message back.
+
+- With the binding "drop" the provider is asked to drop that thinking itself. So it is sent as it came, and a
+  cut is made as for any other model.
+- With the binding "strict" the provider would refuse the request. So a cut waits for the end of the loop, and
+  only if the room is exceeded it leaves out what may go: the thinking of earlier steps, which the latest
+  thinking does not depend on, and the ends of the latest results.
 """
 
 from __future__ import annotations
@@ -45,17 +51,22 @@ def omit_thinking_after_cut(
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """After a cut, entries without the thinking that was bound to what the cut changed.
 
-    With `binding="drop"` the thinking of the last step stays: the provider drops it then.
+    The thinking of the last step stays if the provider drops it itself. It also stays if the cut had to leave
+    alone everything that it is bound to.
     """
     start = _find_first_change(entries, entries_before)
-    last_step = entries[-1].step if entries else 0
+    keeps_last_step = binding == "drop" or is_held_by_thinking(entries_before, binding)
     unbound: list[int] = []
     for at in range(start, len(entries)):
-        entry = entries[at]
-        may_stay = binding == "drop" and entry.step == last_step
-        if is_thinking(entry) and not may_stay:
+        may_stay = keeps_last_step and is_in_last_step(entries, at)
+        if is_thinking(entries[at]) and not may_stay:
             unbound.append(at)
     return _omit_at(entries, unbound, AFTER_CUT, cut)
+
+
+def is_in_last_step(entries: Sequence[Entry], at: int) -> bool:
+    """Whether the entry at this position belongs to the step that the request ends with."""
+    return entries[at].step == entries[-1].step
 
 
 def _find_first_change(entries: Sequence[Entry], entries_before: Sequence[Entry]) -> int:
@@ -71,11 +82,12 @@ def _find_first_change(entries: Sequence[Entry], entries_before: Sequence[Entry]
 
 
 def omit_changed_thinking(
-    entries: list[Entry], ledger: Ledger, *, root: Digest, continues: bool
+    entries: list[Entry], ledger: Ledger, *, binding: Binding, root: Digest, continues: bool
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """Entries without thinking from the first block on whose past is not what it was bound to.
 
-    `continues`: this request continues the last one, so a block that the ledger does not name is new.
+    `continues`: this request continues the last one, so a block that the ledger does not name is new. The
+    thinking of the last step stays if the provider drops it itself.
     """
     previous = root
     has_changed = False
@@ -86,7 +98,8 @@ def omit_changed_thinking(
                 has_changed |= ledger.bound[entry.ref] != previous
             else:
                 has_changed |= not continues
-            if has_changed:
+            may_stay = binding == "drop" and is_in_last_step(entries, at)
+            if has_changed and not may_stay:
                 unbound.append(at)
         previous = entry.prefix
     return _omit_at(entries, unbound, AFTER_EDIT, 0)

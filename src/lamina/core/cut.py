@@ -12,12 +12,18 @@ moves are taken, and `cut_digests` how digests are written. They pass a `CutProg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from lamina.core.arrange import put_system_first
-from lamina.core.bound_thinking import is_held_by_thinking, is_thinking, omit_thinking_after_cut
+from lamina.core.bound_thinking import (
+    AFTER_CUT,
+    is_held_by_thinking,
+    is_in_last_step,
+    is_thinking,
+    omit_thinking_after_cut,
+)
 from lamina.core.cut_digests import join_digests
 from lamina.core.cut_moves import find_spared, find_untouchable, omit_repeated_system_text, take_moves
 from lamina.core.cut_progress import CutProgress, start_cut, without_digests
@@ -29,7 +35,7 @@ from lamina.core.history_window import LastN, fold_outside, refs_up_to
 from lamina.core.kinds import is_section
 from lamina.core.ladder import last_resort, last_results
 from lamina.core.options import BuildContext
-from lamina.core.orders import Batch, OrderView
+from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.text.tags import make_inert
 from lamina.core.tokens import weigh_entries
 from lamina.core.values import Cut, Entry, Form, Layer, Ref
@@ -37,7 +43,12 @@ from lamina.core.wording import text_of
 from lamina.errors import BudgetExceeded
 
 OPEN_LOOP = (
-    "thinking in the open tool loop is bound to what a cut would change; ask for drop_block to allow it"
+    "the model's thinking in the open tool loop is bound to what a cut would change, and the provider is not "
+    "asked to drop it"
+)
+OPEN_LOOP_HINT = (
+    "let the provider drop it (drop_block) if it can, let the model end its turn first, turn thinking off, "
+    "or give a larger window"
 )
 
 OVER_THE_TRIGGER = "over the trigger"
@@ -132,7 +143,7 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
         return draft
     if progress.tokens > limits.room:
         if must_wait:
-            raise _budget_exceeded(draft.entries, tokens, limits.room, context, reason=OPEN_LOOP)
+            raise _held_by_thinking(progress)
         raise _budget_exceeded(progress.request, progress.tokens, limits.room, context)
     reason = OVER_THE_TRIGGER if tokens > limits.trigger else CACHE_IS_COLD
     return _finish_cut(progress, reason)
@@ -148,6 +159,7 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
     is_over_room = progress.tokens > limits.room
     if is_held_by_thinking(draft.entries, context.options.binding):
         if is_over_room:
+            progress = take_moves(progress, _thinking_before_last_step, goal=limits.room)
             progress = take_moves(progress, _results_behind_thinking, goal=limits.room)
         return msgspec.structs.replace(progress, exhausted=True)
     order = context.options.order
@@ -211,6 +223,19 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
     if progress.tokens > room:
         progress = join_digests(progress)
     return progress
+
+
+def _thinking_before_last_step(view: OrderView) -> Iterator[Batch]:
+    """All thinking before the last step, at once.
+
+    A provider accepts the latest thinking without the earlier one, but not a gap between two blocks.
+    """
+    moves: list[Move] = []
+    for at, entry in enumerate(view.entries):
+        if is_thinking(entry) and not is_in_last_step(view.entries, at):
+            moves.append(Move(at, Form.OMITTED, AFTER_CUT))
+    if moves:
+        yield tuple(moves)
 
 
 def _results_behind_thinking(view: OrderView) -> Iterator[Batch]:
@@ -355,13 +380,39 @@ def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
     return one or other
 
 
+def _held_by_thinking(progress: CutProgress) -> BudgetExceeded:
+    """The error of a cut that bound thinking forbids. It names what a cut would lower otherwise."""
+    untouchable = find_untouchable(progress.entries)
+    held: list[Entry] = []
+    for at, entry in enumerate(progress.entries):
+        if at not in untouchable:
+            held.append(entry)
+    largest, names = _find_largest(held, ())
+    return BudgetExceeded(
+        floor=progress.tokens,
+        room=progress.limits.room,
+        segments=largest,
+        reason=OPEN_LOOP,
+        hint=OPEN_LOOP_HINT,
+        names=names,
+    )
+
+
 def _budget_exceeded(
-    entries: Sequence[Entry], floor: int, room: int, context: BuildContext, *, reason: str = ""
+    entries: Sequence[Entry], floor: int, room: int, context: BuildContext
 ) -> BudgetExceeded:
     """The error that names the floor and the largest segments in it.
 
     Tool definitions and parameters are named too: often they are what does not fit.
     """
+    largest, names = _find_largest(entries, context.scale.head_rows())
+    return BudgetExceeded(floor=floor, room=room, segments=largest, names=names)
+
+
+def _find_largest(
+    entries: Sequence[Entry], head_rows: Iterable[tuple[str, int]]
+) -> tuple[tuple[tuple[str, int], ...], dict[str, str]]:
+    """The largest of these entries and rows, with their tokens, and names for those without a key."""
     rows: list[tuple[str, int]] = []
     names: dict[str, str] = {}
     for entry in find_sent(entries):
@@ -369,7 +420,6 @@ def _budget_exceeded(
         rows.append((segment.key or str(entry.ref), entry.tokens))
         if not segment.key:  # a ref says nothing to a person
             names[str(entry.ref)] = f'{segment.kind} "{make_inert(text_of(segment.parts), _QUOTE)}"'
-    rows += context.scale.head_rows()
+    rows += head_rows
     rows.sort(key=lambda row: -row[1])
-    largest = tuple(rows[:_LARGEST_SEGMENTS])
-    return BudgetExceeded(floor=floor, room=room, segments=largest, reason=reason, names=names)
+    return tuple(rows[:_LARGEST_SEGMENTS]), names

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
@@ -180,16 +181,17 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, *, binds_thi
 
 
 def _bind_thinking(envelope: Envelope, previous: Ledger, start: int) -> dict[Ref, Digest]:
-    """What each block of thinking was bound to when it was first sent.
+    """What each block of thinking stands after in this request.
 
-    A block that was sent before keeps its binding, even if its past has changed since.
+    A block whose past has changed is left out before, unless its provider drops it. Such a block stands where
+    it is from now on: if it counted as changed again, the next request would leave it out without a reason.
     """
     new: dict[Ref, Digest] = {}
     prefix = envelope.root
     if start:
         prefix = envelope.entries[start - 1].prefix
     for entry in envelope.entries[start:]:
-        if begins_with(entry.parts, Thinking) and entry.ref not in previous.bound:
+        if begins_with(entry.parts, Thinking) and previous.bound.get(entry.ref) != prefix:
             new[entry.ref] = prefix
         prefix = entry.prefix
     if not new:
@@ -205,12 +207,17 @@ def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
     return SentMark(
         sent=sent - envelope.tail,
         prefix=_lasting_prefix(envelope),
-        tools=digest(remove_markers(envelope.head.tools)),
+        tools=digest_tools(envelope.head.tools),
         system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
         library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
         tokens=account.total - account.margin,
         counter=account.counter,
     )
+
+
+def digest_tools(tools: Sequence[dict[str, Any]]) -> Digest:
+    """The digest by which a mark knows the tools of a request."""
+    return digest(remove_markers(tools))
 
 
 def _lasting_prefix(envelope: Envelope) -> Digest:
@@ -387,7 +394,7 @@ def find_change(draft: Draft, context: BuildContext) -> str:
     last = draft.ledger.mark
     if last is None or _continues(draft, last, context):
         return ""
-    if digest(remove_markers(context.head.tools)) != last.tools:
+    if digest_tools(context.head.tools) != last.tools:
         return TOOLS_CHANGED
     if layers_end(draft.entries, context.root, Layer.SYSTEM) != last.system:
         return SYSTEM_CHANGED

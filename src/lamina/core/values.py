@@ -378,7 +378,8 @@ LEDGER_VERSION = 2
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The only state between two builds; plain JSON.
 
-    A ledger of an older version is read as it is. The first build gives its segments the names of today.
+    `own_tools` are the names of tools that lamina has added to the client's. They stay for good. A ledger of
+    an older version is read as it is. The first build gives its segments the names of today.
     """
 
     version: int = LEDGER_VERSION
@@ -388,6 +389,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repairs: dict[Ref, str] = {}
     promoted: tuple[Ref, ...] = ()
     bound: dict[Ref, Digest] = {}
+    own_tools: tuple[str, ...] = ()
     calibration: Calibration | None = None
     mark: SentMark | None = None
 

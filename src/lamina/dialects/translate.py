@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.bound_thinking import Binding
 from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.values import Head
-from lamina.dialects.port import Dialect, OwnHead
+from lamina.dialects.port import Dialect, OwnHead, Request
 
 _DEFAULT_LAYOUT = Layout()
 
@@ -27,16 +28,33 @@ def translate_head(head: Head, source: Dialect, target: Dialect, *, model: str =
     return OwnHead(head=own.head, left=plain.left + own.left)
 
 
-def choose_options(dialect: Dialect, head: Head, *, layout: Layout = _DEFAULT_LAYOUT, **more: Any) -> Options:
+def choose_options(
+    dialect: Dialect,
+    head: Head,
+    *,
+    layout: Layout = _DEFAULT_LAYOUT,
+    drop_block: bool = True,
+    **more: Any,
+) -> Options:
     """How to build for a dialect: what it mends, what it cannot express, what a changed past does there.
 
-    `more` are options that the caller sets besides, such as an order of cuts.
+    `drop_block`: whoever sends the request asks the server to drop thinking that a cut has unbound
+    (`Dialect.ask_to_drop_thinking`). `more` are options that the caller sets besides, such as an order of
+    cuts.
     """
     return Options(
         layout=layout,
         repairs=dialect.repairs,
         carries=dialect.carries,
         opening=dialect.opening,
-        binding=dialect.binding(head.parameters),
+        binding=choose_binding(dialect, head.parameters, drop_block=drop_block),
         **more,
     )
+
+
+def choose_binding(dialect: Dialect, request: Request, *, drop_block: bool) -> Binding:
+    """What a changed past does to thinking in a request, if its server may be asked to drop thinking."""
+    binding = dialect.binding(request)
+    if binding == "strict" and drop_block:
+        return dialect.binding(dialect.ask_to_drop_thinking(request))
+    return binding

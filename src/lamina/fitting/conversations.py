@@ -30,7 +30,7 @@ from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer
 from lamina.fitting.recalls import read_turns
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, count_shared_links, digest_log
-from lamina.fitting.server_reports import ServerHelp
+from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
 
 if TYPE_CHECKING:
     from lamina.fitting.conversation_store import ConversationStore
@@ -56,7 +56,8 @@ class Conversations:
     """All conversations of one client. Whoever calls its methods holds `lock`.
 
     Conversations are remembered in `by_key`: a name that the caller gave, or a number. `numbered` has the
-    first two numbers that were used, which is enough to know whether there is more than one.
+    first two numbers that were used, which is enough to know whether there is more than one. The API has
+    refused the switch for bound thinking for the `models_without_switch`.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Conversations:
         counter: Counter | None = None,
         *,
         breakpoints: Breakpoints = "keep",
-        server: ServerHelp | None = None,
+        server: ServerHelp = DEFAULT_HELP,
         recall: RecallMode = "handles",
         listeners: Listeners | None = None,
         store: ConversationStore | None = None,
@@ -74,6 +75,7 @@ class Conversations:
         self.counter = counter
         self.breakpoints = breakpoints
         self.server = server
+        self.models_without_switch: set[str] = set()
         self.recall = recall
         self.listeners = listeners or Listeners()
         self.store = store

@@ -39,7 +39,12 @@ def name_segments(
         for ref in refs.intersection((each.ref, each.segment.key)):
             names[ref] = _describe(each.segment, place)
     return BudgetExceeded(
-        floor=error.floor, room=error.room, segments=error.segments, reason=error.reason, names=names
+        floor=error.floor,
+        room=error.room,
+        segments=error.segments,
+        reason=error.reason,
+        hint=error.hint,
+        names=names,
     )
 
 

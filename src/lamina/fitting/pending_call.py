@@ -1,10 +1,14 @@
 """One request on its way to the API, with the conversation that it belongs to.
 
-The sender makes a `PendingCall` of a request, sends `call.request`, and reports the outcome: `finish` when it
-was answered, `shrink` when it was refused as too long, which makes a smaller request to send instead, and
-`take_answer` to see whether the model only asked for something that was left out, which makes the next
-request. A call that failed in another way leaves no trace. Nothing is sent here. Safe to use from several
-threads.
+The sender makes a `PendingCall` of a request, sends `call.request`, and reports the outcome:
+
+- `finish` when it was answered;
+- `shrink` when it was refused as too long, which makes a smaller request to send instead;
+- `forgo_switch` when it was refused for its switch for bound thinking, which makes one without it;
+- `take_answer` to see whether the model only asked for something that was left out, which makes the next
+  request.
+
+A call that failed in another way leaves no trace. Nothing is sent here. Safe to use from several threads.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from lamina.fitting.conversation import Conversation
 from lamina.fitting.conversations import Conversations, KeptAnswer
 from lamina.fitting.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.fitting.request import Fitted, RecallMode, fit_request
+from lamina.fitting.server_reports import ServerHelp
 from lamina.models.facts import model
 from lamina.telemetry import active
 
@@ -111,6 +116,15 @@ class PendingCall:
                 smallest = limit_budget(self._current_budget(), error.floor, reserve=0)
                 self._fitted = self._fit(smallest)
         return True
+
+    def forgo_switch(self) -> None:
+        """Fit the request again for an API that does not drop bound thinking by itself.
+
+        Raises BudgetExceeded if the thinking in the open tool loop leaves nothing that may be lowered.
+        """
+        with self._conversations.lock:
+            self._conversations.models_without_switch.add(self._model)
+            self._fitted = self._fit(self._current_budget())
 
     def take_answer(self, absorbed: Absorbed) -> bool:
         """Take an answer of the model. Returns True if `request` has to be sent once more.
@@ -260,7 +274,7 @@ class PendingCall:
                     counter=self._conversations.counter,
                     memo=memo,
                     breakpoints=self._conversations.breakpoints,
-                    server=self._conversations.server,
+                    server=self._server_help(),
                     recall=self._recall_mode,
                 )
         except BudgetExceeded:
@@ -273,6 +287,13 @@ class PendingCall:
             cut = None
         self._trace.record_fit(tokens=fitted.envelope.tokens, cut=cut)
         return fitted
+
+    def _server_help(self) -> ServerHelp:
+        """Return what the server is asked to do, without what it has refused for this model."""
+        server = self._conversations.server
+        if self._model in self._conversations.models_without_switch:
+            return msgspec.structs.replace(server, drop_block=False)
+        return server
 
     def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""

@@ -23,9 +23,10 @@ import msgspec
 
 from lamina.caches import CacheRules, rates, rules_for
 from lamina.caches.marker_plan import MarkerPlan
+from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import Memo, build
 from lamina.core.cut_target import Rates
-from lamina.core.envelope import Envelope
+from lamina.core.envelope import Envelope, digest_tools
 from lamina.core.hashing import stem_of
 from lamina.core.layout import Layout
 from lamina.core.ledger import load_ledger
@@ -43,15 +44,15 @@ from lamina.dialects.sending import (
     make_refusal,
     settle_repairs,
 )
-from lamina.dialects.translate import choose_options, translate_head
+from lamina.dialects.translate import choose_binding, choose_options, translate_head
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
 from lamina.fitting.names import check_budget, name_segments
-from lamina.fitting.recalls import answer_recall, read_call, recall_tool, render_turns
+from lamina.fitting.recalls import RECALL, answer_recall, read_call, recall_tool, render_turns
 from lamina.fitting.server_reports import (
+    DEFAULT_HELP,
     ServerHelp,
-    ServerRequest,
     add_server_help,
     calibrate_ledger,
     extend_budget,
@@ -177,11 +178,8 @@ def fit_request(
     memo = memo or RequestMemo()
     source = _source_dialect(request, dialect)
     target = source if to is None else find_dialect(to)
-    incoming = ServerRequest(request=request)
-    if server is not None and target is source:
-        incoming = add_server_help(request, source, server)
-
-    parsed = _parse(incoming.request, source, memo)
+    server = server or DEFAULT_HELP
+    parsed = _parse(request, source, memo)
     own_head = _head_for(parsed.head, source, target, model)
     model_name = str(own_head.head.parameters.get("model", ""))
     if target is not source and not model_name:
@@ -189,7 +187,7 @@ def fit_request(
         raise BadInput(f"no model for {target.name}", place="fit_request", hint=hint)
     previous_ledger = load_ledger(ledger)
     fit = _Fit(
-        original=incoming.request if target is source else None,
+        original=request if target is source else None,
         parsed=parsed,
         head=own_head.head,
         target=target,
@@ -199,14 +197,15 @@ def fit_request(
         breakpoints=breakpoints,
         previous_ledger=previous_ledger,
         memo=memo,
+        drop_block=server.drop_block,
     )
     with_recall = _add_recall_tool(fit) if recall == "tool" else fit
     reported = NOTHING_REPORTED
     if usage is not None:
         reported = usage_of(usage)
     inputs = _BuildInputs(
-        budget=_budget_for(incoming.request, fit.head, target, budget, reported),
-        ledger=_record_usage(previous_ledger, reported, fit.counter, incoming.request),
+        budget=_budget_for(request, fit.head, target, budget, reported),
+        ledger=_record_usage(previous_ledger, reported, fit.counter, request),
         rates=rates(fit.rules, model_name),
         idle=idle or 0,
     )
@@ -220,12 +219,13 @@ def fit_request(
 
     if outgoing.notes:
         envelope = msgspec.structs.replace(envelope, notes=envelope.notes + outgoing.notes)
+    helped = add_server_help(outgoing.request, target, envelope.ledger, server)
     return Fitted(
-        request=outgoing.request,
+        request=helped.request,
         ledger=envelope.ledger,
         envelope=envelope,
         log=parsed.log,
-        headers=incoming.headers,
+        headers=helped.headers,
         plan=outgoing.plan,
         left=own_head.left,
         dialect=target,
@@ -239,6 +239,7 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     `original` is the request as it came, if it came in the target dialect. `head` is the head to send: it is
     that of `parsed` itself, if nothing about it has to change. `has_recall`: it has the recall tool.
+    `drop_block`: the server may be asked to drop thinking that a cut has unbound.
     """
 
     original: Request | None
@@ -251,6 +252,7 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
     previous_ledger: Ledger
     memo: RequestMemo
     has_handles: bool
+    drop_block: bool
     has_recall: bool = False
 
 
@@ -367,30 +369,51 @@ def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Re
 
 
 def _build_with_recall(fit: _Fit, with_recall: _Fit, inputs: _BuildInputs) -> tuple[_Fit, Envelope]:
-    """Build the envelope, with the recall tool from the first cut on: that changes the prefix anyway.
+    """Build the envelope, with the recall tool from a cut on: that changes the prefix anyway.
 
-    In a window so small that the tool itself does not fit, the model has to do without it.
+    A tool that was added stays for good. To take it away would change the first bytes of the prefix, and all
+    thinking is bound to these. If it does not fit beside what must be sent, the cut is made without it, and
+    the next cut tries again.
     """
-    envelope: Envelope | None = None
-    if fit is with_recall or not _was_cut(fit.previous_ledger):
-        envelope = _build(fit, inputs)
-        if fit is with_recall or not _was_cut(envelope.ledger):
-            return fit, envelope
+    if fit is with_recall or _had_recall_tool(with_recall):
+        return with_recall, _build(with_recall, inputs)
+    envelope = _build(fit, inputs)
+    if envelope.cut is None or not _was_cut(envelope.ledger):
+        return fit, envelope
+    binding = choose_binding(fit.target, fit.head.parameters, drop_block=fit.drop_block)
+    if is_held_by_thinking(envelope.entries, binding):
+        return fit, envelope
     try:
         envelope_with_recall = _build(with_recall, inputs)
     except BudgetExceeded:
-        return fit, envelope or _build(fit, inputs)
-    if envelope is not None and envelope.cut is not None:
-        envelope_with_recall = _give_reason(envelope_with_recall, envelope.cut.reason)
-    return with_recall, envelope_with_recall
+        return fit, envelope
+    return with_recall, _add_tool(envelope_with_recall, envelope.cut.reason)
 
 
-def _give_reason(envelope: Envelope, reason: str) -> Envelope:
-    """Return the envelope with the reason that made its cut due, not the tool that came with the cut."""
-    if envelope.cut is None:
-        return envelope
-    cut = msgspec.structs.replace(envelope.cut, reason=reason)
-    ledger = msgspec.structs.replace(envelope.ledger, cuts=(*envelope.ledger.cuts[:-1], cut))
+def _had_recall_tool(with_recall: _Fit) -> bool:
+    """Whether an earlier request of this conversation had the recall tool.
+
+    A ledger of an earlier release does not name it. But it has the digest of all tools that were sent last.
+    """
+    ledger = with_recall.previous_ledger
+    if RECALL.name in ledger.own_tools:
+        return True
+    if ledger.mark is None or not ledger.cuts:
+        return False
+    return ledger.mark.tools == digest_tools(with_recall.head.tools)
+
+
+def _add_tool(envelope: Envelope, reason: str) -> Envelope:
+    """Return the envelope of the cut with which the recall tool came, with the tool in its ledger.
+
+    The reason is the one that made the cut due, not the tool.
+    """
+    own_tools = (*envelope.ledger.own_tools, RECALL.name)
+    ledger = msgspec.structs.replace(envelope.ledger, own_tools=own_tools)
+    cut = envelope.cut
+    if cut is not None:
+        cut = msgspec.structs.replace(cut, reason=reason)
+        ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts[:-1], cut))
     return msgspec.structs.replace(envelope, cut=cut, ledger=ledger)
 
 
@@ -407,7 +430,14 @@ def _build(fit: _Fit, inputs: _BuildInputs) -> Envelope:
         counter=fit.counter,
         idle=inputs.idle,
         memo=fit.memo.build,
-        options=choose_options(fit.target, fit.head, layout=AS_LOGGED, rates=inputs.rates, wording=wording),
+        options=choose_options(
+            fit.target,
+            fit.head,
+            layout=AS_LOGGED,
+            drop_block=fit.drop_block,
+            rates=inputs.rates,
+            wording=wording,
+        ),
     )
     return settle_repairs(envelope, fit.target, before=fit.previous_ledger.mark, memo=fit.memo.build)
 

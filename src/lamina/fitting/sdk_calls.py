@@ -11,24 +11,24 @@ Only for `lamina.fitting.wrap`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
 import msgspec
 
-from lamina.core.text.characters import lower_ascii
-from lamina.dialects.anthropic.server import BETAS, merge_betas, read_cleared
+from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
-from lamina.errors import LaminaError
+from lamina.errors import BudgetExceeded, LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.recall_answers import strip_recalls
 from lamina.fitting.recall_notice import fill_answer, fill_stream
 from lamina.fitting.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
+from lamina.fitting.server_reports import with_headers
 from lamina.fitting.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
@@ -188,21 +188,25 @@ class SdkCall:
         return self.pending.remember_answer(answer)
 
     def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
-        """Send the request, and once more if the API says that it is too long.
+        """Send the request, and once more if the API says that it is too long, or that it has no switch.
 
-        The second request has a deeper cut. If the API refuses that too, its error is the caller's.
+        The second request has a deeper cut, or does without the switch for bound thinking. If the API refuses
+        it for the same reason, its error is the caller's.
         """
-        try:
-            return (yield from send())
-        except Exception as error:
-            if not _shrink_after(self.pending, error):
-                self.pending.fail(error)
-                raise
-        try:
-            return (yield from send())
-        except Exception as error:
-            self.pending.fail(error)
-            raise
+        mends = [_shrink_after, _forgo_switch_after]
+        while True:
+            try:
+                return (yield from send())
+            except Exception as error:
+                try:
+                    mend = next((mend for mend in mends if mend(self.pending, error)), None)
+                except BudgetExceeded as floor:
+                    self.pending.fail(floor)
+                    raise
+                if mend is None:
+                    self.pending.fail(error)
+                    raise
+                mends.remove(mend)
 
     def _send_once(self) -> Steps:
         is_beta = self._path.startswith("beta.")
@@ -387,35 +391,6 @@ def _name_arguments(
     return dict(zip(names, arguments, strict=False)) | request
 
 
-def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: bool) -> dict[str, Any]:
-    """Return an SDK's arguments with lamina's betas added to the caller's own.
-
-    The endpoints under `client.beta` make the header of their argument `betas`. If the caller set the header
-    itself, or the endpoint has no such argument, the betas are added to the header.
-    """
-    if not headers:
-        return request
-    extra_headers = dict(request.get("extra_headers") or {})
-    header_name = _find_betas_header(extra_headers)
-    if beta and not header_name:
-        betas = request.get("betas")
-        own_betas: list[str] = []
-        if isinstance(betas, list | tuple):
-            own_betas = [str(name) for name in betas]
-        return {**request, "betas": merge_betas(*own_betas, headers[BETAS]).split(",")}
-    own_header = str(extra_headers.get(header_name, ""))
-    extra_headers[header_name or BETAS] = merge_betas(own_header, headers[BETAS])
-    return {**request, "extra_headers": extra_headers}
-
-
-def _find_betas_header(headers: Mapping[str, str]) -> str:
-    """Return the name of the betas header as the caller spelled it, or ""."""
-    for name in headers:
-        if lower_ascii(name) == BETAS:
-            return name
-    return ""
-
-
 def _is_stream(answer: Any) -> bool:
     """Whether an answer is read event by event, with or without `await`."""
     return hasattr(answer, "__next__") or hasattr(answer, "__anext__")
@@ -430,19 +405,29 @@ def _read_snapshot(stream: Any) -> Any:
 
 
 def _shrink_after(pending: PendingCall, error: Exception) -> bool:
-    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now.
+    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now."""
+    reported = read_overflow(*_read_error(error))
+    if reported is None:
+        return False
+    return pending.shrink(reported)
 
-    SDKs have the status of the answer under one of two names.
-    """
+
+def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
+    """Do without the switch for bound thinking if the error says that the API does not know it."""
+    if not pending.headers or not refuses_binding_switch(*_read_error(error)):
+        return False
+    pending.forgo_switch()
+    return True
+
+
+def _read_error(error: Exception) -> tuple[int | None, str]:
+    """Return the status and the text of an error. SDKs have the status under one of two names."""
     code = getattr(error, "code", "")
     error_type = getattr(error, "type", "")
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     if not isinstance(status, int):
         status = None
-    reported = read_overflow(status, f"{error} {code} {error_type}")
-    if reported is None:
-        return False
-    return pending.shrink(reported)
+    return status, f"{error} {code} {error_type}"
 
 
 def _read_usage(answer: Any) -> Usage:

@@ -13,39 +13,84 @@ import msgspec
 
 from lamina.core.calibration import calibrate
 from lamina.core.cut_target import derive_limits
+from lamina.core.text.characters import lower_ascii
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Cut, Head, Ledger
+from lamina.dialects.anthropic.server import BETAS, merge_betas
 from lamina.dialects.json_values import read_field
 from lamina.dialects.port import Dialect
+from lamina.dialects.translate import choose_binding
 from lamina.dialects.usage import Cleared, Usage
 
 
 class ServerHelp(msgspec.Struct, frozen=True, kw_only=True):
-    """What the provider's server may do. `drop_block`: drop thinking that a cut has unbound."""
+    """What the provider's server is asked to do. `drop_block`: drop thinking that a cut has unbound.
 
-    drop_block: bool = False
+    Turn it off for a server that refuses the switch. Then no cut is made while the model waits in an open
+    tool loop with bound thinking.
+    """
+
+    drop_block: bool = True
+
+
+DEFAULT_HELP = ServerHelp()
 
 
 class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request with the fields that ask the server for help, and the headers that they need."""
 
-    request: Mapping[str, Any]
+    request: dict[str, Any]
     headers: dict[str, str] = {}
 
 
-def add_server_help(request: Mapping[str, Any], dialect: Dialect, server: ServerHelp | None) -> ServerRequest:
-    """Ask the provider's server for the help in `server`, if it would have something to do.
+def add_server_help(
+    request: dict[str, Any], dialect: Dialect, ledger: Ledger, server: ServerHelp = DEFAULT_HELP
+) -> ServerRequest:
+    """Ask the provider's server for the help in `server`, from the first cut of a conversation on.
 
-    Dropping thinking helps only if the thinking is bound to what stands before it.
+    `ledger` is the one of this request. The server does not remember the switch, and the block that it has
+    dropped is sent again until the next cut. So every later request asks for it too.
     """
-    if server is None or not server.drop_block:
+    if not has_changed_bytes(ledger) or dialect.binding(request) != "strict":
         return ServerRequest(request=request)
-    if dialect.binding(request) != "strict":
+    if choose_binding(dialect, request, drop_block=server.drop_block) != "drop":
         return ServerRequest(request=request)
-    helped_request = dialect.ask_to_drop_thinking(request)
-    if helped_request is request:
-        return ServerRequest(request=request)
+    helped_request = dict(dialect.ask_to_drop_thinking(request))
     return ServerRequest(request=helped_request, headers=dict(dialect.help_headers))
+
+
+def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: bool) -> dict[str, Any]:
+    """Return an SDK's arguments with lamina's betas added to the caller's own.
+
+    The endpoints under `client.beta` make the header of their argument `betas`. If the caller set the header
+    itself, or the endpoint has no such argument, the betas are added to the header.
+    """
+    if not headers:
+        return request
+    extra_headers = dict(request.get("extra_headers") or {})
+    header_name = _find_betas_header(extra_headers)
+    if beta and not header_name:
+        betas = request.get("betas")
+        own_betas: list[str] = []
+        if isinstance(betas, list | tuple):
+            own_betas = [str(name) for name in betas]
+        return {**request, "betas": merge_betas(*own_betas, headers[BETAS]).split(",")}
+    own_header = str(extra_headers.get(header_name, ""))
+    extra_headers[header_name or BETAS] = merge_betas(own_header, headers[BETAS])
+    return {**request, "extra_headers": extra_headers}
+
+
+def _find_betas_header(headers: Mapping[str, str]) -> str:
+    """Return the name of the betas header as the caller spelled it, or ""."""
+    for name in headers:
+        if lower_ascii(name) == BETAS:
+            return name
+    return ""
+
+
+def has_changed_bytes(ledger: Ledger) -> bool:
+    """Whether a cut has changed bytes that were sent. What the server cleared by itself changed none."""
+    return any(not cut.reason.startswith(CLEARED) for cut in ledger.cuts)
 
 
 def usage_of(usage: Usage | int | None) -> Usage:

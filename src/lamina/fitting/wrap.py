@@ -33,7 +33,7 @@ from lamina.fitting.names import check_budget
 from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.request import Fitted
 from lamina.fitting.sdk_calls import fit_calls
-from lamina.fitting.server_reports import ServerHelp
+from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
 from lamina.stores.port import Store
 
 C = TypeVar("C")
@@ -74,7 +74,7 @@ def wrap(
         budget,
         counter,
         breakpoints=breakpoints,
-        server=server,
+        server=server or DEFAULT_HELP,
         recall=recall,
         listeners=Listeners(on_cut=on_cut, on_repair=on_repair, on_miss=on_miss),
         store=_open_store(store, key),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.values import Ledger
 from lamina.dialects.port import Dialect
 from lamina.fitting.recall_loop import RecallPlace, splice_exchanges
 from lamina.fitting.request import Fitted
@@ -36,7 +37,8 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     `number` counts the requests of the conversation, so that a late report is not taken for a newer request.
     `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
     request before it was fitted, and `place` where the recalls of the model belong in it. `new_tokens` are
-    those of what the last request of the conversation did not have.
+    those of what the last request of the conversation did not have. `before` is the ledger that it was fitted
+    with.
     """
 
     body: bytes | None = None
@@ -54,6 +56,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     call: UpstreamCall | None = None
     place: RecallPlace | None = None
     new_tokens: int = 0
+    before: Ledger = Ledger()
 
     @property
     def conversation_name(self) -> str:
@@ -106,12 +109,13 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self._outgoing(conversation, number, self.request)
 
     def fitted(
-        self, conversation: LiveConversation, fitted: Fitted, number: int, *, cut: bool
+        self, conversation: LiveConversation, fitted: Fitted, number: int, *, before: Ledger
     ) -> OutgoingRequest:
-        """Send what the request was fitted to."""
+        """Send what the request was fitted to. `before` is the ledger that it was fitted with."""
+        cut = len(fitted.ledger.cuts) > len(before.cuts)
         outgoing = self._outgoing(conversation, number, fitted.request)
         betas = next(iter(fitted.headers.values()), "")
-        return msgspec.structs.replace(outgoing, fitted=fitted, betas=betas, cut=cut)
+        return msgspec.structs.replace(outgoing, fitted=fitted, betas=betas, cut=cut, before=before)
 
     def _outgoing(
         self, conversation: LiveConversation | None, number: int, request: Mapping[str, Any]

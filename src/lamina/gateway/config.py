@@ -95,7 +95,8 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     pattern for its model, else to the first one that speaks its API. `window` replaces the window of every
     model, `default_window` is for models that the table does not have. `reserve` is the room for the answer.
     `tokenizer` is the path of a tokenizer.json. `key_env` names the variable with the key that is sent
-    instead of the client's. `retries` is how often a refusal with `Retry-After` is tried again.
+    instead of the client's. `retries` is how often a refusal with `Retry-After` is tried again. With
+    `drop_block` the server is asked to drop thinking that is bound to what a cut has changed.
     """
 
     url: str
@@ -110,6 +111,7 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     breakpoints: Literal["keep", "plan"] = "keep"
     count: Literal["auto", "local", "pass"] = "auto"
     retries: Natural = 0
+    drop_block: bool = True
 
 
 class AccessToken(_Table, frozen=True, kw_only=True):

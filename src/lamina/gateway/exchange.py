@@ -18,6 +18,7 @@ import msgspec
 
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
+from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -235,7 +236,7 @@ class ProxiedExchange:
     async def _send_fitting(
         self, incoming: IncomingRequest, outgoing: OutgoingRequest
     ) -> OutgoingRequest | None:
-        """Send the request, and once more if it was too long and can be made shorter.
+        """Send the request, and once more if it was refused and can be mended.
 
         Returns the request to send next, if the model recalled something.
         """
@@ -243,16 +244,32 @@ class ProxiedExchange:
             error_body = await read_overflow_body(answer)
             if error_body is None:
                 return await self._relay(incoming, outgoing, answer)
-            shorter = None
-            overflow = read_overflow(answer.status, unpack_error(error_body, answer))
-            if overflow is not None:
-                shorter = await self._gateway.fitter.shrink(incoming, outgoing, overflow)
-            if shorter is None:
+            error_text = unpack_error(error_body, answer)
+            mended = await self._mend(incoming, outgoing, answer.status, error_text)
+            if mended is None:
                 await self._relay_error(incoming, answer, error_body)
                 return None
-        self._gateway.metrics.add("lamina_overflows_total", upstream=incoming.upstream.name)
-        async with self._open_answer(incoming, shorter) as answer:
-            return await self._relay(incoming, shorter, answer)
+        async with self._open_answer(incoming, mended) as answer:
+            return await self._relay(incoming, mended, answer)
+
+    async def _mend(
+        self, incoming: IncomingRequest, outgoing: OutgoingRequest, status: int, error_text: str
+    ) -> OutgoingRequest | None:
+        """The request to send after the upstream refused one; None if the client gets the error.
+
+        A request that was too long is made shorter. One with a switch that the upstream does not know is
+        fitted anew without it.
+        """
+        gateway = self._gateway
+        if refuses_binding_switch(status, error_text):
+            return await gateway.fitter.forgo_switch(incoming, outgoing)
+        overflow = read_overflow(status, error_text)
+        if overflow is None:
+            return None
+        shorter = await gateway.fitter.shrink(incoming, outgoing, overflow)
+        if shorter is not None:
+            gateway.metrics.add("lamina_overflows_total", upstream=incoming.upstream.name)
+        return shorter
 
     def _open_answer(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> UpstreamAnswer:
         body = outgoing.body

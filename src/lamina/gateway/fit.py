@@ -30,6 +30,7 @@ from lamina.fitting.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
 from lamina.fitting.recall_loop import RecallExchange, append_turns, place_after
 from lamina.fitting.request import Fitted, fit_request
 from lamina.fitting.request_digests import count_shared_links
+from lamina.fitting.server_reports import ServerHelp
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.continued_answers import continue_last, remember_answer
@@ -94,6 +95,7 @@ class Fitter:
         self._learner = learner
         self._metrics = metrics
         self._journal = journal
+        self._without_switch: set[tuple[str, str]] = set()  # upstreams and models that refused it
 
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
         """What to send for a request. Raises Refusal if nothing may be sent."""
@@ -144,6 +146,33 @@ class Fitter:
             except (Refusal, InvalidRequest, Conflict):
                 conversation.state = state_before
                 return None
+
+    async def forgo_switch(self, incoming: IncomingRequest, sent: OutgoingRequest) -> OutgoingRequest | None:
+        """The request without the switch for bound thinking, which the upstream refused; None if it had none.
+
+        It is fitted anew, from the ledger before it: without the switch a cut may not go as far. Later
+        requests for this model do without the switch, too. Raises Refusal if nothing fits without it.
+        """
+        conversation = sent.conversation
+        call = sent.call
+        if conversation is None or call is None or not sent.betas:
+            return None
+        self._without_switch.add((incoming.upstream.name, incoming.model))
+        self._journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
+        async with self.index.lock(conversation.workspace, conversation.family):
+            conversation.state = msgspec.structs.replace(conversation.state, ledger=sent.before)
+            try:
+                fitted = await self._fit(call, conversation, ledger=sent.before)
+                other = await self._save_and_send(call, conversation, fitted)
+            except BudgetExceeded as error:
+                self._saver.save_later(conversation)
+                raise explain_floor(error, incoming.dialect.name) from None
+            except InvalidRequest as error:
+                self._saver.save_later(conversation)
+                raise Refusal(400, str(error)) from None
+            except Conflict:
+                return None
+        return msgspec.structs.replace(other, place=sent.place)
 
     async def add_turns(self, sent: OutgoingRequest, turns: tuple[Any, ...], usage: Usage) -> OutgoingRequest:
         """The request with the recalls of the model and their results, which is sent next.
@@ -360,6 +389,7 @@ class Fitter:
                 counter=counter,
                 memo=memo,
                 breakpoints=incoming.upstream.settings.breakpoints,
+                server=self._server_help(incoming),
                 recall=choose_recall_mode(self._settings.recall, incoming),
             )
         )
@@ -449,12 +479,11 @@ class Fitter:
         *,
         before: Ledger | None = None,
     ) -> OutgoingRequest:
-        before = before or conversation.state.ledger
-        cut = len(fitted.ledger.cuts) > len(before.cuts)
-        if cut:
+        outgoing = call.fitted(conversation, fitted, number, before=before or conversation.state.ledger)
+        if outgoing.cut:
             self._metrics.add("lamina_cuts_total", upstream=call.incoming.upstream.name)
             self._journal.write("cut", conversation=conversation.name, **_describe_cut(fitted))
-        return call.fitted(conversation, fitted, number, cut=cut)
+        return outgoing
 
     def _pass_counted(self, call: UpstreamCall, match: ConversationMatch, fitted: Fitted) -> OutgoingRequest:
         """The request needs no change after all. It is sent as it came, and its count is remembered."""
@@ -505,6 +534,13 @@ class Fitter:
             reported=state.usage.input + state.usage.cleared.tokens,
             counter=counter.identity,
         )
+
+    def _server_help(self, incoming: IncomingRequest) -> ServerHelp:
+        """What the upstream's server is asked to do. A server without betas does not know the switch."""
+        upstream = incoming.upstream
+        refused = (upstream.name, incoming.model) in self._without_switch
+        may_ask = upstream.settings.drop_block and not upstream.profile.drops_betas
+        return ServerHelp(drop_block=may_ask and not refused)
 
     def _counter(self, incoming: IncomingRequest) -> Counter:
         return find_counter(incoming.upstream.settings.tokenizer, incoming.model)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.cut import OPEN_LOOP
 from lamina.errors import BudgetExceeded
 
 _TYPES = {
@@ -86,8 +87,17 @@ class Refusal(Exception):
 
 def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
     """Why no request fits, in words that the client's own handling of long prompts recognises."""
+    sizes = f"prompt is too long: {error.floor} tokens > {error.room} maximum"
+    if error.reason == OPEN_LOOP:
+        message = (
+            f"{sizes}. The model's thinking in this tool loop is bound to all that came before it, and the "
+            "upstream is not asked to drop it (`drop_block`), or has refused that. So nothing before it may "
+            "be shortened until the model has answered. Start a new conversation, turn thinking off, or give "
+            "the upstream a larger `window`"
+        )
+        return Refusal(400, message, code="context_length_exceeded")
     message = (
-        f"prompt is too long: {error.floor} tokens > {error.room} maximum. What cannot be lowered (tools, "
+        f"{sizes}. What cannot be lowered (tools, "
         "system text, the last messages) is larger than the room. Give the upstream a larger `window`, "
         "a smaller `reserve`, or let the client send fewer tools"
     )

@@ -29,9 +29,11 @@ from lamina.core.values import Cut, Segment, SentMark
 from lamina.core.wording import text_of
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
+from lamina.dialects.translate import choose_binding
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, check_breakpoints, place_markers
 from lamina.fitting.names import name_segments
+from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp, add_server_help, with_headers
 from lamina.models.counters import counter_for
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
@@ -65,7 +67,8 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
     `context` are more sections of the system text. `redact` sees every text before it is stored or sent, and
     `template` puts a prompt into its words. `mentioned` finds what messages of an imported page refer to,
     before the first request; by default it looks among the files below the session's `root`. `breakpoints`
-    says what to do with cache markers, `counter` counts tokens, and `options` are those of the core.
+    says what to do with cache markers, `counter` counts tokens, and `options` are those of the core. `server`
+    says what the provider's server is asked to do.
     `clock` gives the time of each segment; with None they have none. `timer` measures how long things take.
     """
 
@@ -76,6 +79,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
     breakpoints: Breakpoints = "plan"
     counter: Counter | None = None
     options: Options | None = None
+    server: ServerHelp = DEFAULT_HELP
     clock: Clock | None = utc_now
     timer: Timer = time.perf_counter
 
@@ -108,7 +112,15 @@ class RequestBuilder:
         self.unsupported = own_head.left
         self.budget = budget_for(setup, self.head)
         self.counter = runtime.counter or counter_for(setup.model)
-        self.options = options_in(setup, self.dialect, self.head, salt=workspace, more=runtime.options)
+        self.server = runtime.server
+        self.options = options_in(
+            setup,
+            self.dialect,
+            self.head,
+            salt=workspace,
+            drop_block=self.server.drop_block,
+            more=runtime.options,
+        )
         self.relevance: Relevance | None = None
         if isinstance(self.options.order, Relevance):
             self.relevance = self.options.order
@@ -133,6 +145,12 @@ class RequestBuilder:
     def set_history(self, history: LastN | Literal["all"]) -> None:
         self.setup = self.setup.over({"history": history})
         self.options = msgspec.structs.replace(self.options, window=self.setup.history)
+
+    def forgo_switch(self) -> None:
+        """Ask the server no more to drop thinking. Cuts wait then while the model thinks in a tool loop."""
+        self.server = msgspec.structs.replace(self.server, drop_block=False)
+        binding = choose_binding(self.dialect, self.head.parameters, drop_block=False)
+        self.options = msgspec.structs.replace(self.options, binding=binding)
 
     def build(
         self, log: Sequence[Segment], state: SessionState, *, idle: float = 0, opens_turn: bool = False
@@ -171,7 +189,8 @@ class RequestBuilder:
     def render(self, envelope: Envelope, *, before: SentMark | None, cut: Cut | None) -> dict[str, Any]:
         """Write the envelope in the words of the dialect, with its cache markers.
 
-        `before` is the mark of the request before it, `cut` the one that was made for it.
+        `before` is the mark of the request before it, `cut` the one that was made for it. A header that the
+        request needs is in its `extra_headers`, where SDKs take them.
         Raises InvalidRequest if the API would refuse the request and mending it would mean to invent text.
         """
         if not self.setup.model and self.setup.own is None:
@@ -191,7 +210,8 @@ class RequestBuilder:
         violations = find_violations(marked_request.request, self.dialect, self._check_memo)
         if violations:
             raise make_refusal(marked_request.request, violations)
-        return marked_request.request
+        helped = add_server_help(marked_request.request, self.dialect, envelope.ledger, self.server)
+        return with_headers(helped.request, helped.headers, beta="betas" in helped.request)
 
     async def gather_context(self, prompt: str, envelope: Envelope | None) -> GatheredSegments:
         """Collect what the sources find for a prompt, in their order. A source that fails leaves a note."""
@@ -305,7 +325,9 @@ class RequestBuilder:
             largest_layer = amounts.most_common(1)[0][0]
             reasons.append(f"mostly the {largest_layer} layer")
         reason = "; ".join(filter(None, reasons))
-        named = BudgetExceeded(floor=error.floor, room=error.room, segments=error.segments, reason=reason)
+        named = BudgetExceeded(
+            floor=error.floor, room=error.room, segments=error.segments, reason=reason, hint=error.hint
+        )
         return name_segments(named, log)
 
 

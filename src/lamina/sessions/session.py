@@ -218,6 +218,14 @@ class Session:
         self._builder.budget = budget
         self._writer.forget_envelope()
 
+    def forgo_switch(self) -> None:
+        """Use no switch for bound thinking while the session is open: its server refused the last request.
+
+        The last request is built anew, from the ledger of the one before it.
+        """
+        self._builder.forgo_switch()
+        self._writer.take_back_request()
+
     def set_history(self, history: LastN | Literal["all"]) -> None:
         """Use another window over history from here on. It is stored with the next turn.
 

@@ -146,8 +146,13 @@ def budget_for(setup: Setup, head: Head) -> Budget | None:
     return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
 
 
-def options_in(setup: Setup, dialect: Dialect, head: Head, *, salt: str, more: Options | None) -> Options:
-    """Return the options of a build: what the dialect needs, and what the application chose (`more`)."""
+def options_in(
+    setup: Setup, dialect: Dialect, head: Head, *, salt: str, drop_block: bool, more: Options | None
+) -> Options:
+    """Return the options of a build: what the dialect needs, and what the application chose (`more`).
+
+    `drop_block`: the server may be asked to drop thinking that a cut has unbound.
+    """
     chosen = more or DEFAULT_OPTIONS
     order = chosen.order
     if order is ladder:
@@ -156,6 +161,7 @@ def options_in(setup: Setup, dialect: Dialect, head: Head, *, salt: str, more: O
         dialect,
         head,
         layout=setup.layout,
+        drop_block=drop_block,
         kinds=chosen.kinds,
         wording=chosen.wording,
         order=order,

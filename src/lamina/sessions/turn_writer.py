@@ -39,6 +39,7 @@ class TurnWriter:
         self.left_out = 0
         self.envelope: Envelope | None = None
         self._envelope_count = -1  # the number of records that the envelope is for
+        self._state_before: SessionState | None = None  # the state that the envelope was built from
         self._request_before: SentRequest | StoredRequest | None = None
         self._latest_request: SentRequest | StoredRequest | None = self._stored_request()
         self._ledger_loss: Cut | None = self._find_ledger_loss()
@@ -67,13 +68,14 @@ class TurnWriter:
             self.stored.notes = [*self.stored.notes, *ranked.notes]
         for tries_left in _countdown(rebase=rebase):
             group = await self._make_group(segments, opens_turn=opens_turn)
-            state = self.stored.state.after_append()
+            before = self.stored.state.after_append()
             with self.watch.phase("build"):
-                envelope = self.builder.build(group.live.log, state, idle=idle, opens_turn=opens_turn)
-            state = state.built(envelope, group.live.count)
+                envelope = self.builder.build(group.live.log, before, idle=idle, opens_turn=opens_turn)
+            state = before.built(envelope, group.live.count)
             was_added = await self._add_group(group, state, once, is_last_try=not tries_left)
             if was_added:
                 self._remember_envelope(envelope)
+                self._state_before = before
             if was_added is not None:
                 break
         return self.current_envelope()
@@ -207,6 +209,15 @@ class TurnWriter:
     def forget_envelope(self) -> None:
         """Build the request anew next time, since something that shapes it has changed."""
         self._envelope_count = -1
+
+    def take_back_request(self) -> None:
+        """Forget the last request, which no model has answered: its cut is undone, if it made one.
+
+        It is built anew next time, from the ledger of the request before it.
+        """
+        if self._state_before is not None and self._envelope_count == self.stored.live.count:
+            self.stored.state = self._state_before
+        self.forget_envelope()
 
     def note_left_out(self, notes: Sequence[str]) -> None:
         self.left_out += len(notes)

@@ -28,6 +28,7 @@ from lamina.dialects.anthropic.model import (
     MARKER,
     MARKER_LIMIT,
     THINKING_TYPES,
+    find_binding,
     is_safe_name,
     read_model,
     refuses_system_messages,
@@ -444,12 +445,14 @@ def thinking_is_bound(reading: RequestReading) -> Faults:
     """A10: what comes before bound thinking is what came before it when it was first sent.
 
     The request is hashed again and compared with the ledger (`bound_thoughts`). Some requests cannot be
-    judged, and nothing is reported for them: if there are system messages, which `render` may have moved; if
-    the ledger has repairs, since then the messages are not those that were hashed; and equal thoughts, which
-    cannot be told apart.
+    judged, and nothing is reported for them: if the server is asked to drop thinking that does not fit; if
+    there are system messages, which `render` may have moved; if the ledger has repairs, since then the
+    messages are not those that were hashed; and equal thoughts, which cannot be told apart.
     """
     ledger = reading.ledger
     if ledger is None or not ledger.bound or ledger.repairs:
+        return
+    if find_binding(reading.request) == "drop":
         return
     if any(message.role == "system" for message in reading.messages):
         return

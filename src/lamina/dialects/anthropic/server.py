@@ -8,6 +8,7 @@ anthropic 2.8 (beta types). This module changes no message and sends nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from lamina.core.text.characters import WHITE_SPACE
@@ -19,23 +20,48 @@ BETAS = "anthropic-beta"
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
+_BAD_REQUEST = 400
+
+_MISMATCH = "bound to a different conversation"
+"""What the API says of thinking whose past has changed."""
+
+_SWITCH_NAMES = (BINDING_BETA, "block_binding", "prefix_mismatch_behavior")
+
 _TYPES_WITH_BINDING = ("enabled", "adaptive")
 """Configurations of thinking that may have a `block_binding`."""
+
+_DEFAULT_THINKING = MappingProxyType({"type": "adaptive"})
+"""How a model that binds thinking thinks if a request does not say."""
 
 
 def ask_to_drop_thinking(request: Mapping[str, Any]) -> dict[str, Any]:
     """The request, asking the server to drop thinking that no longer fits.
 
-    A request that chooses another behaviour keeps it. So does a request without thinking: the field belongs
-    to the configuration of thinking.
+    A request that chooses another behaviour keeps it. So does a request that turns thinking off: the field
+    belongs to the configuration of thinking. Models that bind thinking think adaptively if the request does
+    not say anything about it, so to say that changes nothing else.
     """
-    thinking = mapping_or_empty(request.get("thinking"))
+    configured = request.get("thinking")
+    if configured is None:
+        configured = _DEFAULT_THINKING
+    thinking = mapping_or_empty(configured)
     binding = mapping_or_empty(thinking.get("block_binding"))
     chooses_itself = binding.get("prefix_mismatch_behavior") is not None
     if chooses_itself or thinking.get("type") not in _TYPES_WITH_BINDING:
         return request if isinstance(request, dict) else dict(request)
     new_binding = {**binding, "prefix_mismatch_behavior": "drop_block"}
     return {**request, "thinking": {**thinking, "block_binding": new_binding}}
+
+
+def refuses_binding_switch(status: int | None, message: str) -> bool:
+    """Whether a server refused a request because it does not know the switch for bound thinking.
+
+    It then names the field or the beta as unknown. A server that knows the switch names the field as well,
+    as the remedy for a block that is bound to a different conversation.
+    """
+    if status != _BAD_REQUEST or _MISMATCH in message:
+        return False
+    return any(name in message for name in _SWITCH_NAMES)
 
 
 def read_cleared(answer: Any) -> Cleared:

@@ -1,0 +1,113 @@
+"""When the recall tool is added to a request, and that it stays: its coming is part of a cut, never a cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina import Budget, fit_request
+from lamina.core.cut import OVER_THE_TRIGGER
+from lamina.core.envelope import TOOLS_CHANGED
+from lamina.core.tokens import CHARS4
+from lamina.core.values import Ledger
+from lamina.fitting.request import Fitted
+from lamina.fitting.server_reports import ServerHelp
+from tests.fitting.test_server_help import thinking
+
+MODELS = {"anthropic": "claude-opus-5", "openai_chat": "gpt-4o"}
+
+
+def make_request(dialect: str, steps: int, *, tools: int = 1) -> dict[str, Any]:
+    """A tool loop of so many steps in one of two APIs."""
+    messages: list[Any] = [{"role": "user", "content": "Read them all."}]
+    for step in range(steps):
+        text = f"result {step} " + "word " * 200
+        if dialect == "anthropic":
+            call = {"type": "tool_use", "id": f"c{step}", "name": "t0", "input": {}}
+            messages.append({"role": "assistant", "content": [call]})
+            result = {"type": "tool_result", "tool_use_id": f"c{step}", "content": text}
+            messages.append({"role": "user", "content": [result]})
+        else:
+            function = {"name": "t0", "arguments": "{}"}
+            call = {"id": f"c{step}", "type": "function", "function": function}
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": f"c{step}", "content": text})
+    names = [f"t{number}" for number in range(tools)]
+    definitions: list[Any] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+    if dialect == "openai_chat":
+        definitions = [
+            {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+            for name in names
+        ]
+    return {"model": MODELS[dialect], "max_tokens": 100, "tools": definitions, "messages": messages}
+
+
+def fit(request: dict[str, Any], room: int, ledger: Ledger | None = None) -> Fitted:
+    budget = Budget(window=room, reserve=0)
+    return fit_request(request, budget=budget, ledger=ledger, recall="tool", counter=CHARS4)
+
+
+def find_floor(request: dict[str, Any]) -> int:
+    """The smallest room in which a request fits without the recall tool."""
+    low, high = 1, 10_000
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            fit(request, middle)
+            high = middle
+        except ValueError:
+            low = middle + 1
+    return low
+
+
+@pytest.mark.parametrize("dialect", MODELS)
+def test_the_tool_comes_with_a_cut_and_never_makes_one(dialect: str) -> None:
+    """If the first cut has no room for the tool, the next one brings it, for its own reason."""
+    request = make_request(dialect, 6)
+    first = fit(request, find_floor(request))
+    assert first.ledger.lines
+    assert not first.has_recall
+    second = fit(make_request(dialect, 7), 3_000, first.ledger)
+    assert not second.has_recall
+    assert second.envelope.cut is None
+    third = fit(make_request(dialect, 30), 3_000, second.ledger)
+    assert third.has_recall
+    assert [cut.reason for cut in third.ledger.cuts] == [OVER_THE_TRIGGER] * 2
+    assert all(cut.before > cut.after for cut in third.ledger.cuts)
+    fourth = fit(make_request(dialect, 31), 3_000, third.ledger)
+    assert fourth.has_recall
+    assert fourth.envelope.cut is None
+
+
+@pytest.mark.parametrize("dialect", MODELS)
+def test_it_stays_if_the_client_changes_its_own_tools_or_goes_back(dialect: str) -> None:
+    cut = fit(make_request(dialect, 30), 3_000)
+    assert cut.has_recall
+    changed = fit(make_request(dialect, 31, tools=2), 3_000, cut.ledger)
+    assert changed.has_recall
+    assert changed.envelope.cut is not None
+    assert changed.envelope.cut.reason == TOOLS_CHANGED
+    rewound = fit(make_request(dialect, 2), 3_000, cut.ledger)
+    assert rewound.has_recall
+
+
+def test_where_thinking_holds_a_cut_back_no_tool_changes_what_it_is_bound_to() -> None:
+    """The tools are the first bytes that thinking is bound to."""
+    strict = ServerHelp(drop_block=False)
+    ledger = None
+    for steps in range(1, 12):
+        fitted = fit_request(
+            thinking(steps),
+            budget=Budget(window=1_200, reserve=0),
+            ledger=ledger,
+            recall="tool",
+            counter=CHARS4,
+            server=strict,
+        )
+        ledger = fitted.ledger
+        assert not fitted.has_recall
+        latest = fitted.request["messages"][-2]["content"][0]
+        assert latest == thinking(steps)["messages"][-2]["content"][0]
+    assert ledger is not None
+    assert ledger.cuts

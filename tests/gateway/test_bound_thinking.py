@@ -1,0 +1,84 @@
+"""A tool loop with bound thinking through the gateway, to an upstream that enforces the binding."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import pytest
+
+from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
+from tests.fitting.test_bound_loop import (
+    STEPS,
+    check_recall_stays,
+    make_script,
+    run_loop,
+)
+from tests.gateway.running import run_gateway, settings_for
+from tests.servers.bound_thinking import BoundModel, bound_model
+
+
+async def loop_through_gateway(
+    model: BoundModel, store: Path, *, restart_after: int = STEPS * 9, stream: bool = False, **upstream: Any
+) -> str:
+    """What the client says at its end. The gateway starts anew after so many requests, from its store."""
+    settings = settings_for(model.url, store, upstream={"window": 6_000} | upstream)
+    headers = {BETAS: "mine-2026", "x-lamina-conversation": "loop"}
+    loop = asyncio.get_running_loop()
+    calls = count()
+    url = ""
+
+    async def send(request: dict[str, Any]) -> Any:
+        nonlocal url
+        if next(calls) % restart_after == 0:
+            await gateways.aclose()
+            gateway = await gateways.enter_async_context(run_gateway(settings))
+            url = gateway.url
+        async with anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0) as client:
+            if not stream:
+                return await client.messages.create(**request, extra_headers=headers)
+            async with client.messages.stream(**request, extra_headers=headers) as events:
+                return await events.get_final_message()
+
+    def create(**request: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(send(request), loop).result()
+
+    async with AsyncExitStack() as gateways:
+        said, _ = await asyncio.to_thread(run_loop, create)
+    return said
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_loop_is_longer_than_the_window_and_the_gateway_starts_anew_in_it(
+    tmp_path: Path, *, stream: bool
+) -> None:
+    with bound_model(make_script(STEPS, recall_at=(9, STEPS - 2))) as model:
+        store = tmp_path / "gateway.db"
+        said = asyncio.run(loop_through_gateway(model, store, restart_after=5, stream=stream))
+    assert model.refused == []
+    assert said == f"Done after {STEPS}."
+    check_recall_stays(model)
+    assert all("mine-2026" in betas for betas in model.betas)
+
+
+def test_an_upstream_that_refuses_the_switch_gets_the_request_without_it(tmp_path: Path) -> None:
+    with bound_model(make_script(STEPS), knows_switch=False) as model:
+        with pytest.raises(anthropic.BadRequestError, match="thinking in this tool loop") as caught:
+            asyncio.run(loop_through_gateway(model, tmp_path / "gateway.db", window=2_500))
+        assert "system text" not in str(caught.value)
+    assert model.refused == ["thinking.adaptive.block_binding: Extra inputs are not permitted"]
+    assert not any(model.binding.switched)
+
+
+def test_the_switch_can_be_turned_off(tmp_path: Path) -> None:
+    with (
+        bound_model(make_script(STEPS)) as model,
+        pytest.raises(anthropic.BadRequestError, match="thinking in this tool loop"),
+    ):
+        asyncio.run(loop_through_gateway(model, tmp_path / "gateway.db", window=2_500, drop_block=False))
+    assert model.refused == []
+    assert not any(BINDING_BETA in betas for betas in model.betas)
