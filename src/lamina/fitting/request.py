@@ -155,7 +155,7 @@ def fit_request(
     usage: Usage | int | None = None,
     idle: float | None = None,
     memo: RequestMemo | None = None,
-    breakpoints: Breakpoints = "keep",
+    breakpoints: Breakpoints = "auto",
     rules: CacheRules | None = None,
     server: ServerHelp | None = None,
     recall: RecallMode = "handles",
@@ -168,8 +168,7 @@ def fit_request(
     for it, and `idle` the seconds since then. `breakpoints` says what to do with cache markers, `server` what
     the provider's server may do by itself, and `recall` how the model can have again what was lowered.
     """
-    if breakpoints != "keep":
-        check_breakpoints(breakpoints)
+    check_breakpoints(breakpoints)
     _check_recall(recall)
     if not isinstance(budget, Budget | None):
         check_budget(budget, "fit_request")

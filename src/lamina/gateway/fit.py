@@ -47,6 +47,7 @@ from lamina.gateway.conversations import (
 )
 from lamina.gateway.journal import Journal
 from lamina.gateway.learning import AnswerLearner
+from lamina.gateway.marker_modes import choose_breakpoints, plans_markers
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
@@ -258,7 +259,7 @@ class Fitter:
         incoming = call.incoming
         if conversation.state.was_cut or conversation.state.exchanges:
             return False
-        if incoming.upstream.settings.breakpoints == "plan":
+        if plans_markers(incoming):
             return False
         budget = self._budget(incoming, conversation.state)
         conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
@@ -359,7 +360,7 @@ class Fitter:
                 usage=usage,
                 counter=counter,
                 memo=memo,
-                breakpoints=incoming.upstream.settings.breakpoints,
+                breakpoints=choose_breakpoints(incoming),
                 recall=choose_recall_mode(self._settings.recall, incoming),
             )
         )
