@@ -203,7 +203,7 @@ FORGOTTEN = "forgotten"
 _FORGOTTEN_REASON = "the request continues the last one, so the provider forgot it or served it elsewhere"
 
 UNMARKED = "no breakpoint"
-"""The cause of a miss, if nothing of the last request was marked for a cache that keeps only what is marked."""
+"""The cause of a miss, if nothing of the last request was marked, and the cache keeps only what is marked."""
 
 NOT_CACHED = "not cached"
 """The cause of a miss, if the API reports neither reads nor writes of requests that continue each other."""

@@ -47,6 +47,7 @@ from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
 from lamina.fitting.names import check_budget, name_segments
+from lamina.fitting.output_limits import limit_output, note_lower_limit
 from lamina.fitting.recalls import answer_recall, read_call, recall_tool, render_turns
 from lamina.fitting.server_reports import (
     ServerHelp,
@@ -213,7 +214,12 @@ def fit_request(
     except BudgetExceeded as error:
         raise name_segments(error, parsed.log, request) from None
     rendered = _render(fit, envelope)
-    marked_request = _mark(fit, envelope, rendered)
+    limited = rendered
+    if rendered is not fit.original:
+        limited = limit_output(rendered, envelope, target, window=inputs.budget.window)
+    if limited is not rendered:
+        envelope = note_lower_limit(envelope, inputs.budget.window)
+    marked_request = _mark(fit, envelope, limited)
     outgoing = _check(fit, envelope, marked_request, as_it_came=rendered is fit.original)
 
     if outgoing.notes:
@@ -330,9 +336,9 @@ def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
     if any(name.startswith("max_") for name in head.parameters):
         return budget
     output = dialect.plain_head(head).output
-    if not output:
+    if not output or output > budget.window // 2:  # the core reserves its usual share
         return budget
-    return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
+    return msgspec.structs.replace(budget, reserve=output)
 
 
 def load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
