@@ -103,7 +103,9 @@ def test_without_a_past_the_end_of_the_last_request_is_guessed_from_its_answer()
     turn_blocks = [block("text", 0), block("text", 1, role="assistant")]
     turn_blocks += [block("image", at, opens=at == 0) for at in range(30)]
     stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *turn_blocks))
-    assert plan_markers(stream, ANTHROPIC).reasons["text[1]"] == MESSAGE_BEFORE_LAST
+    assert plan_markers(stream, ANTHROPIC).reasons["text[0]"] == ANSWERED
+    last = len(request(0).blocks)  # if it is known, the search from the answer's end finds it
+    assert plan_markers(stream, ANTHROPIC, last=last).reasons["text[1]"] == MESSAGE_BEFORE_LAST
     turn_blocks[1:2] = [block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)]
     stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *turn_blocks))
     assert plan_markers(stream, ANTHROPIC).reasons["text[0]"] == ANSWERED
@@ -114,13 +116,13 @@ def test_a_place_to_spare_lengthens_the_look_back() -> None:
     assert planned.reasons == {
         "system[0]": HEAD_END,
         "text[40]": BEHIND,
-        "text[58]": MESSAGE_BEFORE_LAST,
+        "text[58]": ANSWERED,
         "text[59]": REQUEST_END,
     }
     assert plan_markers(request(3), ANTHROPIC).reasons == {
         "tool[0]": TOOLS,
         "system[0]": HEAD_END,
-        "text[1]": MESSAGE_BEFORE_LAST,
+        "text[0]": ANSWERED,
         "text[2]": REQUEST_END,
     }
 
@@ -137,7 +139,7 @@ def test_a_run_of_calls_or_results_is_one_position() -> None:
 def test_what_is_surely_too_short_is_marked_only_where_nothing_better_is_left() -> None:
     """A marker below the minimum is free. Counts may be too low: what is near the minimum counts as long."""
     small = request(3, model="claude-opus-4-6")  # 600 tokens a block, and 4,096 are needed
-    assert set(plan_markers(small, ANTHROPIC).places) == {"tool[0]", "system[0]", "text[1]", "text[2]"}
+    assert set(plan_markers(small, ANTHROPIC).places) == {"tool[0]", "system[0]", "text[0]", "text[2]"}
     long = request(60, model="claude-opus-4-6")
     assert plan_markers(long, ANTHROPIC, kept=30, last=10).reasons == {
         "text[8]": LAST_REQUEST_END,

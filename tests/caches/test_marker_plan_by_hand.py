@@ -163,3 +163,54 @@ def test_on_whole_requests_of_generated_sessions(model: str) -> None:
         for line in lines:
             assert not line.worse, (sort, line)
             assert line.cuts > 1
+
+
+def _grow_wide(rng: Random, steps: int) -> Iterator[Stream]:
+    """Requests of a session whose results have a line of text after each: none of them share a position."""
+    blocks = [
+        StreamBlock(sort="tool", role="tool", data=b"T", tokens=900, place="T", markable=True),
+        StreamBlock(sort="system", role="system", data=b"S", tokens=2_000, place="S", markable=True),
+        _text("user", "u0", opens=True),
+    ]
+    yield Stream(dialect="anthropic", model="claude-sonnet-5", blocks=tuple(blocks))
+    for step in range(1, steps):
+        blocks.append(_text("assistant", f"a{step}", opens=True))
+        count = rng.randint(2, 20)
+        blocks += [_text("user", f"u{step}.{number}", opens=number == 0) for number in range(count)]
+        yield Stream(dialect="anthropic", model="claude-sonnet-5", blocks=tuple(blocks))
+
+
+def _text(role: str, name: str, *, opens: bool) -> StreamBlock:
+    return StreamBlock(
+        sort="text", role=role, data=name.encode(), tokens=500, place=name, opens=opens, markable=True
+    )
+
+
+def last_two_of_user(stream: Stream) -> set[str]:
+    """What many mark by hand: tools, system text, and the last two messages of the user."""
+    blocks = stream.blocks
+    ends = [
+        block.place
+        for at, block in enumerate(blocks)
+        if block.role == "user" and (at + 1 == len(blocks) or blocks[at + 1].opens)
+    ]
+    return {"T", "S", *ends[-2:]}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_plan_is_no_dearer_where_only_every_second_call_is_seen(seed: int) -> None:
+    """The calls between go another way, and the planner knows nothing of the past."""
+    planned_cache = simulator(RULES)
+    hand_cache = simulator(RULES)
+    share = RULES.read_share("claude-sonnet-5")
+    planned = Spent()
+    by_hand = Spent()
+    rng = Random(seed)  # noqa: S311 - made-up sessions, the same each time
+    for number, stream in enumerate(_grow_wide(rng, 24)):
+        if number % 2:
+            continue
+        at = 20.0 * number
+        plan = plan_markers(stream, RULES).places
+        planned = planned.plus(planned_cache.send(marked(stream, plan), at=at), RULES, share)
+        by_hand = by_hand.plus(hand_cache.send(marked(stream, last_two_of_user(stream)), at=at), RULES, share)
+    assert planned.cost <= by_hand.cost

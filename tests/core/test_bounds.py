@@ -144,11 +144,13 @@ def test_a_cut_that_leaves_only_what_must_be_sent_has_met_the_floor() -> None:
         (32_000, {}, 4_000),
         (1_000_000, {}, RESERVE),
         (32_000, {"max_tokens": 1_000}, 1_000),
-        (32_000, {"max_tokens": 24_000}, 16_000),
-        (32_000, {"max_completion_tokens": 24_000}, 24_000),
-        (32_000, {"max_output_tokens": 24_000, "max_tokens": 1_000}, 24_000),
-        (32_000, {"max_completion_tokens": 1_000, "max_tokens": 24_000}, 16_000),
-        (32_000, {"max_completion_tokens": 64_000}, 16_000),
+        (32_000, {"max_tokens": 16_000}, 16_000),
+        (32_000, {"max_output_tokens": 12_000, "max_tokens": 1_000}, 12_000),
+        (32_000, {"max_tokens": 24_000}, 4_000),
+        (32_000, {"max_completion_tokens": 24_000}, 4_000),
+        (32_000, {"max_completion_tokens": 1_000, "max_tokens": 24_000}, 4_000),
+        (64_000, {"max_tokens": 64_000}, 8_000),
+        (200_000, {"max_tokens": 128_000}, RESERVE),
     ],
 )
 def test_the_reserve_is_what_the_request_asks_for_or_a_share(
@@ -201,7 +203,7 @@ def test_a_target_leaves_history_beside_what_no_cut_can_free(tools: int) -> None
         (6_000, ("6,000 of 16,000 tokens are kept free for the answer, since the request allows it 6,000",)),
         (
             64_000,
-            ("8,000 of 16,000 tokens are kept free for the answer, since the request allows it 64,000",),
+            ("2,000 of 16,000 tokens are kept free for the answer, though the request allows it 64,000",),
         ),
     ],
 )

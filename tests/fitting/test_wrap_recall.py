@@ -48,7 +48,7 @@ class Api(NamedTuple):
         name = ("Async" if self.is_async else "") + ("Anthropic" if self.name == "messages" else "OpenAI")
         address = url if self.name == "messages" else f"{url}/v1"
         client = getattr(module, name)(base_url=address, api_key="none", max_retries=0)
-        return lamina.wrap(client, budget=BUDGET, counter=BYTES4, **options)
+        return lamina.wrap(client, budget=BUDGET, counter=BYTES4, breakpoints="keep", **options)
 
     def request(self, history: list[Any]) -> dict[str, Any]:
         if self.name == "responses":

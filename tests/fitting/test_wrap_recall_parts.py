@@ -33,7 +33,7 @@ class Way(NamedTuple):
         client: Any = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))
         if self.name == "ollama":
             client = ollama.AsyncClient(host=url) if self.is_async else ollama.Client(host=url)
-        return lamina.wrap(client, budget=BUDGET, counter=BYTES4)
+        return lamina.wrap(client, budget=BUDGET, counter=BYTES4, breakpoints="keep")
 
     def name_call(self, call_id: str) -> str:
         """Gemini gives no ids here, as it sometimes does."""

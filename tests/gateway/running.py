@@ -35,9 +35,12 @@ class RunningGateway(NamedTuple):
 
 
 def settings_for(stub: Stub | str, store: Path | str = "", **changes: Any) -> GatewaySettings:
-    """Settings with one upstream for each API, all of them this stub."""
+    """Settings with one upstream for each API, all of them this stub.
+
+    Requests of these tests have no cache markers, and get none: most tests compare what was sent.
+    """
     url = stub if isinstance(stub, str) else stub.url
-    upstream = changes.pop("upstream", {})
+    upstream = {"breakpoints": "keep"} | changes.pop("upstream", {})
     upstreams = {
         "claude": UpstreamSettings(url=url, profile="anthropic", **upstream),
         "openai": UpstreamSettings(url=url, profile="openai", **upstream),

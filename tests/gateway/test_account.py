@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from lamina.agent.limits import price
@@ -58,7 +59,8 @@ def test_after_a_cut_the_whole_history_is_read_and_what_is_new_is_paid() -> None
     )
 
 
-def test_a_cache_that_reads_half_would_have_read_half() -> None:
+def test_what_a_cache_misses_it_would_have_missed_as_well() -> None:
+    """What is not read is the end of a request, which no cut has touched: it is as long without lamina."""
     account = account_of(
         answer(input=4_000),
         answer(input=5_000, cached=2_000),
@@ -69,8 +71,8 @@ def test_a_cache_that_reads_half_would_have_read_half() -> None:
         sum_prices(
             Usage(input=4_000, output=10),
             Usage(input=5_000, cached=2_000, output=10),
-            Usage(input=6_000, cached=2_500, output=10),
-            Usage(input=7_000, cached=3_000, output=10),
+            Usage(input=6_000, cached=3_000, output=10),
+            Usage(input=7_000, cached=4_500, output=10),
         )
     )
 
@@ -124,7 +126,7 @@ def test_a_fork_goes_on_where_its_conversation_was() -> None:
         sum_prices(
             Usage(input=4_000, output=10),
             Usage(input=5_000, cached=3_900, output=10),
-            Usage(input=6_000, cached=round(5_000 * 0.975), output=10),
+            Usage(input=6_000, cached=4_900, output=10),
         )
     )
 
@@ -146,4 +148,125 @@ def test_lines_of_the_log_are_counted() -> None:
     account.read_event(line | {"input": 1_234, "full": 1_234, "cached": 1_000, "written": 0, "output": 5})
     assert account.write_lines()[0] == (
         "1 request in 1 conversation, 0 cuts; 1,234 tokens read, 1,000 of them from the cache, 5 answered"
+    )
+
+
+def test_a_resumed_run_reads_what_its_first_request_shows() -> None:
+    """A process that goes on with a conversation of 243,000 tokens found all but the last 91 in the cache."""
+    lines = [(32_796, 32_705, 243_018), (33_194, 32_796, 243_416), (33_564, 33_194, 243_786)]
+    account = account_of(
+        *(answer(input=sent, cached=cached, written=sent - cached, full=full) for sent, cached, full in lines)
+    )
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            *(
+                Usage(input=full, cached=full - sent + cached, written=sent - cached, output=10)
+                for sent, cached, full in lines
+            )
+        )
+    )
+    assert "at most" not in account.write_lines()[2]
+
+
+def test_a_run_that_finds_the_head_alone_would_have_found_the_head_alone() -> None:
+    """The cache forgot the conversation over night. Another session keeps tools and system text in it."""
+    account = account_of(
+        answer(input=30_000, cached=9_800, written=20_200, full=80_000, unchanged=10_000),
+        answer(input=31_000, cached=30_000, written=1_000, unchanged=10_000),
+    )
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=80_000, cached=9_800, written=70_200, output=10),
+            Usage(input=81_000, cached=80_000, written=1_000, output=10),
+        )
+    )
+
+
+def test_a_first_request_that_is_cut_does_not_show_what_the_cache_held() -> None:
+    account = account_of(answer(input=3_000, full=6_000, new=1_000, written=3_000, cut=True))
+    assert account.write_lines()[2].endswith(
+        " at most: what the cache held before 1 request with a first cut is not known"
+    )
+
+
+def test_what_is_new_at_a_cut_is_scaled_by_the_growth_that_was_reported_before() -> None:
+    """The gateway counts half as many tokens again as the upstream, and a head that the upstream has not."""
+    account = account_of(
+        answer(input=4_000, counted=6_400, written=4_000),
+        answer(input=5_000, counted=7_900, new=1_500, cached=4_000, written=1_000),
+        answer(input=3_000, counted=4_900, full=6_000, new=1_500, written=3_000, cut=True),
+    )
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=4_000, written=4_000, output=10),
+            Usage(input=5_000, cached=4_000, written=1_000, output=10),
+            Usage(input=6_000, cached=5_000, written=1_000, output=10),
+        )
+    )
+
+
+def test_a_result_that_entered_shortened_is_whole_without_lamina() -> None:
+    account = account_of(
+        answer(input=4_000, counted=4_000, written=4_000),
+        answer(input=3_000, counted=3_000, full=5_000, new=1_000, written=3_000, cut=True),
+        answer(input=3_500, counted=3_500, new=9_500, held_back=9_000, cached=3_000, written=500),
+    )
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=4_000, written=4_000, output=10),
+            Usage(input=5_000, cached=4_000, written=1_000, output=10),
+            Usage(input=14_500, cached=5_000, written=9_500, output=10),
+        )
+    )
+
+
+def test_a_recall_does_not_lower_what_the_cache_would_have_read() -> None:
+    """The second call of a request with a recall read little. Its whole history was cached all the same."""
+    account = account_of(
+        answer(input=5_000, written=5_000),
+        answer(input=3_000, full=6_000, new=1_000, written=3_000, cut=True),
+        answer(input=4_000, cached=3_000, written=1_000, recalled=True),
+        answer(input=6_000, cached=500, written=5_500),
+        answer(input=7_000, cached=6_000, written=1_000),
+    )
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=5_000, written=5_000, output=10),
+            Usage(input=6_000, cached=5_000, written=1_000, output=10),
+            Usage(input=7_000, cached=6_000, written=1_000, output=10),
+            Usage(input=8_000, cached=7_000, written=1_000, output=10),
+        )
+    )
+
+
+def test_the_lines_of_an_earlier_run_are_the_past_of_its_conversations() -> None:
+    """They are read once, if a conversation of theirs goes on, and nothing of them is summed."""
+    earlier = [
+        answer(id="a-1", input=5_000, written=5_000),
+        answer(id="a-2", input=3_000, full=6_000, new=1_000, written=3_000, cut=True),
+    ]
+    now = [
+        answer(id="b-1", input=2_000, full=9_999, new=500, written=2_000, cut=True),
+        answer(id="b-2", input=2_500, cached=2_000, written=500),
+    ]
+    times_read = 0
+
+    def read_earlier() -> list[dict[str, Any]]:
+        nonlocal times_read
+        times_read += 1
+        lines = [msgspec.structs.asdict(line) for line in (*earlier, *now)]
+        return [{"event": "cut"}, {"event": "answered", "input": "?"}] + [
+            {"event": "answered", **line} for line in lines
+        ]
+
+    account = GatewayAccount(read_earlier)
+    for each in now:
+        account.add(each)
+    assert times_read == 1
+    assert account.requests == 2
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=6_500, cached=6_000, written=500, output=10),
+            Usage(input=7_000, cached=6_500, written=500, output=10),
+        )
     )

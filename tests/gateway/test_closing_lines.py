@@ -11,12 +11,20 @@ import json
 import re
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from lamina.caches import rules_for
+from lamina.caches.prices import fill_prices
+from lamina.gateway.account import GatewayAccount
+from lamina.gateway.journal import read_journal
+from lamina.models.facts import model as facts_of
+from lamina.models.facts import price_of
 from tests.cli.running import run
-from tests.gateway.growing import messages_request
+from tests.gateway.growing import HEADERS, dump, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_faults import until
 from tests.gateway.test_run import Finished, grow
 from tests.gateway.upstream_stub import SeenRequest, Stub, response, serve_stub
 
@@ -25,11 +33,12 @@ HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
 
 
 class CachingStub(Stub):
-    """An upstream with a prefix cache. Its model recalls something once, as soon as it can."""
+    """An upstream with a prefix cache. If its model `recalls`, it does so once, as soon as it can."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, recalls: bool = True) -> None:
         super().__init__()
         self.calls: list[dict[str, Any]] = []
+        self._recalls = recalls
         self._sent: list[list[str]] = []
 
     async def _answer(self, request: SeenRequest, writer: asyncio.StreamWriter) -> None:
@@ -39,7 +48,7 @@ class CachingStub(Stub):
     def answer_request(self, request: dict[str, Any]) -> dict[str, Any]:
         handles = HANDLE.findall(json.dumps(request))
         content: dict[str, Any] = {"type": "text", "text": "Go on."}
-        if handles and '"name": "recall", "input"' not in json.dumps(request):
+        if self._recalls and handles and '"name": "recall", "input"' not in json.dumps(request):
             content = {"type": "tool_use", "id": "r1", "name": "recall", "input": {"key": handles[0]}}
         answer = {
             "id": f"msg_{len(self.calls)}",
@@ -110,3 +119,78 @@ def test_the_closing_lines_are_the_account_of_replay(tmp_path: Path) -> None:
     replayed = replay_calls(direct.calls, tmp_path / "direct.jsonl")
     assert replayed["calls"] == STEPS
     assert amount_of(without) == pytest.approx(replayed["before"], rel=0.02)
+
+
+class PlayedRun(NamedTuple):
+    """Requests that went through one gateway: its account, and what its upstream saw of them."""
+
+    account: GatewayAccount
+    calls: list[dict[str, Any]]
+
+
+async def play_run(stub: CachingStub, store: Path, steps: range, *, size: int = 2_000) -> PlayedRun:
+    """Play the requests of these steps through a gateway of their own, which ends after them."""
+    seen_before = len(stub.calls)
+    journal = store.with_suffix(".jsonl")
+    settings = settings_for(stub, store, upstream={"window": 8_000, "reserve": 500})
+    async with run_gateway(settings, journal_path=journal) as gateway, open_client() as client:
+        for step in steps:
+            body = dump(messages_request(step, size=size))
+            async with client.post(f"{gateway.url}/v1/messages", data=body, headers=HEADERS) as answer:
+                assert answer.status == 200, await answer.text()
+        answered = len(stub.calls) - seen_before
+        await until(lambda: len(gateway.events("answered")) == answered)
+        lines = gateway.log.getvalue().splitlines()
+    account = GatewayAccount(lambda: read_journal(journal))
+    for line in lines:
+        account.read_event(json.loads(line))
+    return PlayedRun(account, stub.calls[seen_before:])
+
+
+def list_direct_calls(steps: range, *, size: int) -> list[dict[str, Any]]:
+    """The same requests of a client that talks to the upstream itself."""
+    direct = CachingStub()
+    for step in range(steps.stop):
+        direct.answer_request(messages_request(step, size=size))
+    return direct.calls[steps.start :]
+
+
+def price_calls(calls: list[dict[str, Any]]) -> float:
+    """What an upstream would bill for these calls."""
+    model = facts_of("claude-sonnet-5")
+    prices = fill_prices(price_of(model), model.name, rules_for(model.name))
+    millionths = 0.0
+    for call in calls:
+        usage = call["response"]["usage"]
+        written = usage["cache_creation"]
+        millionths += usage["input_tokens"] * (prices.input or 0)
+        millionths += usage["cache_read_input_tokens"] * (prices.read or 0)
+        millionths += written["ephemeral_5m_input_tokens"] * (prices.write or 0)
+        millionths += written["ephemeral_1h_input_tokens"] * (prices.write_1h or 0)
+        millionths += usage["output_tokens"] * (prices.output or 0)
+    return millionths / 1_000_000
+
+
+@pytest.mark.parametrize(("recalls", "size"), [(False, 2_000), (True, 2_000), (False, 9_000)])
+def test_a_fresh_run_and_a_resumed_one_agree_with_their_upstream(
+    tmp_path: Path, *, recalls: bool, size: int
+) -> None:
+    """Results of 9,000 bytes are a third of the room, so that every second request is cut."""
+    last = 44_000 // size + 10
+    half = last * 2 // 3
+
+    async def play() -> tuple[PlayedRun, PlayedRun]:
+        async with serve_stub(CachingStub(recalls=recalls)) as stub:
+            fresh = await play_run(stub, tmp_path / "g.db", range(half), size=size)
+            return fresh, await play_run(stub, tmp_path / "g.db", range(half, last), size=size)
+
+    fresh, resumed = asyncio.run(play())
+    assert fresh.account.cuts
+    assert bool(fresh.account.recalls) is recalls
+    for played, steps in [(fresh, range(half)), (resumed, range(half, last))]:
+        direct_calls = list_direct_calls(steps, size=size)
+        assert played.account.cost == pytest.approx(price_calls(played.calls), rel=0.001)
+        assert played.account.cost_without == pytest.approx(price_calls(direct_calls), rel=0.02)
+    if recalls:  # one of the three is enough to compare with `lamina replay`
+        replayed = replay_calls(resumed.calls, tmp_path / "resumed.jsonl")
+        assert resumed.account.cost == pytest.approx(replayed["before"], rel=0.001)

@@ -165,6 +165,7 @@ class ContextFitter:
             counter=self._counter,
             usage=usage,
             memo=memo.request,
+            breakpoints="keep",  # a framework's messages have no place for lamina's markers
             recall=self._recall_mode,
         )
         if conversation:

@@ -7,7 +7,8 @@ useful first:
 1. the end of the request, for the next request;
 2. the end of tools and system text, for other conversations;
 3. a place from which the last request is found again, if it is out of reach of the other markers;
-4. the end of the message before the last one, for a request that takes the last message back;
+4. the end of the message before the last one, for a request that takes the last message back; or, if the
+   last request is not known, the end of the user's message before it, from which earlier requests are found;
 5. by turns the end of the tools and the end of what the last cut left unchanged. One marker serves both,
    since an entry lives longer than the time between two requests. The next cut most likely leaves as much
    unchanged as the last one did (docs/caching.md has the count).
@@ -191,18 +192,44 @@ def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> It
         yield from uncut
         return
     openings = [index for index in range(head, len(blocks)) if blocks[index].opens]
-    second = [opening - 1 for opening in openings[1:][-1:]]  # nothing if there is only one message
+    spare = _choose_spare(blocks, openings, past)
     if past.cut and uncut:
         yield from uncut  # whatever the cut left in the cache ends there, or somewhere before it
     else:
         place = _end_of_last_request(stream, rules, past)
-        if 0 <= place.block < end and not _is_reached(blocks, rules, place.block, [end, *second]):
+        marked = [end, *(other.block for other in spare)]
+        if 0 <= place.block < end and not _is_reached(blocks, rules, place.block, marked):
             yield place
-    for index in second:
-        yield MarkerPlace(index, MESSAGE_BEFORE_LAST)
+    yield from spare
     yield from _take_turns(blocks, head, uncut)
     if past.last_block is None:
         yield from _space_by_look_back(blocks, head, rules)
+
+
+def _choose_spare(
+    blocks: Sequence[StreamBlock], openings: Sequence[int], past: EarlierRequests
+) -> list[MarkerPlace]:
+    """The marker that is left beside those of the head and of the end; none if there is only one message.
+
+    If the last request is known, a marker finds it already, and the spare one stands before the last message,
+    for a request that takes that back. If it is not known, the user's message before the last answer most
+    likely ended it. If that request was never seen here, the one before it is found from there, and from
+    nowhere later: between the two are all blocks of one answer and of its results.
+    """
+    before_last = [opening - 1 for opening in openings[1:][-1:]]
+    if past.last_block is None and not past.cut:
+        answered = _end_of_answered(blocks)
+        if answered.block >= 0:
+            return [answered]
+    return [MarkerPlace(index, MESSAGE_BEFORE_LAST) for index in before_last]
+
+
+def _end_of_answered(blocks: Sequence[StreamBlock]) -> MarkerPlace:
+    """The end of the message that the last answer was for; -1 if there is no answer yet."""
+    for index in range(len(blocks) - 1, -1, -1):
+        if _opens_answer(blocks[index]):
+            return MarkerPlace(index - 1, ANSWERED)
+    return MarkerPlace(-1, ANSWERED)
 
 
 def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequests) -> MarkerPlace:
@@ -214,10 +241,7 @@ def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequest
             return MarkerPlace(spoken, SPOKEN)
     if past.last_block is not None:
         return MarkerPlace(past.last_block, LAST_REQUEST_END)
-    for index in range(len(blocks) - 1, -1, -1):
-        if _opens_answer(blocks[index]):
-            return MarkerPlace(index - 1, ANSWERED)
-    return MarkerPlace(-1, ANSWERED)
+    return _end_of_answered(blocks)
 
 
 def _end_of_words_before_thinking(blocks: Sequence[StreamBlock]) -> int | None:

@@ -317,15 +317,18 @@ def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckL
         subject = f"markers at {name}"
         if upstream.breakpoints == "plan":
             yield CheckLine(subject=subject, verdict="ok", text="lamina places cache markers")
-        elif row.marks_cache:
+        elif row.marks_cache and upstream.breakpoints != "none":
             yield CheckLine(subject=subject, verdict="ok", text=f"{row.name} places its own cache markers")
+        elif upstream.breakpoints == "auto":
+            text = "lamina places cache markers in requests that have none"
+            yield CheckLine(subject=subject, verdict="ok", text=text)
         else:
             client = row.name or "this client"
             yield CheckLine(
                 subject=subject,
                 verdict="remark",
                 text=f"{client} may place no cache markers, and then nothing is read from the cache",
-                next_step=f'set `breakpoints = "plan"` under [upstreams.{name}]',
+                next_step=f'set `breakpoints = "auto"` under [upstreams.{name}]',
             )
 
 

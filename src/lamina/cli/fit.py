@@ -37,7 +37,7 @@ exit status: 0 fitted, 2 input that cannot be used, 3 no request that small is p
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina fit FILE [--window N] [--reserve N] [--ledger FILE] [--dialect NAME] [--to NAME]\n"
-        "           [--model NAME] [--breakpoints keep|plan|none] [--explain] [--json]"
+        "           [--model NAME] [--breakpoints auto|keep|plan|none] [--explain] [--json]"
     )
     parser.epilog = _EXAMPLES
     add_file(parser)
@@ -46,9 +46,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", default="", help="the model to ask, where it is another")
     parser.add_argument(
         "--breakpoints",
-        choices=("keep", "plan", "none"),
-        default="keep",
-        help="cache markers: the request's own (the default), planned ones, or none",
+        choices=("auto", "keep", "plan", "none"),
+        default="auto",
+        help="cache markers: the request's own or else planned ones (auto, the default); only its own; "
+        "only planned ones; none",
     )
     parser.add_argument(
         "--explain", action="store_true", help="give the account as a table, one line a segment"
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """The options that decide how a request is fitted."""
-    parser.set_defaults(to=None, model="", breakpoints="keep")
+    parser.set_defaults(to=None, model="", breakpoints="auto")
     add_budget(parser)
     parser.add_argument("--ledger", metavar="FILE", help="what was lowered before in this conversation")
     add_dialect(parser, " or ".join(DIALECTS))

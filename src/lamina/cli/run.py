@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -111,7 +111,7 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
         hint = "start lamina serve, and pass its address with --gateway"
         raise BadInput("a gateway of its own needs a system with file descriptors", place="run", hint=hint)
     settings = _read_settings(command[0], arguments)
-    account = GatewayAccount()
+    account = GatewayAccount(lambda: _read_earlier_lines(settings))
     with contextlib.ExitStack() as stack:
         log = None
         if arguments.log:
@@ -313,6 +313,15 @@ def _is_in_foreground() -> bool:
         return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):
         return False
+
+
+def _read_earlier_lines(settings: GatewaySettings) -> Iterator[Mapping[str, Any]]:
+    """The lines that earlier gateways wrote beside the same store."""
+    from lamina.gateway.journal import find_journal, read_journal  # noqa: PLC0415 - an extra
+
+    path = find_journal(settings, os.environ)
+    if path is not None:
+        yield from read_journal(path)
 
 
 def _open_log(path: str) -> IO[bytes]:

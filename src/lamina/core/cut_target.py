@@ -57,12 +57,8 @@ STEPS = 16
 _ENTRIES_PER_STEP = 20
 """So many entries of each step are looked at, at most."""
 
-_STRICT_LIMITS = ("max_completion_tokens", "max_output_tokens")
-"""Parameters in which requests of OpenAI's API say how long the answer may be. That API refuses a request if
-prompt and limit together exceed the window."""
-
-_OTHER_LIMITS = ("max_tokens",)
-"""Parameters of the same meaning in other APIs. Some refuse such a request, others stop early."""
+OUTPUT_LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+"""Parameters in which requests say how long the answer may be."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,45 +170,36 @@ def spare_steps(budget: Budget, room: int) -> Sparing:
 def reserve(budget: Budget, head: Head) -> int:
     """The budget's reserve, or else the request's limit of output, or else a share of the window.
 
-    OpenAI's limit is reserved as it is, unless it leaves hardly anything: then it was meant for a larger
-    window. Any other limit takes at most half of the window. If the provider wants more than that, it
-    reports an overflow, and the request is sent again with less. If there are several limits, the largest
-    counts.
+    A limit of more than half of the window was meant for a larger one. It does not take the room from the
+    request: only the usual share is reserved, and a request that is cut is sent with a lower limit if its
+    API refuses one that does not fit beside it. If there are several limits, the largest counts.
     """
     if budget.reserve is not None:
         return budget.reserve
-    strict_limit = _find_output_limit(head, _STRICT_LIMITS)
-    limit = max(strict_limit, _find_output_limit(head, _OTHER_LIMITS))
-    if not limit:
-        return min(RESERVE, budget.window // RESERVED_PART)
-    half = budget.window // 2
-    if strict_limit <= budget.window - budget.window // RESERVED_PART:
-        return max(strict_limit, min(limit, half))
-    return half
+    limit = find_output_limit(head)
+    if limit and limit <= budget.window // 2:
+        return limit
+    return min(RESERVE, budget.window // RESERVED_PART)
 
 
 def describe_reserve(budget: Budget, head: Head) -> str:
-    """Why more of the window is kept free for the answer than usual; "" if it is not.
-
-    A limit of output that was meant for a larger window can take half of a small one.
-    """
+    """Why more or less of the window is kept free for the answer than usual; "" if it is not."""
     if budget.reserve is not None:
         return ""
-    limit = _find_output_limit(head, (*_STRICT_LIMITS, *_OTHER_LIMITS))
+    limit = find_output_limit(head)
     reserved = reserve(budget, head)
-    is_usual = reserved <= budget.window // USUAL_PART
-    if is_usual and reserved >= limit:
-        return ""
-    return (
-        f"{reserved:,} of {budget.window:,} tokens are kept free for the answer, "
-        f"since the request allows it {limit:,}"
-    )
+    kept_free = f"{reserved:,} of {budget.window:,} tokens are kept free for the answer"
+    if reserved < limit:
+        return f"{kept_free}, though the request allows it {limit:,}"
+    if reserved > budget.window // USUAL_PART:
+        return f"{kept_free}, since the request allows it {limit:,}"
+    return ""
 
 
-def _find_output_limit(head: Head, names: Sequence[str]) -> int:
-    """The largest limit of output that a request has under one of these names, or 0."""
+def find_output_limit(head: Head) -> int:
+    """The largest limit of output that a request has as a parameter of its own, or 0."""
     limits = [0]
-    for name in names:
+    for name in OUTPUT_LIMITS:
         value = head.parameters.get(name)
         if isinstance(value, int):
             limits.append(value)

@@ -61,13 +61,26 @@ class Cause(NamedTuple):
 
 
 class CauseWords(NamedTuple):
+    """A cause in a sentence, what to do about it, and that as a line of code for a wrapped client."""
+
     sentence: str
     advice: str
+    remedy: str = ""
 
 
 _FREEZE = "Keep it as it was first sent; put what is new after it, in the latest message."
 _APPEND = "Only append: what was sent stays, as it was sent."
 _SETTING = "Decide it once for each conversation, or take the loss at a moment when the cache is cold anyway."
+
+_ONLY_NEW = 'messages = [*sent_messages, {"role": "user", "content": new_text}]'
+_SAME_TOOLS = "tools=TOOLS  # one list, made once, for the whole conversation"
+_SAME_SYSTEM = (
+    'system=SYSTEM_TEXT, messages=[*history, {"role": "user", "content": f"{changing_text}\\n{question}"}]'
+)
+_LET_LAMINA_CUT = "client = lamina.wrap(client); client.messages.create(messages=whole_history, ...)"
+_MARK = 'client = lamina.wrap(client, breakpoints="auto")'
+_PLAN = 'client = lamina.wrap(client, breakpoints="plan")'
+_SAME_SETTING = "settings = {...}  # one dict for all calls: client.messages.create(**settings, ...)"
 
 CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
     {
@@ -76,53 +89,67 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
             "the two requests are of different dialects", "Compare requests of one API."
         ),
         "model changed": CauseWords(
-            "another model is asked", "Caches are kept for each model: stay with one."
+            "another model is asked",
+            "Caches are kept for each model: stay with one.",
+            "model=MODEL  # the same in every call of a conversation",
         ),
         "tenant changed": CauseWords(
             "the salt that keeps tenants apart differs", "Give all requests of a tenant one salt."
         ),
         "key changed": CauseWords(
-            "the cache key differs", "Derive the key from the conversation, not from the call or the time."
+            "the cache key differs",
+            "Derive the key from the conversation, not from the call or the time.",
+            "prompt_cache_key=conversation_id",
         ),
         "cached content changed": CauseWords(
             "another explicit cache is named",
             "Use the cache that was created for this prefix while it lives.",
         ),
         "tools changed": CauseWords(
-            "a tool definition changed", "Freeze the definitions for the conversation."
+            "a tool definition changed", "Freeze the definitions for the conversation.", _SAME_TOOLS
         ),
         "tools reordered": CauseWords(
-            "the tools stand in another order", "Sort the definitions, by name for one."
+            "the tools stand in another order", "Sort the definitions, by name for one.", _SAME_TOOLS
         ),
         "tool added": CauseWords(
-            "a tool was added", "Define all tools from the first request on; restrict them by tool choice."
+            "a tool was added",
+            "Define all tools from the first request on; restrict them by tool choice.",
+            _SAME_TOOLS,
         ),
         "tool removed": CauseWords(
-            "a tool was removed", "Keep its definition; restrict the choice of tools instead."
+            "a tool was removed", "Keep its definition; restrict the choice of tools instead.", _SAME_TOOLS
         ),
-        "system changed": CauseWords("the system text changed", _FREEZE),
+        "system changed": CauseWords("the system text changed", _FREEZE, _SAME_SYSTEM),
         "volatile text": CauseWords(
             "text that differs at every call stands in the prefix",
             "Take it out of the prefix, or put it into the latest message.",
+            _SAME_SYSTEM,
         ),
         "attachment changed": CauseWords(
-            "an attachment changed", "Leave the old one where it is; attach it anew."
+            "an attachment changed", "Leave the old one where it is; attach it anew.", _ONLY_NEW
         ),
         "image changed": CauseWords(
-            "an image changed", "Send the same bytes again: encode it once, and keep them."
+            "an image changed", "Send the same bytes again: encode it once, and keep them.", _ONLY_NEW
         ),
         "result changed": CauseWords(
-            "the result of a tool changed", "Record results; never shorten them later."
+            "the result of a tool changed", "Record results; never shorten them later.", _ONLY_NEW
         ),
-        "call changed": CauseWords("a tool call changed", "Send calls back exactly as the model wrote them."),
+        "call changed": CauseWords(
+            "a tool call changed", "Send calls back exactly as the model wrote them.", _ONLY_NEW
+        ),
         "ids changed": CauseWords(
             "only ids changed",
             "Keep the ids that came with the answer; do not make new ones for each request.",
+            _ONLY_NEW,
         ),
         "thinking dropped": CauseWords(
-            "thinking that was sent is left out", "Send it back unchanged, or never send it at all."
+            "thinking that was sent is left out",
+            "Send it back unchanged, or never send it at all.",
+            _ONLY_NEW,
         ),
-        "thinking changed": CauseWords("thinking changed", "Send it back unchanged, signatures included."),
+        "thinking changed": CauseWords(
+            "thinking changed", "Send it back unchanged, signatures included.", _ONLY_NEW
+        ),
         "thinking stripped": CauseWords(
             "this model leaves earlier thinking out once the user speaks",
             "It is the model's rule: expect it.",
@@ -136,80 +163,94 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
         "library changed": CauseWords(
             "an attachment moved into the library", "The in-place layout does not move what was sent."
         ),
-        "edited": CauseWords("a message changed", _APPEND),
+        "edited": CauseWords("a message changed", _APPEND, _ONLY_NEW),
         "truncated": CauseWords(
             "the oldest messages are gone: a window slides over the history",
             "Cut rarely and far instead of a little at each turn.",
+            _LET_LAMINA_CUT,
         ),
         "summarised": CauseWords(
             "messages were replaced by a shorter text",
             "Do it rarely, in one pass, and keep the text afterwards.",
+            _LET_LAMINA_CUT,
         ),
-        "inserted": CauseWords("something was inserted into the history", _APPEND),
-        "removed": CauseWords("something was removed from the history", _APPEND),
+        "inserted": CauseWords("something was inserted into the history", _APPEND, _ONLY_NEW),
+        "removed": CauseWords("something was removed from the history", _APPEND, _ONLY_NEW),
         "rewound": CauseWords(
             "it ends earlier, or goes another way", "What stands before it can still be read."
         ),
         "reordered": CauseWords(
-            "the same messages stand in another order", "Send them in the order they came in."
+            "the same messages stand in another order", "Send them in the order they came in.", _ONLY_NEW
         ),
         "regrouped": CauseWords(
-            "the same blocks are split into messages differently", "Keep messages as they were first sent."
+            "the same blocks are split into messages differently",
+            "Keep messages as they were first sent.",
+            _ONLY_NEW,
         ),
         "role changed": CauseWords(
-            "the same text is sent in another role", "Keep the role it was first sent in."
+            "the same text is sent in another role", "Keep the role it was first sent in.", _ONLY_NEW
         ),
         "text split": CauseWords(
-            "the same text is split into other blocks", "Send text in the blocks in which it was first sent."
+            "the same text is split into other blocks",
+            "Send text in the blocks in which it was first sent.",
+            _ONLY_NEW,
         ),
         "keys reordered": CauseWords(
             "the keys of a JSON object stand in another order",
             "Write JSON with its keys in one order: sort them, or keep the text that was first sent.",
+            "json.dumps(value, sort_keys=True)",
         ),
         "re-encoded": CauseWords(
             "only spaces, line ends, Unicode forms or the spelling of JSON differ",
             "Store what was sent, and send that; do not parse and write it again.",
+            _ONLY_NEW,
         ),
-        "tool choice changed": CauseWords("the tool choice changed", _SETTING),
-        "parallel calls changed": CauseWords("parallel calls were switched", _SETTING),
-        "thinking setting changed": CauseWords("the thinking parameters changed", _SETTING),
-        "effort changed": CauseWords("the effort changed", _SETTING),
-        "format changed": CauseWords("the format of the answer changed", _SETTING),
-        "verbosity changed": CauseWords("the verbosity changed", _SETTING),
-        "speed changed": CauseWords("the speed changed", _SETTING),
-        "tier changed": CauseWords("the service tier changed", _SETTING),
-        "web search changed": CauseWords("web search was switched or changed", _SETTING),
-        "citations changed": CauseWords("citations were switched", _SETTING),
+        "tool choice changed": CauseWords("the tool choice changed", _SETTING, _SAME_SETTING),
+        "parallel calls changed": CauseWords("parallel calls were switched", _SETTING, _SAME_SETTING),
+        "thinking setting changed": CauseWords("the thinking parameters changed", _SETTING, _SAME_SETTING),
+        "effort changed": CauseWords("the effort changed", _SETTING, _SAME_SETTING),
+        "format changed": CauseWords("the format of the answer changed", _SETTING, _SAME_SETTING),
+        "verbosity changed": CauseWords("the verbosity changed", _SETTING, _SAME_SETTING),
+        "speed changed": CauseWords("the speed changed", _SETTING, _SAME_SETTING),
+        "tier changed": CauseWords("the service tier changed", _SETTING, _SAME_SETTING),
+        "web search changed": CauseWords("web search was switched or changed", _SETTING, _SAME_SETTING),
+        "citations changed": CauseWords("citations were switched", _SETTING, _SAME_SETTING),
         "images setting changed": CauseWords(
             "the first image came, or the last one went", "This provider reads all messages anew then."
         ),
-        "task budget changed": CauseWords("the task budget changed", _SETTING),
-        "region changed": CauseWords("the region of inference changed", _SETTING),
-        "another setting changed": CauseWords("a parameter that lamina does not know changed", _SETTING),
+        "task budget changed": CauseWords("the task budget changed", _SETTING, _SAME_SETTING),
+        "region changed": CauseWords("the region of inference changed", _SETTING, _SAME_SETTING),
+        "another setting changed": CauseWords(
+            "a parameter that lamina does not know changed", _SETTING, _SAME_SETTING
+        ),
         "expired": CauseWords(
             "the time between the requests is longer than the cache lives",
             "Ask for a longer lifetime, or read the prefix again before it ends.",
+            'client = lamina.wrap(client, breakpoints=lamina.fitting.Lifetimes(stable="1h", tail="1h"))',
         ),
         "no breakpoint": CauseWords(
-            "nothing was marked for the cache", "Put a cache marker at the end of what stays the same."
+            "nothing was marked for the cache", "Put a cache marker at the end of what stays the same.", _MARK
         ),
         "breakpoint removed": CauseWords(
             "a cache marker is gone, and no other one finds what it cached",
             "Keep a marker at the end of the last request, or behind it, in every request.",
+            _PLAN,
         ),
         "breakpoint moved": CauseWords(
             "every cache marker stands before what was cached, and a cache is searched backwards only",
             "Leave a marker where the last request had one, or put it behind that place.",
+            _PLAN,
         ),
         "lifetimes rise": CauseWords(
             "a marker with a longer lifetime stands after one with a shorter, which the API refuses",
             "Give the longer lifetime to what stands first: tools and system text, then the messages.",
+            _PLAN,
         ),
         "out of look-back": CauseWords(
-            "the last entry stands too far before every marker", "Put one more marker between the two."
+            "the last entry stands too far before every marker", "Put one more marker between the two.", _PLAN
         ),
         "too many breakpoints": CauseWords(
-            "there are more cache markers than the provider takes", "Take off the earliest of them."
+            "there are more cache markers than the provider takes", "Take off the earliest of them.", _PLAN
         ),
         "below the minimum": CauseWords(
             "what could be cached is shorter than the provider caches",

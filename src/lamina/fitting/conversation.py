@@ -21,14 +21,28 @@ def _make_uid() -> str:
     return uuid4().hex
 
 
+class LastRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A request that was answered: what was sent, what the API counted for it, and when it was sent.
+
+    The next request is compared with it, to say why a cache missed. `sent_at` is of a clock that only runs
+    forward. `is_uncached`: a listener was told already that the API caches nothing of this conversation.
+    """
+
+    fitted: Any
+    usage: Usage
+    sent_at: float
+    is_uncached: bool = False
+
+
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What is remembered of one conversation between two calls.
 
     `digests` are those of the last request, which was in `dialect` and had these `turns`. `usage` is what
     the API counted for it, and `fitted` what was sent. `windows` has the window of each model whose API
-    refused a request as too long. `exchanges` are the recalls that the client did not see; a request with
-    them in it has a memo of its own (`spliced_memo`). In a store the conversation is known by its `uid`, and
-    `revision` counts its calls.
+    refused a request as too long. `last_request` is what the next one is compared with; a fork has that of
+    the conversation that it was forked from. `exchanges` are the recalls that the client did not see; a
+    request with them in it has a memo of its own (`spliced_memo`). In a store the conversation is known by
+    its `uid`, and `revision` counts its calls.
     """
 
     ledger: Ledger = Ledger()
@@ -43,6 +57,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     usage: Usage | int = 0
     windows: dict[str, int] = {}
     fitted: Any = None
+    last_request: LastRequest | None = None
 
 
 def named_id(name: str) -> str:

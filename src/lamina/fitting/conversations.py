@@ -23,13 +23,13 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.conversation import Conversation, named_id, thread_ids
+from lamina.fitting.conversation import Conversation, LastRequest, named_id, thread_ids
 from lamina.fitting.events import Listeners
 from lamina.fitting.markers import Breakpoints
 from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer
 from lamina.fitting.recalls import read_turns
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo
-from lamina.fitting.request_digests import NO_DIGESTS, count_shared_links, digest_log
+from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ CONVERSATIONS = 256
 
 SIMILAR_CONVERSATIONS = 8
 """How many conversations with the same first turn are compared to find the most useful memo."""
+
+LEAST_SAME = 2
+"""So many messages of an earlier request, and half of all it had, make it likely that a later one goes on."""
 
 
 class KeptAnswer(NamedTuple):
@@ -65,7 +68,7 @@ class Conversations:
         budget: Budget | None = None,
         counter: Counter | None = None,
         *,
-        breakpoints: Breakpoints = "keep",
+        breakpoints: Breakpoints = "auto",
         server: ServerHelp = DEFAULT_HELP,
         recall: RecallMode = "handles",
         listeners: Listeners | None = None,
@@ -148,7 +151,8 @@ class Conversations:
         nearest = self._find_nearest(new)
         shares_answer = nearest.shared > digests.first_answer
         if not nearest.continues and not shares_answer:
-            return next(self.numbers), new
+            likeliest = self._find_likeliest(digests, dialect)
+            return next(self.numbers), msgspec.structs.replace(new, last_request=likeliest)
         known_conversation = self.by_key[nearest.key]
         if nearest.continues and nearest.same_system:
             known_conversation.memo.parse = memo.parse
@@ -163,6 +167,7 @@ class Conversations:
             ledger=rewind(known_conversation.ledger, shared_refs),
             windows=known_conversation.windows,
             exchanges=known_conversation.exchanges,
+            last_request=known_conversation.last_request,
         )
         return next(self.numbers), fork
 
@@ -266,6 +271,26 @@ class Conversations:
             key=lambda conversation: _count_same_turns(conversation.turns, turns),
             default=None,
         )
+
+    def _find_likeliest(self, digests: RequestDigests, dialect: Dialect) -> LastRequest | None:
+        """Return the last request that a new conversation most likely goes on from; None if none is like it.
+
+        A client that changes its first message each time, or drops its oldest ones, begins a conversation
+        anew with each request. Its cache is lost each time, and whoever listens should hear why. Nothing
+        else depends on this: the new conversation has no ledger of the other one.
+        """
+        messages = frozenset(digests.digests)
+        latest = [
+            conversation
+            for key, conversation in reversed(self.by_key.items())
+            if isinstance(key, int) and conversation.dialect == dialect.name and conversation.last_request
+        ]
+        for conversation in latest[:SIMILAR_CONVERSATIONS]:
+            earlier = conversation.digests.digests
+            same = sum(digest in messages for digest in earlier)
+            if same >= LEAST_SAME and 2 * same >= len(earlier):
+                return conversation.last_request
+        return None
 
     def _find_nearest(self, new: Conversation) -> _Nearness:
         """Compare a new request with every remembered conversation."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,8 +19,10 @@ from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
 from lamina.core.values import Ledger
 from lamina.diagnose.differences import diff
+from lamina.diagnose.values import CAUSES, Difference
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
+from lamina.fitting.conversation import LastRequest
 from lamina.fitting.request import Fitted
 from lamina.models.facts import model as facts_of
 from lamina.models.facts import price_of
@@ -73,22 +75,25 @@ class RepairEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The cache held `held` tokens of the last request, and only `cached` of them were read.
+    """The cache held `held` tokens of the last request. Only `cached` were read, and `lost` were paid again.
 
-    `price` is what the rest costs above a read, in USD. `reason` and `advice` are those of `lamina.diff`.
+    What is no longer sent is not lost. `price` is what the lost ones cost above a read, in USD, as they were
+    paid: written, or not cached. `cause` is a word of `lamina.diagnose.values.CAUSES`, or `NOT_CACHED`;
+    `reason` says it in a sentence, `advice` says what to do, and `remedy` is that as code. If an API does
+    not report what it wrote, `held` is what its rules say; if nothing was marked for the cache, it is what
+    the cache could have held.
     """
 
     conversation: str
     model: str
     held: int
     cached: int
+    lost: int
+    cause: str
     price: float | None = None
     reason: str = ""
     advice: str = ""
-
-    @property
-    def lost(self) -> int:
-        return self.held - self.cached
+    remedy: str = ""
 
     def __str__(self) -> str:
         money = ""
@@ -97,9 +102,12 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
         advice = ""
         if self.advice:
             advice = f"; {self.advice}"
+        remedy = ""
+        if self.remedy:
+            remedy = f" In code: {self.remedy}"
         return (
             f"cache miss in {self.conversation}: {self.lost:,} of {self.held:,} cached tokens "
-            f"were paid again{money}: {self.reason}{advice}"
+            f"were paid again{money}: {self.reason}{advice}{remedy}"
         )
 
 
@@ -144,34 +152,96 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             _tell(mended, self.on_repair)
 
     def report_usage(
-        self, fitted: Fitted, usage: Usage, last_fitted: Fitted | None, last_usage: Usage, conversation: str
-    ) -> None:
+        self, fitted: Fitted, usage: Usage, last: LastRequest, *, gap: float, conversation: str
+    ) -> MissEvent | None:
         """Report a miss: the provider says that it read less than it held. After a cut that is no news.
 
-        The two requests are compared to say why. If the later one continues the earlier, it is the
-        provider's doing.
+        `last` is the request before this one, which was sent `gap` seconds earlier. The two are compared to
+        say why. If the later one continues the earlier, it is the provider's doing. Returns the event.
         """
-        held = min(last_usage.cached + last_usage.written, usage.input)
-        if last_fitted is None or held - usage.cached < LEAST_MISS:
-            return
         cut = fitted.envelope.cut
         if cut is not None and cut.lowered:
-            return
+            return None
+        if not _may_be_missed(usage, last.usage):
+            return None
         model = _model_of(fitted)
-        difference = diff(last_fitted, fitted, rules=_rules_of(fitted), tokens=last_usage.input)
-        reason = difference.sentence
-        if difference.continues:
-            reason = "the request continues the last one, so the provider forgot it or served it elsewhere"
+        rules = _rules_of(fitted)
+        difference = diff(last.fitted, fitted, rules=rules, tokens=last.usage.input, gap=gap)
+        miss = _Miss.measure(usage, last.usage, difference)
+        if difference.cause == UNMARKED:
+            unchanged = diff(last.fitted, fitted, tokens=last.usage.input).kept
+            could_read = unchanged if unchanged >= rules.least(model) else 0
+            miss = _Miss(could_read, could_read - usage.cached)
+        is_uncached = not any((usage.cached, usage.written, last.usage.cached, last.usage.written))
+        is_told = is_uncached and difference.continues and last.is_uncached
+        if miss.lost < LEAST_MISS or is_told or (is_uncached and _prices_of(model).read is None):
+            return None
+        words = CAUSES[difference.cause]
         event = MissEvent(
             conversation=conversation,
             model=model,
-            held=held,
+            held=miss.held,
             cached=usage.cached,
-            price=_price_tokens(model, held - usage.cached),
-            reason=reason,
+            lost=miss.lost,
+            cause=difference.cause,
+            price=_price_lost(model, miss.lost, usage),
+            reason=difference.sentence,
             advice=difference.advice,
+            remedy=words.remedy,
         )
+        if difference.continues:
+            event = msgspec.structs.replace(event, cause=FORGOTTEN, reason=_FORGOTTEN_REASON)
+        if difference.continues and is_uncached:
+            event = msgspec.structs.replace(event, cause=NOT_CACHED, reason=_NOT_CACHED_REASON)
         _tell(event, self.on_miss)
+        return event
+
+
+FORGOTTEN = "forgotten"
+"""The cause of a miss that nothing in the two requests explains."""
+
+_FORGOTTEN_REASON = "the request continues the last one, so the provider forgot it or served it elsewhere"
+
+UNMARKED = "no breakpoint"
+"""The cause of a miss, if nothing of the last request was marked, and the cache keeps only what is marked."""
+
+NOT_CACHED = "not cached"
+"""The cause of a miss, if the API reports neither reads nor writes of requests that continue each other."""
+
+_NOT_CACHED_REASON = (
+    "the request continues the last one, and the API reported neither a read nor a write: it does not cache "
+    "requests for this model, or does not say so"
+)
+
+
+class _Miss(NamedTuple):
+    """What a cache held of the last request, and how much of that was paid again."""
+
+    held: int
+    lost: int
+
+    @classmethod
+    def measure(cls, usage: Usage, last: Usage, difference: Difference) -> _Miss:
+        """What was reported comes first. An API that reports no writes is taken by its rules.
+
+        Of what was held, the comparison knows what is still sent. It is paid again unless it was read.
+        """
+        held = last.cached + last.written
+        if not last.written and difference.cached is not None:
+            held = max(held, difference.cached)
+        held = min(held, last.input)
+        lost = min(held, usage.input) - usage.cached
+        if not difference.continues and difference.lost > 0:
+            lost = min(lost, difference.lost)
+        return cls(held, max(lost, 0))
+
+
+def _may_be_missed(usage: Usage, last: Usage) -> bool:
+    """Whether so little was read that the two requests are worth comparing, which takes time."""
+    could_read = min(last.input, usage.input)
+    if last.written:
+        could_read = min(last.cached + last.written, usage.input)
+    return could_read - usage.cached >= LEAST_MISS
 
 
 def _tell(event: Any, callback: Callable[[Any], Any] | None) -> None:
@@ -203,15 +273,21 @@ def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float
     return saves, costs
 
 
-def _price_tokens(model: str, tokens: int) -> float | None:
-    """Return what tokens cost that are paid anew, above what reading them would cost.
+def _price_lost(model: str, tokens: int, usage: Usage) -> float | None:
+    """Return what lost tokens cost above a read, as they were paid. None if there is no price.
 
-    None if the model has no price, or its cache has none.
+    They stand behind what was read. What is written for long stands first there, then what is written for
+    the usual time, then what is not cached.
     """
     prices = _prices_of(model)
     if prices.input is None or prices.read is None:
         return None
-    return tokens * (prices.input - prices.read) / 1_000_000
+    written_long = min(tokens, usage.written_long)
+    written = min(tokens - written_long, usage.written - usage.written_long)
+    uncached = tokens - written_long - written
+    write_price = prices.write or prices.input
+    paid = written_long * (prices.write_1h or write_price) + written * write_price + uncached * prices.input
+    return (paid - tokens * prices.read) / 1_000_000
 
 
 def _prices_of(model: str) -> Prices:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from lamina.caches import CacheRules
-from lamina.caches.marker_plan import MarkerPlan, plan_markers
+from lamina.caches.marker_plan import UNSURE, MarkerPlan, plan_markers
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
@@ -33,12 +33,15 @@ class Lifetimes(msgspec.Struct, frozen=True, kw_only=True):
     tail: str = ""
 
 
-Breakpoints = Literal["keep", "plan", "none"] | Lifetimes
+Breakpoints = Literal["auto", "keep", "plan", "none"] | Lifetimes
 """What to do with cache markers.
 
-"keep" leaves the caller's own. "plan" replaces them by lamina's, and so does `Lifetimes`, which also says how
-long they live. "none" removes them.
+"auto" leaves the caller's own. If the request brings none, and its cache keeps nothing without a marker, it
+gets lamina's, unless it is too short to be cached. "keep" leaves the caller's own, or none. "plan" replaces
+them by lamina's, and so does `Lifetimes`, which also says how long they live. "none" removes them.
 """
+
+_WORDS = ("auto", "keep", "plan", "none")
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +53,9 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_breakpoints(breakpoints: Any) -> None:
     """Raise BadInput unless this is a value of `Breakpoints`."""
-    if isinstance(breakpoints, Lifetimes) or breakpoints in ("keep", "plan", "none"):
+    if isinstance(breakpoints, Lifetimes) or breakpoints in _WORDS:
         return
-    hint = 'use "keep", "plan", "none" or Lifetimes(...)'
+    hint = 'use "auto", "keep", "plan", "none" or Lifetimes(...)'
     raise BadInput(f"breakpoints is {breakpoints!r}", place="fit_request", hint=hint)
 
 
@@ -79,12 +82,18 @@ def place_markers(
         return Marked(request=dialect.mark(request, Marking()))
     if not rules.markers or _CACHE_OF_DIALECT.get(dialect.name) != rules.match:
         return Marked(request=request)  # type: ignore[arg-type]
+    stream = dialect.stream(request)
+    if breakpoints == "auto" and (not keeps_only_marked(rules) or brings_markers(stream)):
+        return Marked(request=request)  # type: ignore[arg-type]
     lifetimes = Lifetimes()
     if isinstance(breakpoints, Lifetimes):
         lifetimes = breakpoints
-    stream = _without_tail(dialect.stream(request), envelope)
+    least = rules.least(stream.model)
+    stream = _weigh_start(_without_tail(stream, envelope), counter, least)
+    if breakpoints == "auto" and sum(block.tokens for block in stream.blocks) * UNSURE < least:
+        return Marked(request=request)  # type: ignore[arg-type]
     marker_plan = plan_markers(
-        _weigh_start(stream, counter, rules.least(stream.model)),
+        stream,
         rules,
         stable=lifetimes.stable,
         tail=lifetimes.tail,
@@ -94,6 +103,19 @@ def place_markers(
     )
     marking = Marking(places=marker_plan.places, key=marker_plan.key)
     return Marked(request=dialect.mark(request, marking), plan=marker_plan)
+
+
+def keeps_only_marked(rules: CacheRules) -> bool:
+    """Whether a cache keeps nothing of a request without markers.
+
+    OpenAI's keeps the end of each turn by itself. A request for it is left as it came.
+    """
+    return rules.match == "breakpoints"
+
+
+def brings_markers(stream: Stream) -> bool:
+    """Whether a request has a marker of its own, on a block or for the whole of it."""
+    return bool(stream.automatic) or any(block.marker for block in stream.blocks)
 
 
 _CACHE_OF_DIALECT = {"anthropic": "breakpoints", "openai_chat": "tail", "openai_responses": "tail"}

@@ -14,6 +14,7 @@ A call that failed in another way leaves no trace. Nothing is sent here. Safe to
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -23,8 +24,9 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
-from lamina.fitting.conversation import Conversation
+from lamina.fitting.conversation import Conversation, LastRequest
 from lamina.fitting.conversations import Conversations, KeptAnswer
+from lamina.fitting.events import NOT_CACHED
 from lamina.fitting.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.fitting.request import Fitted, RecallMode, fit_request
 from lamina.fitting.server_reports import ServerHelp
@@ -72,6 +74,8 @@ class PendingCall:
             self._is_spliced = self._request is not client_request
             self._fitted = self._fit(self._current_budget())
         self._reported: Fitted | None = None
+        self._began = monotonic()
+        self._is_uncached = False
 
     @property
     def request(self) -> dict[str, Any]:
@@ -143,8 +147,13 @@ class PendingCall:
             self._request = append_turns(self._request, turns)
             self._is_spliced = True
             self._conversation = msgspec.structs.replace(
-                self._conversation, ledger=self._fitted.ledger, usage=absorbed.usage, fitted=self._fitted
+                self._conversation,
+                ledger=self._fitted.ledger,
+                usage=absorbed.usage,
+                fitted=self._fitted,
+                last_request=self._describe_request(absorbed.usage),
             )
+            self._began = monotonic()
             self._fitted = self._fit(self._current_budget())
         return True
 
@@ -157,6 +166,7 @@ class PendingCall:
             fitted=self._fitted,
             windows=self._windows,
             usage=self._complete_usage(usage),
+            last_request=self._describe_request(usage),
             exchanges=self._list_exchanges(),
             revision=self._conversation.revision + 1,
         )
@@ -193,17 +203,28 @@ class PendingCall:
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
         """
         self._end_trace(usage, is_last=True)
+        if not self._is_last_answered():
+            return
+        self._report_usage(usage)  # without the lock: a listener may make a call of its own
         with self._conversations.lock:
             conversation = self._conversations.by_key.get(self._key)
             if conversation is None or conversation.fitted is not self._fitted:
                 return
             updated = msgspec.structs.replace(
-                conversation, usage=self._complete_usage(usage), revision=conversation.revision + 1
+                conversation,
+                usage=self._complete_usage(usage),
+                last_request=self._describe_request(usage),
+                revision=conversation.revision + 1,
             )
             self._conversations.by_key[self._key] = updated
             self._last_remembered = updated
             self._conversations.save(self._key)
-        self._report_usage(usage)
+
+    def _is_last_answered(self) -> bool:
+        """Whether no later call has continued the conversation meanwhile."""
+        with self._conversations.lock:
+            conversation = self._conversations.by_key.get(self._key)
+            return conversation is not None and conversation.fitted is self._fitted
 
     def remember_answer(self, answer: Any) -> Any:
         """Remember that this answer belongs to this call, and return the answer."""
@@ -232,11 +253,23 @@ class PendingCall:
 
     def _report_usage(self, usage: Usage | int) -> None:
         """Tell the listeners what the API counted for this call and for the one before it."""
-        last_usage = self._conversation.usage
-        if isinstance(usage, Usage) and isinstance(last_usage, Usage) and usage.input:
-            self._conversations.listeners.report_usage(
-                self._fitted, usage, self._conversation.fitted, last_usage, self._name
-            )
+        last_request = self._conversation.last_request
+        if last_request is None or not isinstance(usage, Usage) or not usage.input:
+            return
+        self._is_uncached = last_request.is_uncached
+        event = self._conversations.listeners.report_usage(
+            self._fitted, usage, last_request, gap=self._began - last_request.sent_at, conversation=self._name
+        )
+        if event is not None:
+            self._is_uncached |= event.cause == NOT_CACHED
+
+    def _describe_request(self, usage: Usage | int) -> LastRequest:
+        """Return this call as the next one is compared with it."""
+        if not isinstance(usage, Usage):
+            usage = Usage(input=usage)
+        return LastRequest(
+            fitted=self._fitted, usage=usage, sent_at=self._began, is_uncached=self._is_uncached
+        )
 
     @property
     def _name(self) -> str:

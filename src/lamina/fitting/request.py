@@ -49,6 +49,7 @@ from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
 from lamina.fitting.names import check_budget, name_segments
+from lamina.fitting.output_limits import limit_output, note_lower_limit
 from lamina.fitting.recalls import RECALL, answer_recall, read_call, recall_tool, render_turns
 from lamina.fitting.server_reports import (
     DEFAULT_HELP,
@@ -157,7 +158,7 @@ def fit_request(
     usage: Usage | int | None = None,
     idle: float | None = None,
     memo: RequestMemo | None = None,
-    breakpoints: Breakpoints = "keep",
+    breakpoints: Breakpoints = "auto",
     rules: CacheRules | None = None,
     server: ServerHelp | None = None,
     recall: RecallMode = "handles",
@@ -170,8 +171,7 @@ def fit_request(
     for it, and `idle` the seconds since then. `breakpoints` says what to do with cache markers, `server` what
     the provider's server may do by itself, and `recall` how the model can have again what was lowered.
     """
-    if breakpoints != "keep":
-        check_breakpoints(breakpoints)
+    check_breakpoints(breakpoints)
     _check_recall(recall)
     if not isinstance(budget, Budget | None):
         check_budget(budget, "fit_request")
@@ -214,7 +214,12 @@ def fit_request(
     except BudgetExceeded as error:
         raise name_segments(error, parsed.log, request) from None
     rendered = _render(fit, envelope)
-    marked_request = _mark(fit, envelope, rendered)
+    limited = rendered
+    if rendered is not fit.original:
+        limited = limit_output(rendered, envelope, target, window=inputs.budget.window)
+    if limited is not rendered:
+        envelope = note_lower_limit(envelope, inputs.budget.window)
+    marked_request = _mark(fit, envelope, limited)
     outgoing = _check(fit, envelope, marked_request, as_it_came=rendered is fit.original)
 
     if outgoing.notes:
@@ -334,9 +339,9 @@ def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
     if any(name.startswith("max_") for name in head.parameters):
         return budget
     output = dialect.plain_head(head).output
-    if not output:
+    if not output or output > budget.window // 2:  # the core reserves its usual share
         return budget
-    return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
+    return msgspec.structs.replace(budget, reserve=output)
 
 
 def _check_recall(recall: Any) -> None:

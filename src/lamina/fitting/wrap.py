@@ -50,7 +50,7 @@ def wrap(
     on_repair: Callable[[RepairEvent], Any] | None = None,
     on_miss: Callable[[MissEvent], Any] | None = None,
     counter: Counter | None = None,
-    breakpoints: Breakpoints = "keep",
+    breakpoints: Breakpoints = "auto",
     server: ServerHelp | None = None,
 ) -> C:
     """Return the client with every request fitted. It has the type of the client that was given.

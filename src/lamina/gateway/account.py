@@ -1,47 +1,70 @@
 """What the requests of a gateway cost, and what they would have cost without it.
 
 The account is made of the lines of the gateway's log, so it holds exactly what upstreams reported. The price
-without lamina is a calculation. Each request is taken as long as it would be with nothing cut and nothing
-recalled: as long as the one before it, and what upstreams reported as new since then. What a request with a
-cut has more is counted by the gateway. It reads the same share of the request before it from the cache as the
-real one did. A request with a cut has no such share, so the last one of its conversation holds, and at first
-all of it. The rest is paid as the real one paid it: as written if anything was written. Before the first cut
-of a conversation both are the same.
+without lamina is a calculation, in two steps for each request:
 
-A request that would not have fitted the window of its model cannot have a price. A missing price is never
-replaced by another one.
+1. How long it would be with nothing cut and nothing recalled: as long as the one before it, and what
+   upstreams reported as new since then. A request with a cut shows no growth, so what is new in it is taken
+   as the gateway counts it, scaled by what the upstream reported of the growth that the gateway counted
+   before. If an earlier run has cut the conversation, the lines of that run tell how long it was. If they
+   are gone, the ledger of the conversation does, less exactly.
+2. How much of that the cache would have given back: all of the request before it, less what the real one
+   missed of its own. If the real one found only what stands before the first cut, the cache had nothing
+   more, and would have given back as much. A request with a cut shows no such figure, so that of the request
+   before it holds; and so it does after a recall, which lamina alone made.
+
+The rest is paid as the real one paid it: as written if anything was written. Before the first cut of a
+conversation both are the same.
+
+A request that would not have fitted the window of its model cannot have a price. If the first request of a
+conversation was cut already, nobody knows what the cache held of it: the sum takes it as not cached, and says
+so. A missing price is never replaced by another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from lamina.agent.limits import price
+from lamina.caches import rules_for
 from lamina.dialects.usage import Usage, count_noun
 from lamina.models.facts import model_or_none
 
 _ENDS = ("answered", "answered without usage", "unanswered")
 """Events after which a request that was sent is done with."""
 
+ABOUT = 1.05
+"""A read of at most this many times the tokens before the first cut is a read of these alone: both are known
+to a few hundredths only."""
+
 
 class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log about an answer. `full` is what `input` would be if nothing had been cut.
+    """A line of the log about an answer. `lamina.gateway.uncut_sizes` has what would be if nothing were cut.
 
-    `new` are the tokens of the request that the one before it did not have, as the gateway counts.
+    `full` is what `input` would be. `unchanged` of its tokens stand before the first thing that was lowered.
+    As the gateway counts, the request has `counted` tokens, of which the request before it did not have `new`
+    ones; `held_back` of these were shortened before they were ever sent. `gap` are the seconds since the
+    request before it.
+
     `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
     there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
     change the last message of each request.
     """
 
+    id: str = ""
     conversation: str
     parent: str = ""
     model: str
     input: int
     full: int = 0
+    unchanged: int = 0
+    counted: int = 0
     new: int = 0
+    held_back: int = 0
+    gap: float = 0.0
     cached: int = 0
     written: int = 0
     written_long: int = 0
@@ -59,11 +82,31 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
             output=self.output,
         )
 
+    @property
+    def process(self) -> str:
+        """What the ids of one gateway process begin with."""
+        return self.id.rpartition("-")[0]
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether this request, or one before it in its conversation, was cut."""
+        return self.cut or self.full > self.input
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the request came so late that a cache of the usual lifetime had forgotten the last one."""
+        lifetime = rules_for(self.model).seconds("")
+        return bool(lifetime) and self.gap > lifetime and not self.written_long
+
 
 class GatewayAccount:
-    """The sum over the answers of a gateway."""
+    """The sum over the answers of a gateway.
 
-    def __init__(self) -> None:
+    `read_earlier` gives the lines of earlier runs. It is called once, if a conversation of theirs goes on.
+    """
+
+    def __init__(self, read_earlier: Callable[[], Iterable[Mapping[str, Any]]] | None = None) -> None:
+        self._read_earlier = read_earlier
         self.requests = 0
         self.cuts = 0
         self.recalls = 0
@@ -72,6 +115,7 @@ class GatewayAccount:
         self._unanswered: set[str] = set()
         self._cost = _Money()
         self._cost_without = _Money()
+        self._unknown_reads = 0
         self._last: dict[str, _LastRequest] = {}
 
     def read_event(self, event: Mapping[str, Any]) -> None:
@@ -116,20 +160,44 @@ class GatewayAccount:
             output=self.usage.output + usage.output,
         )
         self._cost.add(usage, answer.model)
-        last = self._last.get(answer.conversation) or self._last.get(answer.parent) or _LastRequest()
-        full = _measure_full(answer, last)
+        if answer.was_cut and self._find_last(answer).answer is None:
+            self._learn_earlier(answer.process)
+        uncut = self._follow(answer)
         if answer.recalled:
             self.recalls += 1
-            self._last[answer.conversation] = _LastRequest(
-                answer=answer, full=full, sent_full=last.sent_full, share=last.share
-            )
+        else:
+            self.requests += 1
+            self._add_without(answer, uncut)
+
+    def _follow(self, answer: AnsweredRequest) -> _UncutRequest:
+        """Measure a request, and remember it as the last one of its conversation."""
+        last = self._find_last(answer)
+        uncut = _UncutRequest.measure(answer, last)
+        self._last[answer.conversation] = last.follow(answer, uncut)
+        return uncut
+
+    def _find_last(self, answer: AnsweredRequest) -> _LastRequest:
+        return self._last.get(answer.conversation) or self._last.get(answer.parent) or _LastRequest()
+
+    def _learn_earlier(self, process: str) -> None:
+        """Take the lines of earlier runs as the past of their conversations. Nothing of them is summed.
+
+        The file of these lines may have lines of this `process` already, which are still to come here.
+        """
+        if self._read_earlier is None:
             return
-        self.requests += 1
-        share = last.share
-        if last.answer is not None and not answer.cut:
-            share = min(answer.cached / last.answer.input, 1.0)
-        self._add_without(answer, full, read=round(last.sent_full * share))
-        self._last[answer.conversation] = _LastRequest(answer=answer, full=full, sent_full=full, share=share)
+        events = self._read_earlier()
+        self._read_earlier = None
+        known = frozenset(self._last)
+        for event in events:
+            if event.get("event") != "answered":
+                continue
+            try:
+                answer = msgspec.convert(dict(event), AnsweredRequest)
+            except msgspec.ValidationError:
+                continue  # fields of another release
+            if answer.process != process and answer.conversation not in known:
+                self._follow(answer)
 
     @property
     def broken_off(self) -> int:
@@ -162,30 +230,33 @@ class GatewayAccount:
         if self.broken_off:
             cost += f"; not in it: {count_noun(self.broken_off, 'request')} whose answer was not logged"
         without = str(self._cost_without)
+        if self._unknown_reads and self.cost_without is not None:
+            requests_read = count_noun(self._unknown_reads, "request")
+            without += f" at most: what the cache held before {requests_read} with a first cut is not known"
         if self.requests and not self.cuts and self.cost_without == self.cost and self.cost is not None:
             without += ", the same: nothing was cut"
         return [requests, f"cost: {cost}", f"without lamina: {without}"]
 
-    def _add_without(self, answer: AnsweredRequest, full: int, *, read: int) -> None:
-        """Add what a request of `full` tokens would have cost, of which so many were sent before."""
-        if full == answer.input:
+    def _add_without(self, answer: AnsweredRequest, uncut: _UncutRequest) -> None:
+        """Add what a request would have cost with nothing cut."""
+        if uncut.tokens == answer.input and not uncut.is_recalled:
             self._cost_without.add(answer.usage, answer.model)
             return
         facts = model_or_none(answer.model)
-        if facts is not None and full > facts.budget.window:
+        if facts is not None and uncut.tokens > facts.budget.window:
             self._cost_without.miss(
-                f"a request would have had {full:,} tokens, more than the window of {answer.model}"
+                f"a request would have had {uncut.tokens:,} tokens, more than the window of {answer.model}"
             )
             return
-        read = min(read, full)
+        self._unknown_reads += uncut.read_is_unknown
         written = 0
         written_long = 0
         if answer.written:
-            written = full - read
+            written = uncut.tokens - uncut.read
             written_long = round(written * answer.written_long / answer.written)
         usage = Usage(
-            input=full,
-            cached=read,
+            input=uncut.tokens,
+            cached=uncut.read,
             written=written,
             written_long=written_long,
             output=answer.output,
@@ -193,28 +264,106 @@ class GatewayAccount:
         self._cost_without.add(usage, answer.model)
 
 
-class _LastRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The last request of a conversation, with the log's line about its answer.
+class _UncutRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as it would have been with nothing cut and nothing recalled.
 
-    `full` is how long it would be with nothing cut and nothing recalled, and `sent_full` the same for the
-    last one that would have been sent without lamina. `share` is how much of the one before it was read.
+    `tokens` is how long it would be, and `read` what the cache would have given back. `missed` is what the
+    cache did not give back of the request before it. `is_recalled`: it goes on after a recall.
     """
 
-    answer: AnsweredRequest | None = None
-    full: int = 0
-    sent_full: int = 0
-    share: float = 1.0
+    tokens: int = 0
+    read: int = 0
+    missed: int = 0
+    read_is_unknown: bool = False
+    is_recalled: bool = False
+
+    @classmethod
+    def measure(cls, answer: AnsweredRequest, last: _LastRequest) -> _UncutRequest:
+        """The request of this answer, after the last one of its conversation."""
+        if last.answer is None:
+            return _measure_first(answer)
+        if last.answer.recalled:  # it has only what was recalled more
+            return msgspec.structs.replace(last.uncut, is_recalled=True)
+        if answer.cut:
+            return _measure_cut(answer, last)
+        held_back = round(answer.held_back * last.growth.scale(answer))
+        tokens = max(last.uncut.tokens + answer.input - last.answer.input + held_back, 0)
+        missed = max(last.answer.input - answer.cached, 0)
+        read = last.uncut.tokens - missed
+        if answer.cached <= ABOUT * answer.unchanged or not answer.cached:
+            read = answer.cached
+        if answer.is_idle:  # the cache misses no more of the next request for that
+            missed = last.uncut.missed
+        return cls(tokens=tokens, read=_limit(read, tokens), missed=missed)
 
 
-def _measure_full(answer: AnsweredRequest, last: _LastRequest) -> int:
-    """How long a request would be with nothing cut and nothing recalled."""
-    if last.answer is None:
-        return max(answer.full, answer.input)
-    if last.answer.recalled:  # it has only what was recalled more
-        return last.full
+def _measure_first(answer: AnsweredRequest) -> _UncutRequest:
+    """The first request of a conversation in this log. An earlier process may have cut it.
+
+    What the upstream did not read would be as long without lamina: it is the end of the request, which no
+    cut has touched.
+    """
+    tokens = max(answer.full, answer.input)
     if answer.cut:
-        return last.full + answer.new
-    return max(last.full + answer.input - last.answer.input, 0)
+        return _UncutRequest(tokens=tokens, read_is_unknown=tokens > answer.input)
+    read = tokens - (answer.input - answer.cached)
+    if answer.cached <= ABOUT * answer.unchanged or not answer.cached:
+        read = answer.cached
+    return _UncutRequest(tokens=tokens, read=_limit(read, tokens))
+
+
+def _measure_cut(answer: AnsweredRequest, last: _LastRequest) -> _UncutRequest:
+    """A request with a cut: its own reads say nothing of those without, so those of the last one hold."""
+    tokens = last.uncut.tokens + round(answer.new * last.growth.scale(answer))
+    missed = last.uncut.missed
+    if answer.is_idle:
+        return _UncutRequest(tokens=tokens, missed=missed)
+    return _UncutRequest(tokens=tokens, read=_limit(last.uncut.tokens - missed, tokens), missed=missed)
+
+
+def _limit(read: int, tokens: int) -> int:
+    return min(max(read, 0), tokens)
+
+
+class _Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much the requests of a conversation grew: as upstreams reported it, and as the gateway counts.
+
+    Only what both know is in it. A request as a whole has a head that the two may count differently, so what
+    is new in one is scaled by growth alone.
+    """
+
+    reported: int = 0
+    counted: int = 0
+
+    def scale(self, answer: AnsweredRequest) -> float:
+        """Tokens of the upstream for each token of the gateway's count."""
+        if self.counted > 0 and self.reported > 0:
+            return self.reported / self.counted
+        if answer.counted:
+            return answer.input / answer.counted
+        return 1.0
+
+    def add(self, answer: AnsweredRequest, last: AnsweredRequest | None) -> _Growth:
+        """The growth with that of one more request, if it shows any."""
+        sent_new = answer.new - answer.held_back
+        if last is None or answer.cut or answer.recalled or last.recalled or sent_new <= 0:
+            return self
+        return _Growth(
+            reported=self.reported + answer.input - last.input,
+            counted=self.counted + sent_new,
+        )
+
+
+class _LastRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The last request of a conversation: the log's line about its answer, and itself with nothing cut."""
+
+    answer: AnsweredRequest | None = None
+    uncut: _UncutRequest = _UncutRequest()
+    growth: _Growth = _Growth()
+
+    def follow(self, answer: AnsweredRequest, uncut: _UncutRequest) -> _LastRequest:
+        """The request of this answer, as the last one."""
+        return _LastRequest(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))
 
 
 class _Money:

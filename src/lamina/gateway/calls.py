@@ -36,9 +36,9 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     `number` counts the requests of the conversation, so that a late report is not taken for a newer request.
     `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
-    request before it was fitted, and `place` where the recalls of the model belong in it. `new_tokens` are
-    those of what the last request of the conversation did not have. `before` is the ledger that it was fitted
-    with.
+    request before it was fitted, and `place` where the recalls of the model belong in it. `new_segments`
+    are those that the last request of the conversation did not have. `before` is the ledger that it was
+    fitted with.
     """
 
     body: bytes | None = None
@@ -55,7 +55,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     gap: float = 0.0
     call: UpstreamCall | None = None
     place: RecallPlace | None = None
-    new_tokens: int = 0
+    new_segments: int = 0
     before: Ledger = Ledger()
 
     @property

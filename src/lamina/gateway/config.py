@@ -95,8 +95,10 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     pattern for its model, else to the first one that speaks its API. `window` replaces the window of every
     model, `default_window` is for models that the table does not have. `reserve` is the room for the answer.
     `tokenizer` is the path of a tokenizer.json. `key_env` names the variable with the key that is sent
-    instead of the client's. `retries` is how often a refusal with `Retry-After` is tried again. With
-    `drop_block` the server is asked to drop thinking that is bound to what a cut has changed.
+    instead of the client's. `breakpoints` says what becomes of cache markers, as `fit_request` has it; with
+    "auto" a request without any gets lamina's, if its server reads them. `retries` is how often a refusal
+    with `Retry-After` is tried again. With `drop_block` the server is asked to drop thinking that is bound to
+    what a cut has changed.
     """
 
     url: str
@@ -108,7 +110,7 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     reserve: Natural | None = None
     tokenizer: str = ""
     key_env: str = ""
-    breakpoints: Literal["keep", "plan"] = "keep"
+    breakpoints: Literal["auto", "keep", "plan", "none"] = "auto"
     count: Literal["auto", "local", "pass"] = "auto"
     retries: Natural = 0
     drop_block: bool = True

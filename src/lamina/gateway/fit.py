@@ -48,6 +48,7 @@ from lamina.gateway.conversations import (
 )
 from lamina.gateway.journal import Journal
 from lamina.gateway.learning import AnswerLearner
+from lamina.gateway.marker_modes import choose_breakpoints, plans_markers
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
@@ -287,7 +288,7 @@ class Fitter:
         incoming = call.incoming
         if conversation.state.was_cut or conversation.state.exchanges:
             return False
-        if incoming.upstream.settings.breakpoints == "plan":
+        if plans_markers(incoming):
             return False
         budget = self._budget(incoming, conversation.state)
         conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
@@ -388,7 +389,7 @@ class Fitter:
                 usage=usage,
                 counter=counter,
                 memo=memo,
-                breakpoints=incoming.upstream.settings.breakpoints,
+                breakpoints=choose_breakpoints(incoming),
                 server=self._server_help(incoming),
                 recall=choose_recall_mode(self._settings.recall, incoming),
             )
@@ -447,7 +448,7 @@ class Fitter:
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state, outgoing.request)
         place = place_after(call.incoming.request, match.digests)
-        return msgspec.structs.replace(outgoing, place=place, new_tokens=_count_new(match, fitted))
+        return msgspec.structs.replace(outgoing, place=place, new_segments=_count_new_segments(match))
 
     async def _save_and_send(
         self, call: UpstreamCall, conversation: LiveConversation, fitted: Fitted
@@ -487,7 +488,8 @@ class Fitter:
 
     def _pass_counted(self, call: UpstreamCall, match: ConversationMatch, fitted: Fitted) -> OutgoingRequest:
         """The request needs no change after all. It is sent as it came, and its count is remembered."""
-        return msgspec.structs.replace(self._pass(call, match), fitted=fitted)
+        new_segments = _count_new_segments(match)
+        return msgspec.structs.replace(self._pass(call, match), fitted=fitted, new_segments=new_segments)
 
     def _advance(
         self,
@@ -588,8 +590,13 @@ def _add_exchange(
 def _count_new(match: ConversationMatch, fitted: Fitted) -> int:
     """The tokens of what the last request of the conversation did not have, as it is sent now."""
     logged_entries = find_logged(fitted.envelope.entries)
-    new_count = max(len(match.digests.chain) - match.shared, 0)
-    return sum(entry.tokens for entry in logged_entries[len(logged_entries) - new_count :])
+    first_new = len(logged_entries) - _count_new_segments(match)
+    return sum(entry.tokens for entry in logged_entries[first_new:])
+
+
+def _count_new_segments(match: ConversationMatch) -> int:
+    """How many segments the last request of the conversation did not have."""
+    return max(len(match.digests.chain) - match.shared, 0)
 
 
 def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationSnapshot) -> bool:

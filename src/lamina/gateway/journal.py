@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
@@ -121,6 +121,18 @@ class JournalFile:
 def older_file(path: Path) -> Path:
     """Where the lines before the last renaming are."""
     return path.with_name(f"{path.name}.1")
+
+
+def read_journal(path: Path) -> Iterator[dict[str, Any]]:
+    """The events in a file and in the one before it, oldest first. What cannot be read is left out."""
+    for file in (older_file(path), path):
+        try:
+            lines = file.read_bytes().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
+                yield msgspec.json.decode(line, type=dict[str, Any])
 
 
 def find_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Path | None:

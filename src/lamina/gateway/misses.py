@@ -20,6 +20,8 @@ from lamina.errors import LaminaError
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.sizes import find_counter
+from lamina.gateway.uncut_sizes import measure_uncut
 
 SMALLEST = 2048
 """Tokens of the last request below which a miss costs nothing worth a line."""
@@ -69,6 +71,8 @@ class MissReporter:
                 recalled=recalled,
             )
             return
+        counter = find_counter(incoming.upstream.settings.tokenizer, incoming.model)
+        uncut = measure_uncut(sent, usage, counter)
         self._journal.write(
             "answered",
             id=sent_id,
@@ -81,8 +85,12 @@ class MissReporter:
             recalled=recalled,
             left_out=sent.left_out,
             input=usage.input,
-            full=_estimate_full_input(sent, usage),
-            new=sent.new_tokens,
+            full=uncut.full,
+            unchanged=uncut.unchanged,
+            counted=uncut.counted,
+            new=uncut.new,
+            held_back=uncut.held_back,
+            gap=round(sent.gap, 1),
             cached=usage.cached,
             predicted=sent.predicted_read,
             written=usage.written,
@@ -117,21 +125,6 @@ class MissReporter:
             lost=difference.lost,
             advice=difference.advice,
         )
-
-
-def _estimate_full_input(sent: OutgoingRequest, usage: Usage) -> int:
-    """The tokens that the request would have had if nothing of its conversation had been cut.
-
-    Each cut of the ledger counted what it took away. The upstream counts in its own tokens, so that is
-    scaled to what it reported, unless the ledger's counts are already.
-    """
-    fitted = sent.fitted
-    if fitted is None:
-        return usage.input
-    removed = sum(cut.before - cut.after for cut in fitted.ledger.cuts)
-    if fitted.ledger.calibration is not None:
-        return usage.input + removed
-    return usage.input + round(removed * usage.input / max(fitted.envelope.tokens, 1))
 
 
 def _compare(previous: Mapping[str, Any], incoming: IncomingRequest, sent: OutgoingRequest) -> Difference:

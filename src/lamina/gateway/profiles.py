@@ -22,7 +22,8 @@ class Profile(NamedTuple):
     """The edits of one kind of upstream, the dialects that it speaks, and the header for its key.
 
     `drops_betas`: the server knows no betas of Anthropic's. `salts`: it can keep the caches of workspaces
-    apart by a field of the request.
+    apart by a field of the request. `reads_markers`: it caches what a request
+    marks.
     """
 
     dialects: tuple[str, ...]
@@ -30,6 +31,7 @@ class Profile(NamedTuple):
     edits: tuple[tuple[str, Edit], ...] = ()
     drops_betas: bool = False
     salts: bool = False
+    reads_markers: bool = False
 
 
 class Profiled(NamedTuple):
@@ -123,12 +125,16 @@ _LOCAL_EDITS = (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT)
 _OPEN_DIALECTS = ("openai_chat", "openai_responses", "anthropic")
 
 PROFILES: dict[str, Profile] = {
-    "anthropic": Profile(("anthropic",), "x-api-key"),
+    "anthropic": Profile(("anthropic",), "x-api-key", reads_markers=True),
     "openai": Profile(("openai_chat", "openai_responses"), "authorization"),
     "gemini": Profile(("gemini",), "x-goog-api-key"),
-    "openrouter": Profile(_OPEN_DIALECTS, "authorization", (_BILLING_EDIT,)),
+    "openrouter": Profile(_OPEN_DIALECTS, "authorization", (_BILLING_EDIT,), reads_markers=True),
     "bedrock": Profile(
-        ("anthropic",), "authorization", (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT), drops_betas=True
+        ("anthropic",),
+        "authorization",
+        (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT),
+        drops_betas=True,
+        reads_markers=True,
     ),
     "llama.cpp": Profile(_OPEN_DIALECTS, "authorization", _LOCAL_EDITS, drops_betas=True),
     "vllm": Profile(_OPEN_DIALECTS, "authorization", _LOCAL_EDITS, drops_betas=True, salts=True),

@@ -1,0 +1,67 @@
+"""Which cache markers a request leaves the gateway with: its own, lamina's, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lamina.caches import rules_for
+from lamina.fitting.markers import Breakpoints, keeps_only_marked
+from lamina.gateway.calls import IncomingRequest
+
+_FIELD = "cache_control"
+_KEY = b'"cache_control"'
+"""Every marker has it. Inside a text its quotes are escaped, so a text about markers does not."""
+
+
+def choose_breakpoints(incoming: IncomingRequest) -> Breakpoints:
+    """What `fit_request` does with the markers of a request."""
+    setting = incoming.upstream.settings.breakpoints
+    if setting == "auto" and not incoming.upstream.profile.reads_markers:
+        return "keep"
+    return setting
+
+
+def plans_markers(incoming: IncomingRequest) -> bool:
+    """Whether the markers of a request change, so that its bytes cannot leave as they came.
+
+    This is asked of every request, so it looks at bytes first and at blocks only if it must.
+    """
+    breakpoints = choose_breakpoints(incoming)
+    if breakpoints != "auto":
+        return breakpoints != "keep"
+    rules = rules_for(incoming.model, dialect=incoming.dialect.name)
+    if incoming.dialect.name != "anthropic" or not keeps_only_marked(rules):
+        return False
+    text = incoming.body.text
+    if len(text) < rules.least(incoming.model):  # a text has no more tokens than bytes
+        return False
+    return _KEY not in text or not _has_marker(incoming.request)
+
+
+def _has_marker(request: Mapping[str, Any]) -> bool:
+    """Whether a request of the Messages API has a marker. The arguments of a call may have a field like it.
+
+    Most clients mark the system text, and the end of the last message.
+    """
+    if request.get(_FIELD):
+        return True
+    messages = _list_objects(request.get("messages"))
+    return (
+        _has_marked_block(request.get("system"))
+        or any(_has_marked_block(message.get("content")) for message in reversed(messages))
+        or _has_marked_block(request.get("tools"))
+    )
+
+
+def _has_marked_block(blocks: Any) -> bool:
+    for block in _list_objects(blocks):
+        if block.get(_FIELD) or _has_marked_block(block.get("content")):
+            return True
+    return False
+
+
+def _list_objects(values: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(values, list):
+        return []
+    return [value for value in values if isinstance(value, Mapping)]
