@@ -10,7 +10,6 @@ of the log.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -56,6 +55,7 @@ from lamina.dialects.openai_responses.parts import (
     read_call_id,
 )
 from lamina.dialects.origins import read_origin
+from lamina.dialects.pairing import CallStep
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -217,7 +217,7 @@ class ItemScan:
             if isinstance(part, ToolCall):
                 self.calls.add(part)
             elif isinstance(part, ToolResult):
-                self.calls.take(part.id)
+                self.calls.take(part.id, part.name)
 
     def read(self, items: Sequence[Any], *, start: int = 0) -> list[tuple[Segment, ...]]:
         """The segments of each item. `start` is the position of the first one in the input.
@@ -330,7 +330,7 @@ class ItemScan:
         A call may be in a response that the request continues. Then the output is its answer as it is, once.
         """
         call_id = read_call_id(item)
-        call = self.calls.take(call_id)
+        call = self.calls.take(call_id, text_or_empty(item.get("name")))
         may_answer_unseen_call = self.has_unseen_calls and is_valid_call_id(call_id)
         if call is None and may_answer_unseen_call and call_id not in self.unpaired_ids:
             self.unpaired_ids.add(call_id)
@@ -347,27 +347,30 @@ class CallRegister:
     """The calls so far, so that each output is named after the call that it answers."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[ToolCall]] = {}
+        self._step = CallStep()
         self._newest: dict[str, ToolCall] = {}
 
     def forget_waiting(self) -> None:
         """The model speaks again, so calls that still wait for an output will get none."""
-        self._waiting.clear()
+        self._step = CallStep()
 
     def add(self, call: ToolCall) -> None:
         """A call waits for its output from now on."""
-        self._waiting.setdefault(call.id, deque()).append(call)
+        self._step.add(call)
         self._newest[call.id] = call
 
-    def take(self, call_id: str) -> ToolCall | None:
+    def take(self, call_id: str, name: str) -> ToolCall | None:
         """The call that an output with this id answers: the first that waits, else the newest.
 
-        Two outputs with one id are both named after the call, if there was only one.
+        If several calls of the step have the id, the name decides. Two outputs with one id are both named
+        after the call, if there was only one.
         """
-        waiting = self._waiting.get(call_id)
-        if waiting:
-            return waiting.popleft()
-        return self._newest.get(call_id)
+        if not self._step.has_id(call_id):
+            return self._newest.get(call_id)
+        place = self._step.take(name, id_=call_id)
+        if place is None:
+            return self._step.find_answered(name, id_=call_id)
+        return self._step.calls[place]
 
 
 def _find_followed(items: Sequence[Json]) -> list[bool]:
