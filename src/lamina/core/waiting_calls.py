@@ -50,7 +50,7 @@ class WaitingCalls:
     def take(self, call_id: str, name: str) -> int | None:
         """The place of the call that a result with this id and name answers; None if none waits for it.
 
-        Of calls of `delete` and `read` that share an id, a result of `read` takes the second, even if it comes
+        Of calls of `delete` and `read` with one id, a result of `read` takes the second, even if it comes
         first. A second result of `read` takes none, though `delete` waits. A result of `grep`, or one without
         a name, takes the first that waits.
         """
