@@ -25,7 +25,7 @@ from lamina.core.entries import (
     find_prefix,
     find_sent,
 )
-from lamina.core.hashing import digest, handle, remove_markers
+from lamina.core.hashing import digest, handle, list_prefix_tools
 from lamina.core.options import BuildContext
 from lamina.core.tokens import TokenAccount
 from lamina.core.values import (
@@ -205,7 +205,7 @@ def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
     return SentMark(
         sent=sent - envelope.tail,
         prefix=_lasting_prefix(envelope),
-        tools=digest(remove_markers(envelope.head.tools)),
+        tools=digest(list_prefix_tools(envelope.head.tools)),
         system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
         library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
         tokens=account.total - account.margin,
@@ -387,7 +387,7 @@ def find_change(draft: Draft, context: BuildContext) -> str:
     last = draft.ledger.mark
     if last is None or _continues(draft, last, context):
         return ""
-    if digest(remove_markers(context.head.tools)) != last.tools:
+    if digest(list_prefix_tools(context.head.tools)) != last.tools:
         return TOOLS_CHANGED
     if layers_end(draft.entries, context.root, Layer.SYSTEM) != last.system:
         return SYSTEM_CHANGED

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.json_values import (
@@ -187,7 +188,8 @@ class ItemScan:
     `has_unseen_calls`: calls may have been made that only the server has.
 
     State: `calls` are the calls so far, `item_ids` the ids of items so far, `unpaired_ids` those of outputs
-    whose call only the server has. `is_speaking` says whether the last item was the model's.
+    whose call only the server has. `program_call_ids` are those of calls that a program made. `is_speaking`
+    says whether the last item was the model's.
     """
 
     def __init__(self, *, is_stored: bool = True, has_unseen_calls: bool = False) -> None:
@@ -196,6 +198,7 @@ class ItemScan:
         self.calls = CallRegister()
         self.unpaired_ids: set[str] = set()
         self.item_ids: set[str] = set()
+        self.program_call_ids: set[str] = set()
         self.is_speaking = False
 
     def replay(self, log: Iterable[Segment]) -> None:
@@ -210,6 +213,7 @@ class ItemScan:
                 item = to_item(origin.message)
                 self._begin(segment.role)
                 self.item_ids.add(read_item_id(item))
+                self._is_of_program(item)  # notes the calls of programs
                 if may_refer_to_call(item):
                     self.has_unseen_calls = True
                 if isinstance(part, Raw) and read_type(item) in OUTPUT_TYPES:
@@ -258,10 +262,32 @@ class ItemScan:
             notes["loose"] = loose_reason
         if "anonymous" in notes or "loose" in notes:
             parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
-        is_unpaired_output = read_type(item) in OUTPUT_TYPES and isinstance(parsed.pieces[0].part, Raw)
-        pinned = must_stay(item) or is_unpaired_output
-        segments = make_segments(NAME, source, parsed, joins=joins, pinned=pinned, notes=notes)
+        is_output = read_type(item) in OUTPUT_TYPES
+        is_unpaired_output = is_output and isinstance(parsed.pieces[0].part, Raw)
+        is_of_program = self._is_of_program(item)
+        segments = make_segments(
+            NAME,
+            source,
+            parsed,
+            joins=joins,
+            pinned=must_stay(item) or is_unpaired_output or is_of_program,
+            unread=is_of_program and is_output,
+            notes=notes,
+        )
         return add_extra_fields(segments, parsed.pieces, item)
+
+    def _is_of_program(self, item: Json) -> bool:
+        """Whether a program made a call, or reads an output: the program is JavaScript that the model wrote.
+
+        An output need not say so itself if its call does.
+        """
+        is_of_program = is_called_by_program(item)
+        call_id = read_call_id(item)
+        if is_of_program and read_type(item) in OUTPUT_TYPE_OF_CALL:
+            self.program_call_ids.add(call_id)
+        if read_type(item) in OUTPUT_TYPES and "caller" not in item:
+            return call_id in self.program_call_ids
+        return is_of_program
 
     def _begin(self, role: Role | None) -> bool:
         """Begins an item of this role. Says whether the model continues what it was saying.
