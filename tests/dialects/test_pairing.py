@@ -240,8 +240,9 @@ def check_pairs(request: Json, wire: Wire, expected: dict[int, int]) -> None:
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 @given(seed=st.integers(0, 2**32))
 def test_each_result_goes_to_the_call_that_its_client_meant(wire: Wire, seed: int) -> None:
-    calls, results = make_step(wire, Random(seed))
-    turns = [wire.user("go"), *wire.calls(calls), *(wire.results(results) if results else []), wire.user("on")]
+    calls, results = make_step(wire, Random(seed))  # noqa: S311 - repeatable dice
+    answers = wire.results(results) if results else []
+    turns = [wire.user("go"), *wire.calls(calls), *answers, wire.user("on")]
     request = wire.wrap(turns)
     expected = {result.number: 1 for result in results}
     check_pairs(request, wire, expected)
@@ -255,7 +256,7 @@ def test_each_result_goes_to_the_call_that_its_client_meant(wire: Wire, seed: in
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 @given(seed=st.integers(0, 2**32))
 def test_a_longer_request_keeps_the_bytes_of_the_one_before_it(wire: Wire, seed: int) -> None:
-    dice = Random(seed)
+    dice = Random(seed)  # noqa: S311 - repeatable dice
     turns: list[Json] = []
     ledger: Any = None
     last_turns: list[Json] = []
@@ -279,7 +280,7 @@ def test_a_longer_request_keeps_the_bytes_of_the_one_before_it(wire: Wire, seed:
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 @given(seed=st.integers(0, 2**32), seen=st.integers(1, 12))
 def test_a_memo_changes_no_pair(wire: Wire, seed: int, seen: int) -> None:
-    dice = Random(seed)
+    dice = Random(seed)  # noqa: S311 - repeatable dice
     turns: list[Json] = []
     for step in range(2):
         calls, results = make_step(wire, dice)
@@ -295,7 +296,7 @@ def test_a_memo_changes_no_pair(wire: Wire, seed: int, seen: int) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_a_name_that_a_client_of_ollama_gave_is_never_overwritten(seed: int) -> None:
     wire = WIRES[-1]
-    dice = Random(seed)
+    dice = Random(seed)  # noqa: S311 - repeatable dice
     calls, results = make_step(wire, dice)
     if len(calls) == 1 and results:
         results = [results[0]._replace(name=dice.choice(("Read", "read.v2", results[0].name)))]

@@ -1,4 +1,6 @@
-"""Streams that are cut off beside a recall, in all five APIs: a call that was shown makes the answer the client's.
+"""Streams that are cut off beside a recall, in all five APIs.
+
+A call that was shown makes the answer the client's, and the reason why the model stopped stays.
 
 A stream is taken through the filter and the loop that a wrapped client and the gateway share.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -83,7 +86,8 @@ def set_stop_reason(events: list[Any]) -> None:
                 value[field] = CUT_OFF[field]
         if value.get("type") == "response.completed":
             value["type"] = "response.incomplete"
-            value["response"] |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+            details = {"reason": "max_output_tokens"}
+            value["response"] |= {"status": "incomplete", "incomplete_details": details}
 
 
 def walk(value: Any) -> Iterator[dict[str, Any]]:
@@ -104,10 +108,8 @@ def take_stream(name: str, events: list[Any]) -> Outcome:
     for event in events:
         shown += stream_filter.take(event)
     absorbed = Absorbed(segments=())
-    try:
+    with suppress(LaminaError):
         absorbed = dialect.absorb_stream(mend_recalls(events, dialect))
-    except LaminaError:
-        pass
     loop = RecallLoop(dialect, streams=True)
     turns = loop.take(absorbed, FITTED[name], shows_call=stream_filter.shows_call)
     if turns:

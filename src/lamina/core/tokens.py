@@ -166,10 +166,14 @@ def sealed_cost(sealed: str) -> int:
 def raw_cost(data: Any, counter: Counter) -> int:
     """A provider's own block: its text as JSON, and the sealed content, pictures and files in it.
 
-    A result that only a program reads takes no tokens.
+    A result that only a program reads takes no tokens. A tool that is defined among the messages, as one that
+    was loaded later, costs what it costs in the list of tools.
     """
     if is_read_by_program(data):
         return 0
+    match data:
+        case {"type": "tool_definition", "definition": dict() as definition}:
+            return _definitions_cost([definition], counter)
     block = OpaqueBlock(data)
     framing = counter.framing
     cost = counter.count(canonical_json(block.text).decode())
@@ -223,13 +227,19 @@ def tools_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
     `framing.tools` is paid once, if there is any tool, and `framing.tool` for each of them. A tool that is
     loaded later costs nothing here.
     """
-    framing = counter.framing
-    texts = [text for tool in tools for text in definition_texts(tool)]
-    if not texts:
+    cost = _definitions_cost(tools, counter)
+    if not cost:
         return 0
-    cost = framing.tools
-    for text in texts:
-        cost += framing.tool + counter.count(_lengthen(text, framing))
+    return counter.framing.tools + cost
+
+
+def _definitions_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
+    """Tool definitions without what is paid once for all of them."""
+    framing = counter.framing
+    cost = 0
+    for tool in tools:
+        for text in definition_texts(tool):
+            cost += framing.tool + counter.count(_lengthen(text, framing))
     return cost
 
 

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 from lamina.core.envelope import Envelope
 from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.arguments import PATH_ARGUMENTS
-from lamina.core.tool_definitions import definition_texts
 from lamina.core.values import (
     Digest,
     Document,
@@ -477,13 +476,14 @@ class MessageScan:
 
     def _load_tools(self, block: Json) -> ExtraParts:
         """The definitions of the deferred tools that a block refers to, as the model reads them there."""
-        texts: list[str] = []
         if not self.deferred_tools:
             return ()
+        loaded: list[Raw] = []
         for name in find_references(block):
             if name in self.deferred_tools:
-                texts += definition_texts(drop_field(self.deferred_tools[name], "defer_loading"))
-        return tuple(map(Text, texts))
+                definition = drop_field(self.deferred_tools[name], "defer_loading")
+                loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
+        return tuple(loaded)
 
     def _join_api_blocks(self, pieces: list[BlockPiece]) -> list[BlockPiece]:
         """Joins blocks of the API's own that follow each other, such as a web search and its result.
