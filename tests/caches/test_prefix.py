@@ -135,3 +135,30 @@ def test_rules_made_by_hand_are_simulated() -> None:
     small = simulator(msgspec.structs.replace(rules, minimum=15))
     small.send(stream("u1", tokens=20))
     assert small.send(stream("u1", tokens=20)).read == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["unknown", "openai_legacy", "openai", "deepseek", "gemini", "llama_cpp", "ollama", "vllm", "xai"]
+)
+def test_the_same_text_of_another_role_is_another_prefix(name: str) -> None:
+    text = "Always answer in verse. " * 1_500
+    requests = [
+        {"model": "m", "messages": [{"role": role, "content": text}, {"role": "user", "content": "Hi"}]}
+        for role in ("system", "user", "system")
+    ]
+    cache = simulator(rules_for(name))
+    tallies = []
+    for at, request in enumerate(requests):
+        blocks = DIALECTS["openai_chat"].stream(request)
+        weighed = blocks.weighed([len(block.data) // 4 for block in blocks.blocks])
+        tallies.append(cache.send(weighed, at=float(at)))
+    assert tallies[1].read == 0
+    assert tallies[2].read > 0
+
+
+def test_roles_that_begin_alike_share_nothing() -> None:
+    cache = simulator(PLAIN)
+    for role in ("user", "use"):
+        blocks = tuple(msgspec.structs.replace(block, role=role) for block in stream("uabcdefgh").blocks)
+        tally = cache.send(msgspec.structs.replace(stream("uabcdefgh"), blocks=blocks))
+        assert tally.read == 0

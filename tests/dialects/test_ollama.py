@@ -96,9 +96,9 @@ def test_a_result_without_a_name_belongs_to_the_first_call_that_waits() -> None:
     assert [part.name for s in log if isinstance(part := s.parts[0], ToolResult)] == ["g", "f"]
 
 
-def test_a_wrong_name_is_put_right_where_only_one_call_can_be_meant() -> None:
+def test_the_name_that_a_client_gave_stays_where_only_one_call_can_be_meant() -> None:
     messages = sent(request(user(), asks(called("read")), answers("x", "Read")))
-    assert messages[2] == {"role": "tool", "content": "x", "tool_name": "read"}
+    assert messages[2] == {"role": "tool", "content": "x", "tool_name": "Read"}
 
 
 def test_a_result_of_a_tool_that_nobody_called_is_left_out_and_the_calls_are_answered() -> None:

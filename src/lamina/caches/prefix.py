@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from lamina.caches.prefix_path import PrefixPath, build_path, count_common_items, count_shared_tokens
-from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.stream import Stream, StreamBlock, write_seam
 from lamina.caches.values import CacheRules, Tally
 
 
@@ -46,12 +46,13 @@ class SentBlocks:
         where the block itself would stand.
         """
         siblings = self.following.get(path.link_before(index), [])
-        signature = _signature(path.blocks[index])
+        block = path.blocks[index]
+        signature = sign_block(block)
         place = self._forget_expired(siblings, bisect_left(siblings, (signature, b"")), at)
         longest = 0
         for sibling_signature, _ in siblings[max(place - 1, 0) : place + 1]:
-            # the first byte of a signature is not part of the block
-            longest = max(longest, count_common_items(signature, sibling_signature) - 1)
+            # the seam at the beginning of a signature is not part of the block
+            longest = max(longest, count_common_items(signature, sibling_signature) - len(write_seam(block)))
         return longest
 
     def _forget_expired(self, siblings: list[tuple[bytes, bytes]], place: int, at: float) -> int:
@@ -76,16 +77,15 @@ class SentBlocks:
         for block, link in zip(path.blocks, path.links, strict=True):
             if link not in self.until:
                 siblings = self.following.setdefault(parent, [])
-                signature = _signature(block)
+                signature = sign_block(block)
                 siblings.insert(bisect_left(siblings, (signature, link)), (signature, link))
             self.until[link] = max(self.until.get(link, until), until)
             parent = link
 
 
-def _signature(block: StreamBlock) -> bytes:
-    """The bytes of a block after one byte that says whether it begins a message."""
-    seam = b"+" if block.opens else b"~"
-    return seam + block.data
+def sign_block(block: StreamBlock) -> bytes:
+    """The bytes of a block after its seam: blocks of two roles have nothing in common."""
+    return write_seam(block) + block.data
 
 
 class LongestPrefixCache:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.caches.prefix_path import PrefixPath, build_path, count_common_items, count_shared_tokens
-from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.stream import Stream, StreamBlock, write_seam
 from lamina.caches.values import CacheRules, Tally
 
 SIMILAR_SHARE = 0.1
@@ -52,7 +52,7 @@ class TokenSequence(msgspec.Struct, frozen=True):
             return common_tokens
         own_block = self.path.blocks[common_blocks]
         other_block = other.path.blocks[common_blocks]
-        if own_block.opens != other_block.opens:
+        if write_seam(own_block) != write_seam(other_block):
             return common_tokens
         equal_bytes = count_common_items(own_block.data, other_block.data)
         return common_tokens + count_shared_tokens(other_block, equal_bytes)

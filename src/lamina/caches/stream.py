@@ -88,10 +88,18 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, blocks=blocks)
 
 
+def write_seam(block: StreamBlock) -> bytes:
+    """What a cache sees before the bytes of a block: whether it begins a message, and who speaks.
+
+    `+user:` begins a message of the user. The same text is another prompt if the system says it.
+    """
+    joint = "+" if block.opens else "~"
+    return f"{joint}{block.role}:".encode()
+
+
 def link_block(previous_link: bytes, block: StreamBlock) -> bytes:
     """The hash of a stream with one more block: its bytes, its role, and whether it begins a message."""
-    seam = f"{'+' if block.opens else '~'}{block.role}:".encode()
-    return blake2b(previous_link + seam + block.data, digest_size=16).digest()
+    return blake2b(previous_link + write_seam(block) + block.data, digest_size=16).digest()
 
 
 SETTINGS = (

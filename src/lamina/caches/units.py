@@ -8,9 +8,9 @@ clock.
 
 from __future__ import annotations
 
-from lamina.caches.prefix import SentBlocks, round_down
+from lamina.caches.prefix import SentBlocks, round_down, sign_block
 from lamina.caches.prefix_path import PrefixPath, build_path, count_shared_tokens
-from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.stream import Stream, StreamBlock, write_seam
 from lamina.caches.values import CacheRules, Tally
 
 ENDS_IN_BLOCK = 8
@@ -21,7 +21,7 @@ class UnitCache:
     """State: where units end, and until when each can be read.
 
     `block_ends` are ends after a whole block, by link. `inner_ends` are ends inside of a block, by the link
-    before that block and by the bytes up to the end.
+    before that block and by its seam with the bytes up to the end.
     """
 
     def __init__(self, rules: CacheRules) -> None:
@@ -60,8 +60,8 @@ class UnitCache:
         parent = path.root
         for index, (block, link) in enumerate(zip(path.blocks, path.links, strict=True)):
             for beginning, until in self.inner_ends.get(parent, {}).items():
-                if until >= at and block.data.startswith(beginning):
-                    shared = count_shared_tokens(block, len(beginning))
+                if until >= at and sign_block(block).startswith(beginning):
+                    shared = count_shared_tokens(block, len(beginning) - len(write_seam(block)))
                     longest = max(longest, path.before(index) + shared)
             if self.block_ends.get(link, -1.0) >= at:
                 longest = max(longest, path.sums[index])
@@ -81,7 +81,7 @@ class UnitCache:
         equal_bytes = self.sent.count_equal_bytes(path, whole_blocks, at)
         if count_shared_tokens(block, equal_bytes):
             ends = self.inner_ends.setdefault(parent, {})
-            ends[block.data[:equal_bytes]] = until
+            ends[write_seam(block) + block.data[:equal_bytes]] = until
             if len(ends) > ENDS_IN_BLOCK:
                 oldest = next(iter(ends))
                 del ends[oldest]

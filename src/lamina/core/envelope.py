@@ -26,7 +26,7 @@ from lamina.core.entries import (
     find_prefix,
     find_sent,
 )
-from lamina.core.hashing import digest, handle, remove_markers
+from lamina.core.hashing import digest, handle, list_prefix_tools
 from lamina.core.options import BuildContext
 from lamina.core.tokens import TokenAccount
 from lamina.core.values import (
@@ -217,7 +217,7 @@ def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
 
 def digest_tools(tools: Sequence[dict[str, Any]]) -> Digest:
     """The digest by which a mark knows the tools of a request."""
-    return digest(remove_markers(tools))
+    return digest(list_prefix_tools(tools))
 
 
 def _lasting_prefix(envelope: Envelope) -> Digest:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.core.deferred_tools import drop_deferred
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Digest, Head, Part, Ref, Role, Segment
 from lamina.errors import BadInput
@@ -107,7 +108,7 @@ def make_ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref
 
 def chain_root(head: Head, salt: str = "") -> Digest:
     """Where the chain begins: the tenant and the tool definitions, which every provider puts first."""
-    return digest((salt, remove_markers(head.tools)))
+    return digest((salt, list_prefix_tools(head.tools)))
 
 
 def stem_of(ref: Ref) -> str:
@@ -115,12 +116,13 @@ def stem_of(ref: Ref) -> str:
     return ref.rpartition("~")[0]
 
 
-def remove_markers(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tool definitions without cache markers, which are no part of what a provider reads.
+def list_prefix_tools(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tool definitions that a prompt begins with, without cache markers.
 
-    So moving a marker is no change of the tools.
+    Neither markers nor tools that are loaded later are part of what a provider reads there. So moving a
+    marker, or adding such a tool, is no change of the tools.
     """
-    return [_without_markers(tool) for tool in tools]
+    return [_without_markers(tool) for tool in drop_deferred(tools)]
 
 
 def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,30 @@ _SEALED_TYPES = frozenset(("redacted_thinking", "reasoning.encrypted"))
 _DATA_URL = re.compile(r"data:([A-Za-z0-9.+/-]{0,100})(?:;[A-Za-z0-9_=.-]{1,100}){0,4};base64,")
 
 
+_RESULT_ENDINGS = ("_result", "_output")
+
+
+def is_called_by_program(block: Any) -> bool:
+    """Whether a call was made by code that the model wrote, and not by the model itself.
+
+    `{"caller": {"type": "code_execution_20260120", …}}` says so in Anthropic's API, and `{"type": "program",
+    …}` in OpenAI's. The type of a model's own call is "direct".
+    """
+    if not isinstance(block, Mapping):
+        return False
+    caller = block.get("caller")
+    if not isinstance(caller, Mapping):
+        return False
+    return caller.get("type") not in (None, "direct")
+
+
+def is_read_by_program(block: Any) -> bool:
+    """Whether a block is the result of a call that code made: the code reads it, the model does not."""
+    if not is_called_by_program(block):
+        return False
+    return str(block.get("type")).endswith(_RESULT_ENDINGS)
+
+
 class OpaqueBlock:
     """A block taken apart: `text` is the JSON that is left when `sealed`, pictures and files are taken out.
 

@@ -1,15 +1,14 @@
 """A well-formed log: what every provider would refuse is repaired, reported, and repaired the same way again.
 
 Repair looks at structure only: calls and their results, ids, empty messages. It pairs a result with its call
-by position and id, since clients do not always use an id only once. Nothing is dropped silently: a segment
-that cannot be sent becomes an entry with a reason. The ledger keeps what repair did. So a result that arrives
-after lamina has answered its call is new content, and never changes what was sent.
+by id, then by name, then by position, since clients do not always use an id only once. Nothing is dropped
+silently: a segment that cannot be sent becomes an entry with a reason. The ledger keeps what repair did. So a
+result that arrives after lamina has answered its call is new content, and never changes what was sent.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, Literal
@@ -31,6 +30,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
+from lamina.core.waiting_calls import WaitingCalls
 from lamina.core.wording import Wording
 from lamina.errors import BadInput
 
@@ -119,9 +119,9 @@ class _Scan:
     """One pass over the log.
 
     `waiting` has the position of each call that may still get a result, with the position of that result
-    once it came. `unanswered` has the calls of each id that wait for their first result, and `answered` the
-    call of each id that has one. `deferred` are entries that may not stand between a call and its result:
-    they follow, in their order, when no more results can come. `after_deferred`: one of them came last.
+    once it came. `calls` tells which of them the next result answers. `deferred` are entries that may not
+    stand between a call and its result: they follow, in their order, when no more results can come.
+    `after_deferred`: one of them came last.
     `after_aside`: system text or a blank message came last.
     """
 
@@ -133,8 +133,7 @@ class _Scan:
         self.entries: list[Entry] = []
         self.new_repairs: dict[Ref, str] = {}
         self.waiting: dict[int, int | None] = {}
-        self.unanswered: dict[str, deque[int]] = {}
-        self.answered: dict[str, int] = {}
+        self.calls = WaitingCalls()
         self.deferred: list[Entry] = []
         self.after_deferred = False
         self.after_aside = False
@@ -180,8 +179,7 @@ class _Scan:
             else:
                 self._answer(call)
         self.waiting.clear()
-        self.unanswered.clear()
-        self.answered.clear()
+        self.calls = WaitingCalls()
         deferred = self.deferred
         self.deferred = []
         for entry in deferred:
@@ -340,7 +338,7 @@ class _Scan:
             self._note(Ref(f"{entry.ref}:id"), f"id renamed to {call_id}")
         at = self._append(entry)
         self.waiting[at] = None
-        self.unanswered.setdefault(call.id, deque()).append(at)
+        self.calls.add(at, call.id, call.name)
 
     def _choose_id(self, entry: Entry, call: ToolCall) -> str:
         """The call's own id, or one derived from the call alone, so that later calls cannot change it.
@@ -352,7 +350,7 @@ class _Scan:
         if self.repairs.unique_ids == "log":
             is_taken = call.id in self.memory.ids
         elif self.repairs.unique_ids == "message":
-            is_taken = call.id in self.unanswered
+            is_taken = self.calls.has_id(call.id)
         self.memory.ids[call.id] = self.memory.ids.get(call.id, 0) + 1
         if not is_bad and not is_taken:
             return call.id
@@ -365,10 +363,13 @@ class _Scan:
         While other calls wait, a result that belongs to none of them is put aside: it may not stand among
         theirs.
         """
-        if self.unanswered.get(result.id):
-            self._take_first_result(entry, result, self.unanswered[result.id].popleft())
-        elif result.id in self.answered:
-            self._take_second_result(entry, result, self.answered[result.id])
+        call_at = self.calls.take(result.id, result.name)
+        if call_at is not None:
+            self._take_first_result(entry, result, call_at)
+            return
+        answered_at = self.calls.find_answered(result.id, result.name)
+        if answered_at is not None and self.waiting[answered_at] is not None:
+            self._take_second_result(entry, result, answered_at)
         elif self.waiting:
             self._defer(entry)
         else:
@@ -380,7 +381,6 @@ class _Scan:
             self._defer(entry)
         else:
             self.waiting[call_at] = self._append(self._pair_with_call(entry, result, call_at))
-            self.answered[result.id] = call_at
 
     def _pair_with_call(self, entry: Entry, result: ToolResult, call_at: int) -> Entry:
         """The result with the id under which its call is sent."""

@@ -20,7 +20,7 @@ import msgspec
 
 from lamina.core.entries import begins_with, is_empty
 from lamina.core.hashing import canonical_json, digest, extend_chain
-from lamina.core.opaque_blocks import OpaqueBlock
+from lamina.core.opaque_blocks import OpaqueBlock, is_read_by_program
 from lamina.core.repair import find_side
 from lamina.core.text.characters import lower_ascii, split_words
 from lamina.core.text.estimate import (
@@ -53,7 +53,7 @@ from lamina.core.values import (
 )
 from lamina.errors import BadInput
 
-COUNTING = 2
+COUNTING = 3
 """The version of what is counted in a request. Raise it if the same request would be counted differently."""
 
 SEALED_BYTES, SEALED_FRAME = 4, 200
@@ -164,7 +164,16 @@ def sealed_cost(sealed: str) -> int:
 
 
 def raw_cost(data: Any, counter: Counter) -> int:
-    """A provider's own block: its text as JSON, and the sealed content, pictures and files in it."""
+    """A provider's own block: its text as JSON, and the sealed content, pictures and files in it.
+
+    A result that only a program reads takes no tokens. A tool that is defined among the messages, as one that
+    was loaded later, costs what it costs in the list of tools.
+    """
+    if is_read_by_program(data):
+        return 0
+    match data:
+        case {"type": "tool_definition", "definition": dict() as definition}:
+            return _definitions_cost([definition], counter)
     block = OpaqueBlock(data)
     framing = counter.framing
     cost = counter.count(canonical_json(block.text).decode())
@@ -215,15 +224,22 @@ def _overlong_cost(name: str, counter: Counter) -> int:
 def tools_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
     """A whole list of tool definitions, in any provider's shape. Not to be scaled again.
 
-    `framing.tools` is paid once, if there is any tool, and `framing.tool` for each of them.
+    `framing.tools` is paid once, if there is any tool, and `framing.tool` for each of them. A tool that is
+    loaded later costs nothing here.
     """
-    framing = counter.framing
-    texts = [text for tool in tools for text in definition_texts(tool)]
-    if not texts:
+    cost = _definitions_cost(tools, counter)
+    if not cost:
         return 0
-    cost = framing.tools
-    for text in texts:
-        cost += framing.tool + counter.count(_lengthen(text, framing))
+    return counter.framing.tools + cost
+
+
+def _definitions_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
+    """Tool definitions without what is paid once for all of them."""
+    framing = counter.framing
+    cost = 0
+    for tool in tools:
+        for text in definition_texts(tool):
+            cost += framing.tool + counter.count(_lengthen(text, framing))
     return cost
 
 
@@ -363,8 +379,11 @@ class Scale(msgspec.Struct, kw_only=True):
     def body(self, entry: Entry) -> int:
         """The parts of an entry and what is sent beside them, without the framing of its message.
 
-        Equal parts are counted once, in this build and, with a memo, in all builds of a conversation.
+        Equal parts are counted once, in this build and, with a memo, in all builds of a conversation. What
+        only a program reads is in no prompt, so it takes no tokens.
         """
+        if entry.segment.unread:
+            return 0
         tokens = self.counts.get(entry.sent)
         if tokens is None:
             tokens = sum(part_cost(part, self.counter) for part in entry.parts)
@@ -487,7 +506,7 @@ def weigh_entries(
         tokens = scale.body(entry)
         if entry.opens:
             tokens += framing.message
-        if framing.part and not lone[at]:
+        if framing.part and not lone[at] and not entry.segment.unread:
             tokens += framing.part * len(entry.parts)
         if entry.prefix != prefix or entry.tokens != tokens:
             result[at] = msgspec.structs.replace(entry, prefix=prefix, tokens=tokens)

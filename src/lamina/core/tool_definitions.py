@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lamina.core.deferred_tools import is_deferred
 from lamina.core.hashing import canonical_json
 
 UNREAD_OF_TOOLS: Mapping[str, str] = {
@@ -23,9 +24,11 @@ def definition_texts(tool: Any) -> Iterator[str]:
     """The text of each function in a definition, and of whatever else there is in it.
 
     One definition may hold many functions, and so may a namespace. Others hold one, in the definition itself
-    or under `function`.
+    or under `function`. A tool that is loaded later has no text: it is counted where it is loaded.
     """
     match tool:
+        case _ if is_deferred(tool):
+            return
         case {"functionDeclarations": [*declarations]} | {"function_declarations": [*declarations]}:
             for declaration in declarations:
                 yield _function_text(declaration)

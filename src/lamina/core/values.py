@@ -149,7 +149,9 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider's message has for the model besides `parts`, such as a speaker's name: it is sent with every
     form of the segment, and counted, but never shown. `uncounted` is the digest of what that message has
     besides, such as a number or a switch in a field that lamina does not know: it is sent too, and takes no
-    tokens. If a client changes it, other bytes leave.
+    tokens. If a client changes it, other bytes leave. `unread`: only a program reads it, such as the result
+    of a call that the model's code made. It takes no tokens, and whoever sets it pins the segment too: a
+    program cannot recall what is left out.
     """
 
     role: Role
@@ -167,6 +169,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     meta: dict[str, Any] = {}
     beside: tuple[Part, ...] = ()
     uncounted: Digest = Digest("")
+    unread: bool = False
 
     @property
     def is_own(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block, remove_markers
+from lamina.core.deferred_tools import is_deferred
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical_json
 from lamina.core.tokens import ESTIMATE, Counter, Framing, scale_tokens
@@ -213,7 +214,8 @@ def _read_envelope(envelope: Envelope, entries: Sequence[Entry]) -> ComparedRequ
 
     An envelope has counted its entries, so nothing is counted here.
     """
-    blocks = [_tool_block(tool, index) for index, tool in enumerate(envelope.head.tools)]
+    tools = enumerate(envelope.head.tools)
+    blocks = [_tool_block(tool, index) for index, tool in tools if not is_deferred(tool)]
     blocks += map(_entry_block, entries)
     model = text_or_empty(envelope.head.parameters.get("model"))
     stream = Stream(dialect="", model=model, blocks=tuple(blocks))

@@ -1,21 +1,19 @@
-"""Pairs calls and results of wire formats that have no ids: by the tool's name and by position.
+"""Pairs calls and results on the wire: by id, then by the tool's name, then by position.
 
-A result belongs to the first call of its name that has no result yet. If it names no tool, it belongs to the
-first call of all that has none. This module sees one assistant message at a time.
+Some wire formats have no ids, and some servers give every call the same one. A result that has no id belongs
+to the first call of its name that has no result yet. If it names no tool either, it belongs to the first call
+of all that has none. This module sees one assistant message at a time.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
 
 from lamina.core.values import Entry, Segment, ToolCall, ToolResult
-
-Label = tuple[str, str]
-"""How a result may refer to a call: ("name", its tool) or ("id", its id)."""
+from lamina.core.waiting_calls import WaitingCalls
 
 
 def make_call_id(place: int, name: str) -> str:
@@ -36,71 +34,64 @@ class CallStep:
 
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
-        self._places: dict[Label, deque[int]] = {}
-        self._answered: set[int] = set()
-        self._first_open = 0
+        self._waiting_calls = WaitingCalls()
 
     def add(self, call: ToolCall) -> None:
         """Adds a call, which waits for its result from now on."""
-        place = len(self.calls)
+        self._waiting_calls.add(len(self.calls), call.id, call.name)
         self.calls.append(call)
-        self._places.setdefault(("name", call.name), deque()).append(place)
-        self._places.setdefault(("id", call.id), deque()).append(place)
 
     @property
     def waiting(self) -> int:
         """How many calls have no result yet."""
-        return len(self.calls) - len(self._answered)
+        return len(self._waiting_calls)
+
+    def has_id(self, id_: str) -> bool:
+        """Whether one of the calls has this id."""
+        return self._waiting_calls.has_id(id_)
 
     def asks(self, name: str) -> bool:
         """Whether one of the calls is of this tool."""
-        return ("name", name) in self._places
+        return self._waiting_calls.has_name(name)
 
     def take(self, name: str, *, id_: str = "") -> int | None:
         """The position of the call that the next result answers, None if there is none for it.
 
+        The id decides, then the name, then the position. An id that no call has decides nothing, but a name
+        that no call has belongs to nobody.
+
         Of calls of `read`, `grep`, `read`, the names `read`, `grep`, `read` take 0, 1, 2, and so does ""
         three times.
         """
-        place = None
-        if id_:
-            place = self._find_open(("id", id_))
-        if place is None and name:
-            place = self._find_open(("name", name))
-        elif place is None:
-            place = self._find_first_open()
-        if place is not None:
-            self._answered.add(place)
-        return place
+        if id_ and self._waiting_calls.has_id(id_):
+            return self._waiting_calls.take(id_, name)
+        if name:
+            return self._waiting_calls.take_by_name(name)
+        return self._waiting_calls.take_first()
 
-    def _find_open(self, label: Label) -> int | None:
-        """The position of the first call with this label that waits; None without one.
+    def find_waiting(self, name: str) -> int | None:
+        """The position of the first call of this name that waits, without taking it."""
+        return self._waiting_calls.find_by_name(name)
 
-        Calls that have their result are forgotten here, so that no call is looked at twice.
-        """
-        places = self._places.get(label)
-        while places and places[0] in self._answered:
-            places.popleft()
-        if not places:
+    def take_any(self, name: str, *, id_: str = "") -> int | None:
+        """The same, but a result whose name no call has answers the first call that waits."""
+        if name and not self.asks(name):
+            name = ""
+        return self.take(name, id_=id_)
+
+    def find_answered(self, name: str, *, id_: str) -> ToolCall | None:
+        """The call that one more result with this id and name belongs to; None if no call has the id."""
+        place = self._waiting_calls.find_answered(id_, name)
+        if place is None:
             return None
-        return places[0]
-
-    def _find_first_open(self) -> int | None:
-        """The position of the first call that waits; None if all have their result.
-
-        It never goes back, so it is looked for from where it was last.
-        """
-        while self._first_open in self._answered:
-            self._first_open += 1
-        if self._first_open >= len(self.calls):
-            return None
-        return self._first_open
+        return self.calls[place]
 
 
 class PairedResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A result: `asked` is the id of its call, `name` and `id` what the wire says of it, if anything."""
+    """A result: `asked` and `asked_name` are of its call, `name` and `id` what the wire says, if anything."""
 
     asked: str
+    asked_name: str = ""
     name: str = ""
     id: str = ""
 
@@ -159,8 +150,8 @@ def find_reading_order(calls: Sequence[ToolCall], results: Sequence[PairedResult
     for call in calls:
         true_step.add(call)
         reader_step.add(call)
-    true_places = [true_step.take("", id_=result.asked) for result in results]
-    read_places = [reader_step.take(result.name, id_=result.id) for result in results]
+    true_places = [true_step.take_any(result.asked_name, id_=result.asked) for result in results]
+    read_places = [reader_step.take_any(result.name, id_=result.id) for result in results]
     if true_places == read_places:
         return list(range(len(results)))
 

@@ -169,11 +169,13 @@ def make_segments(
     *,
     joins: bool = False,
     pinned: bool = False,
+    unread: bool = False,
     notes: dict[str, Any] | None = None,
 ) -> list[Segment]:
     """The segments of a message. All but the first join the one before; `joins` says whether the first does.
 
-    `message` is the object as it came. `notes` are what the dialect needs to know of it besides.
+    `message` is the object as it came. `unread`: only a program reads it. `notes` are what the dialect needs
+    to know of it besides.
     """
     segments: list[Segment] = []
     for position, piece in enumerate(parsed.pieces):
@@ -196,6 +198,7 @@ def make_segments(
             pinned=pinned,
             origin=dialect,
             meta={ORIGIN: origin},
+            unread=unread,
         )
         segments.append(segment)
     return segments

@@ -20,7 +20,7 @@ import msgspec
 from lamina.core.build import Memo
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, Role, SentMark
-from lamina.dialects.json_values import list_or_empty
+from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.origins import ON_THE_WIRE
 from lamina.dialects.port import Dialect, Request, Violation
@@ -37,6 +37,9 @@ _QUOTE_LENGTH = 40
 
 _FIELD_AND_INDEX = re.compile(r"([a-zA-Z_]{1,40})(?:\[([0-9]{1,9})\])?")
 """The beginning of a place: ("messages", "3") in "messages[3].content[0]", ("system", None) in "system"."""
+
+_TURN_FIELDS = ("messages", "input", "contents")
+"""Fields of a request that hold its turns."""
 
 _TEXT_FIELDS = ("content", "parts", "text", "name", "output")
 """Fields of messages, parts and definitions that may hold text, or something that holds it."""
@@ -151,6 +154,31 @@ def find_violations(request: Request, dialect: Dialect, memo: CheckMemo | None =
     if dialect.recheck is None:
         return dialect.check(request)
     return dialect.recheck(request, memo)
+
+
+def find_lost_question(caller_request: Request, request: Request) -> Violation | None:
+    """The violation of a request that lost the question at its end, because that said nothing.
+
+    Without it the model's last answer would stand at the end: some models would go on with it, which nobody
+    asked for. `caller_request` is the request as it came, and a question in its place cannot be invented.
+    """
+    for field in _TURN_FIELDS:
+        caller_turns = list_or_empty(caller_request.get(field))
+        turns = list_or_empty(request.get(field))
+        if not caller_turns or not turns:
+            continue
+        if _is_by_model(caller_turns[-1]) or not _is_by_model(turns[-1]):
+            return None
+        if read_field(caller_turns[-1], "role") not in ("user", None):
+            return None
+        place = f"{field}[{len(caller_turns) - 1}]"
+        message = "it says nothing, and without it the request would end with what the model said"
+        return Violation(rule="ends_with_user", place=place, message=message)
+    return None
+
+
+def _is_by_model(turn: Any) -> bool:
+    return read_field(turn, "role") in ("assistant", "model")
 
 
 def make_refusal(

@@ -14,6 +14,7 @@ import msgspec
 from lamina.caches import CacheRules
 from lamina.caches.marker_plan import UNSURE, MarkerPlan, plan_markers
 from lamina.caches.stream import Stream, StreamBlock
+from lamina.core.deferred_tools import drop_deferred
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
@@ -219,4 +220,4 @@ def _last_block(envelope: Envelope, sent: Sequence[Entry]) -> int:
 
     It depends on nothing that comes after them, so it stays the same from request to request.
     """
-    return len(envelope.head.tools) + sum(len(entry.parts) for entry in sent) - 1
+    return len(drop_deferred(envelope.head.tools)) + sum(len(entry.parts) for entry in sent) - 1

@@ -130,14 +130,15 @@ class PendingCall:
             self._conversations.models_without_switch.add(self._model)
             self._fitted = self._fit(self._current_budget())
 
-    def take_answer(self, absorbed: Absorbed) -> bool:
+    def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False) -> bool:
         """Take an answer of the model. Returns True if `request` has to be sent once more.
 
         That is so if the model called the recall tool, and nothing else: the request goes on with the text.
+        `shows_call`: the client sees a call of its own in the answer, which may be cut off.
         """
         if not self._fitted.has_recall:
             return False
-        turns = self._recalls.take(absorbed, self._fitted)
+        turns = self._recalls.take(absorbed, self._fitted, shows_call=shows_call)
         if not turns:
             return False
         self._report(absorbed.usage)

@@ -9,6 +9,7 @@ from copy import copy
 from typing import Any
 
 from lamina.dialects.json_values import list_or_empty, read_field
+from lamina.dialects.openai_responses.items import OUTPUT_TYPE_OF_CALL
 from lamina.dialects.port import Dialect
 from lamina.fitting.recalls import RECALL
 
@@ -73,8 +74,34 @@ def end_turn(holder: Any, *, has_calls: bool) -> Any:
 
 
 def is_own_call(block: Any) -> bool:
-    """Whether a block of Anthropic's API calls a tool of the client."""
-    return bool(read_field(block, "type") == "tool_use") and not is_recall(block)
+    """Whether a block or an item of an answer calls a tool of the client.
+
+    Blocks of Anthropic's API and items of the Responses API have a type. Tools that the server itself runs,
+    such as web search, have other types.
+    """
+    block_type = read_field(block, "type")
+    is_call = block_type == "tool_use" or block_type in OUTPUT_TYPE_OF_CALL
+    return is_call and not is_recall(block)
+
+
+def shows_own_call(answer: Any, dialect: Dialect) -> bool:
+    """Whether a whole answer, or one chunk of Gemini or Ollama, calls a tool of the client.
+
+    A call counts even if it was cut off and cannot be read: the client sees it.
+    """
+    holders = [answer]
+    path = CALL_LISTS.get(dialect.name, ())
+    for name in path:
+        values = [read_field(holder, name) for holder in holders]
+        holders = []
+        for value in values:
+            holders += value if isinstance(value, list | tuple) else [value]
+    if dialect.name in ("anthropic", "openai_responses"):
+        return any(map(is_own_call, holders))
+    calls = [item for item in holders if item is not None and not is_recall(item)]
+    if dialect.name == "gemini":
+        return any(read_field(part, "function_call") or read_field(part, "functionCall") for part in calls)
+    return len(calls) > 0
 
 
 def is_recall(item: Any) -> bool:

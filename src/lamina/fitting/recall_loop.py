@@ -88,10 +88,12 @@ class RecallLoop:
         self._head = Head()
         self._is_exhausted = False
 
-    def take(self, absorbed: Absorbed, fitted: Fitted) -> tuple[Any, ...]:
+    def take(self, absorbed: Absorbed, fitted: Fitted, *, shows_call: bool = False) -> tuple[Any, ...]:
         """Take an answer to the request `fitted`. Returns the turns to append to the request and send again.
 
-        If it returns (), the answer is for the client.
+        If it returns (), the answer is for the client. `shows_call`: the client sees a call of its own in it.
+        That call need not be in `absorbed`: one that `max_tokens` cut off cannot be read, but it was shown,
+        and another answer after it would hide why the model stopped.
         """
         self._head = fitted.envelope.head
         self._answer = _read_answer(absorbed.segments)
@@ -102,7 +104,8 @@ class RecallLoop:
             return ()
         recalls = [call for call in self._answer.calls if call.name == RECALL.name]
         results = [self._answer_call(call, fitted) for call in recalls]
-        if len(recalls) < len(self._answer.calls):
+        has_own_calls = len(recalls) < len(self._answer.calls)
+        if has_own_calls or shows_call:
             self._results = results
             return ()
         self.rounds += 1

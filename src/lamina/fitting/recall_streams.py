@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from lamina.dialects.gemini import DIALECT as GEMINI
 from lamina.dialects.json_values import list_or_empty, read_field
+from lamina.dialects.ollama import DIALECT as OLLAMA
 from lamina.dialects.openai_responses.items import find_streamed_id, read_streamed_id
 from lamina.dialects.port import Dialect
 from lamina.fitting.recall_answers import (
@@ -29,6 +31,7 @@ from lamina.fitting.recall_answers import (
     end_turn,
     is_own_call,
     is_recall,
+    shows_own_call,
 )
 
 
@@ -37,13 +40,15 @@ class StreamFilter(Protocol):
 
     `events` are all events of this round, as they came. `closing` are those that end it, held back.
     `continued_ids` has the id of the last answer by the id that the client sees, if they differ.
-    `shown` counts the blocks or items that the client has seen, if the events number them.
+    `shown` counts the blocks or items that the client has seen, if the events number them. `shows_call`: the
+    client has seen a call of its own, or the beginning of one, so the answer is the client's.
     """
 
     events: list[Any]
     closing: list[Any]
     continued_ids: dict[str, str]
     shown: int
+    shows_call: bool
 
     def take(self, event: Any) -> list[Any]:
         """Take the next event, and return what the client may see now."""
@@ -113,6 +118,7 @@ class _Round:
         self.closing: list[Any] = []
         self.continued_ids: dict[str, str] = {}
         self.shown = 0
+        self.shows_call = False
 
     def next_round(self) -> list[Any]:
         self.is_first = False
@@ -197,6 +203,7 @@ class _BlockFilter(_Round):
         released_events = self._release()
         self._numbers[block] = self.shown
         self.shown += 1
+        self.shows_call = self.shows_call or is_own_call(opened)
         return released_events
 
     def _release(self) -> list[Any]:
@@ -251,11 +258,9 @@ class _MessageFilter(_BlockFilter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._has_calls = False
         self._has_recalls = False
 
     def _open(self, block: Any, opened: Any) -> list[Any]:
-        self._has_calls = self._has_calls or is_own_call(opened)
         self._has_recalls = self._has_recalls or is_recall(opened)
         return super()._open(block, opened)
 
@@ -263,7 +268,7 @@ class _MessageFilter(_BlockFilter):
         delta = read_field(event, "delta")
         if delta is None or not self._has_recalls:
             return event
-        return change_field(event, "delta", end_turn(delta, has_calls=self._has_calls))
+        return change_field(event, "delta", end_turn(delta, has_calls=self.shows_call))
 
 
 class _ResponseFilter(_BlockFilter):
@@ -332,23 +337,30 @@ class _ResponseFilter(_BlockFilter):
         return change_field(event, "sequence_number", number)
 
 
-class _CallNumber(NamedTuple):
-    """A call that is arriving: its id, and the number by which the client sees it; None if it does not."""
+class _ArrivingCall:
+    """A call of which pieces arrive. `number` is the one by which the client sees it; None for a recall.
 
-    id: Any
-    number: int | None
+    Until its name has come, nobody can say whose call it is: `held_arguments` are what came of it before.
+    """
+
+    def __init__(self, call_id: Any) -> None:
+        self.id = call_id
+        self.is_named = False
+        self.number: int | None = None
+        self.held_arguments: list[str] = []
 
 
 class _CompletionFilter(_Round):
     """The chunks of OpenAI's Chat Completions: each has a piece of text, or pieces of calls.
 
-    Some servers give every call the same index, or none. So a call that has another id is another call.
+    Some servers give every call the same index, or none. So a call that has another id is another call. Some
+    give the id and the name only after the first piece of the arguments.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._id: Any = None
-        self._calls: dict[Any, _CallNumber] = {}
+        self._calls: dict[Any, _ArrivingCall] = {}
         self._call_count = 0
         self._has_recalls = False
 
@@ -378,7 +390,7 @@ class _CompletionFilter(_Round):
         delta = self._strip_delta(read_field(choices[0], "delta"))
         choice = change_field(choices[0], "delta", delta)
         if self._has_recalls:
-            choice = end_turn(choice, has_calls=self._call_count > 0)
+            choice = end_turn(choice, has_calls=self.shows_call)
         chunk = change_field(chunk, "choices", [choice, *choices[1:]])
         if read_field(choice, "finish_reason"):
             self.closing.append(chunk)
@@ -394,35 +406,77 @@ class _CompletionFilter(_Round):
         calls = list_or_empty(read_field(delta, "tool_calls"))
         if not calls:
             return delta
-        shown_calls: list[Any] = []
-        for call in calls:
-            index = read_field(call, "index")
-            number = self._number_call(call, index)
-            if number is None:
-                continue
-            if index is None:
-                shown_calls.append(call)
-            else:
-                shown_calls.append(change_field(call, "index", number))
+        shown_calls = [shown for call in calls if (shown := self._show_piece(call)) is not None]
         return change_field(delta, "tool_calls", shown_calls or None)
 
-    def _number_call(self, call: Any, index: Any) -> int | None:
-        """Return the client's number of the call that a piece belongs to; None for a recall.
+    def _show_piece(self, piece: Any) -> Any:
+        """Return a piece of a call as the client sees it; None for a recall, and until the call has a name.
 
-        The client counts only the calls that it sees.
+        The client counts only the calls that it sees. The piece with the name brings what was held back.
         """
+        index = read_field(piece, "index")
+        arriving = self._find_arriving(piece, index)
+        if not arriving.is_named:
+            if not _read_call_name(piece):
+                arriving.held_arguments.append(_read_call_arguments(piece))
+                return None
+            self._name_call(arriving, piece)
+            piece = _add_held_pieces(piece, arriving)
+        if arriving.number is None:
+            return None
+        if index is None:
+            return piece
+        return change_field(piece, "index", arriving.number)
+
+    def _find_arriving(self, piece: Any, index: Any) -> _ArrivingCall:
+        """Return the call that a piece belongs to: the one that arrives at its index, or a new one."""
+        call_id = read_field(piece, "id")
         arriving = self._calls.get(index)
-        call_id = read_field(call, "id")
-        if arriving is not None and (not call_id or call_id == arriving.id):
-            return arriving.number
-        number: int | None = None
-        if is_recall(call):
+        if arriving is not None:
+            if not arriving.id and not arriving.is_named:
+                arriving.id = call_id
+            if not call_id or call_id == arriving.id:
+                return arriving
+        arriving = _ArrivingCall(call_id)
+        self._calls[index] = arriving
+        return arriving
+
+    def _name_call(self, arriving: _ArrivingCall, piece: Any) -> None:
+        """Decide whose call it is, now that its name has come."""
+        arriving.is_named = True
+        if is_recall(piece):
             self._has_recalls = True
-        else:
-            number = self._call_count
-            self._call_count += 1
-        self._calls[index] = _CallNumber(call_id, number)
-        return number
+            return
+        arriving.number = self._call_count
+        self._call_count += 1
+        self.shows_call = True
+
+
+def _read_function(piece: Any) -> Any:
+    """Return what holds the name of a call: a function, or a tool that takes free text."""
+    return read_field(piece, "function") or read_field(piece, "custom")
+
+
+def _read_call_name(piece: Any) -> str:
+    return read_field(_read_function(piece), "name") or ""
+
+
+def _read_call_arguments(piece: Any) -> str:
+    function = _read_function(piece)
+    return read_field(function, "arguments") or read_field(function, "input") or ""
+
+
+def _add_held_pieces(piece: Any, arriving: _ArrivingCall) -> Any:
+    """Return the piece of a call that has its name, with what came before the name."""
+    if arriving.id:
+        piece = change_field(piece, "id", arriving.id)
+    held_arguments = "".join(arriving.held_arguments)
+    if not held_arguments:
+        return piece
+    holder = "function" if read_field(piece, "function") else "custom"
+    field = "arguments" if holder == "function" else "input"
+    function = change_field(_read_function(piece), field, held_arguments + _read_call_arguments(piece))
+    return change_field(piece, holder, function)
 
 
 class _OllamaFilter(_Round):
@@ -431,6 +485,7 @@ class _OllamaFilter(_Round):
     def take(self, chunk: Any) -> list[Any]:
         self.events.append(chunk)
         shown_chunk = drop_recalls(chunk, CALL_LISTS["ollama"])
+        self.shows_call = self.shows_call or shows_own_call(chunk, OLLAMA)
         if read_field(chunk, "done"):
             self.closing.append(shown_chunk)
             return []
@@ -448,6 +503,7 @@ class _GeminiFilter(_Round):
     def take(self, chunk: Any) -> list[Any]:
         self.events.append(chunk)
         shown_chunk = drop_recalls(chunk, CALL_LISTS["gemini"])
+        self.shows_call = self.shows_call or shows_own_call(chunk, GEMINI)
         if any(map(_has_stopped, list_or_empty(read_field(chunk, "candidates")))):
             self.closing.append(shown_chunk)
             return []

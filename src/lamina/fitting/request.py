@@ -39,6 +39,7 @@ from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
 from lamina.dialects.sending import (
     describe_mends,
+    find_lost_question,
     find_mended_refs,
     find_violations,
     make_refusal,
@@ -512,6 +513,10 @@ def _check(fit: _Fit, envelope: Envelope, marked_request: Marked, *, as_it_came:
         marked_request = _mark(fit, envelope, fit.target.render(envelope))
     elif fit.original is not None:
         mended_violations = find_violations(fit.original, fit.target, fit.memo.incoming)
+    if mended_violations and fit.original is not None:
+        lost_question = find_lost_question(fit.original, marked_request.request)
+        if lost_question is not None:
+            raise make_refusal(fit.original, [lost_question], mended_violations=mended_violations)
     violations = find_violations(marked_request.request, fit.target, fit.memo.outgoing)
     if violations:
         raise make_refusal(

@@ -25,7 +25,7 @@ from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BudgetExceeded, LaminaError
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_answers import strip_recalls
+from lamina.fitting.recall_answers import shows_own_call, strip_recalls
 from lamina.fitting.recall_notice import fill_answer, fill_stream
 from lamina.fitting.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
 from lamina.fitting.server_reports import with_headers
@@ -159,7 +159,9 @@ class SdkCall:
         while True:
             parsed_answer = yield from self._parse(answer)
             absorbed = self._absorb(parsed_answer)
-            is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
+            shows_call = shows_own_call(parsed_answer, self.pending.dialect)
+            take = partial(self.pending.take_answer, absorbed, shows_call=shows_call)
+            is_recall = yield partial(self._wait, take)
             if not is_recall:
                 break
             answer = yield from self._send_fitting(self._send_once)
@@ -261,7 +263,8 @@ class SdkCall:
                 yield partial(self._wait, partial(self.pending.record_usage, usage))
                 return
             absorbed = self._absorb_events(events.events)
-            is_recall = yield partial(self._wait, partial(self.pending.take_answer, absorbed))
+            take = partial(self.pending.take_answer, absorbed, shows_call=events.shows_call)
+            is_recall = yield partial(self._wait, take)
             if not is_recall:
                 break
             for shown_event in events.next_round():
@@ -339,6 +342,7 @@ class AllEvents:
         self.closing: list[Any] = []
         self.continued_ids: dict[str, str] = {}
         self.shown = 0
+        self.shows_call = False
 
     def take(self, event: Any) -> list[Any]:
         self.events = [event]

@@ -25,7 +25,7 @@ import zstandard
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
-from lamina.fitting.recall_answers import strip_recalls
+from lamina.fitting.recall_answers import shows_own_call, strip_recalls
 from lamina.fitting.recall_loop import RecallExchange, RecallLoop
 from lamina.fitting.recall_notice import fill_answer, fill_stream
 from lamina.fitting.recall_streams import (
@@ -102,7 +102,8 @@ class RecallRelay:
             await self._pass_event(event, stream)
 
         absorbed = _absorb_events(self._filter.events, self._dialect)
-        following = await self._recall(absorbed, received, loop, self._filter.events)
+        shows_call = self._filter.shows_call
+        following = await self._recall(absorbed, received, loop, self._filter.events, shows_call=shows_call)
         if following is None:
             await self._close_stream(stream, loop)
             return None
@@ -154,7 +155,8 @@ class RecallRelay:
             absorbed = _absorb_events(value, self._dialect)
         else:
             absorbed = _absorb(value, self._dialect)
-        following = await self._recall(absorbed, received, loop, chunks)
+        shows_call = any(shows_own_call(chunk, self._dialect) for chunk in chunks)
+        following = await self._recall(absorbed, received, loop, chunks, shows_call=shows_call)
         if following is not None:
             return following
         shown_chunks = [self._usage.complete(strip_recalls(chunk, self._dialect)) for chunk in chunks]
@@ -177,14 +179,20 @@ class RecallRelay:
         await self._writer.finish()
 
     async def _recall(
-        self, absorbed: Absorbed, received: _ReceivedAnswer, loop: RecallLoop, events: list[Any]
+        self,
+        absorbed: Absorbed,
+        received: _ReceivedAnswer,
+        loop: RecallLoop,
+        events: list[Any],
+        *,
+        shows_call: bool,
     ) -> OutgoingRequest | None:
         """Answer the recalls of the model, or store what there is to remember of this request."""
         outgoing = received.outgoing
         usage = received.reader.finish()
         assert outgoing.fitted is not None  # noqa: S101 - it has the recall tool
         assert outgoing.place is not None  # noqa: S101
-        turns = loop.take(absorbed, outgoing.fitted)
+        turns = loop.take(absorbed, outgoing.fitted, shows_call=shows_call)
         if turns:
             self._usage.next_round()
             return await self._fitter.add_turns(outgoing, turns, usage)

@@ -34,13 +34,20 @@ _ROLES = ("user", "assistant", "system")
 _OWN_FIELDS = frozenset(("system", "thinking", "stop_sequences", "anthropic_version", "context_management"))
 _OWN_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image"))
 _OTHER_BLOCKS = frozenset(("image_url", "input_text", "input_audio", "output_text", "file", "refusal"))
+_FIELDS_OF_CHAT = frozenset(
+    """max_completion_tokens n stop response_format seed logprobs top_logprobs logit_bias presence_penalty
+    frequency_penalty reasoning_effort stream_options parallel_tool_calls functions function_call
+    modalities""".split()
+)
+"""Fields of Chat Completions that the Messages API does not take. Routers send them to Claude models too."""
 
 
 def recognises(request: Request) -> bool:
     """Whether a request looks like this dialect's: nothing speaks against it, and something for it.
 
     `{"messages": […]}` alone is not: it may be of any API. With `system`, with a tool that has an
-    `input_schema`, or with a model of the name Claude it is, unless a message has `tool_calls`.
+    `input_schema`, or with a model of the name Claude it is, unless a message has `tool_calls`. The name
+    `anthropic/claude-sonnet-5` says nothing: routers such as LiteLLM take it in Chat Completions.
     """
     messages = request.get("messages")
     if not isinstance(messages, LIST_TYPES):
@@ -64,14 +71,24 @@ def recognises(request: Request) -> bool:
         "tool_calls" in message_fields,
         not _OTHER_BLOCKS.isdisjoint(block_types),
         "function" in tool_fields,
+        not _FIELDS_OF_CHAT.isdisjoint(request),
     )
     speaks_for = (
         not _OWN_FIELDS.isdisjoint(request),
         "input_schema" in tool_fields,
         not _OWN_BLOCKS.isdisjoint(block_types),
-        "claude" in read_model(request),
+        _names_claude(read_model(request)),
     )
     return any(speaks_for) and not any(speaks_against)
+
+
+def _names_claude(model: str) -> bool:
+    """Whether a model is one of Anthropic's, named as its API or a cloud names it, and not as a router does.
+
+    `arn:aws:bedrock:…/us.anthropic.claude-sonnet-5` is a name of a cloud.
+    """
+    is_routed = "/" in model and not model.startswith(("arn:", "projects/", "publishers/"))
+    return "claude" in model and not is_routed
 
 
 def carries(segment: Segment) -> str:

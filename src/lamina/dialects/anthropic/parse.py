@@ -23,6 +23,7 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from lamina.core.envelope import Envelope
+from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.values import (
     Digest,
@@ -40,6 +41,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
+from lamina.dialects.anthropic.deferred import find_deferred_tools, find_references
 from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
 from lamina.dialects.anthropic.parts import (
     parse_call,
@@ -62,6 +64,7 @@ from lamina.dialects.json_values import (
 from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.origins import ON_THE_WIRE, ORIGIN, WireOrigin, read_origin, read_origin_in
 from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.same_objects import drop_field
 from lamina.dialects.uncounted_fields import (
     Rests,
     digest_rests,
@@ -96,6 +99,7 @@ _BLOCK_FIELDS = list_counted_fields(
 )
 
 NO_DIGEST = Digest("")
+_NO_TOOLS: Mapping[str, Json] = {}
 
 _TYPED_MESSAGE_FIELDS = list_typed_fields("content")
 _TYPED_BLOCK_FIELDS: Mapping[type[Part], frozenset[str]] = {
@@ -120,13 +124,15 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         raise BadInput("no list of messages", place="messages", hint='give "messages" as a list')
     system = _parse_system(request.get("system"))
     demotes_system = refuses_system_messages(read_model(request))
+    deferred_tools = find_deferred_tools(request.get("tools"))
+    basis = (demotes_system, deferred_tools)
 
     reused: list[ParsedMessage] = []
-    if memo is not None and memo.basis == demotes_system:
+    if memo is not None and memo.basis == basis:
         reused = memo.known[: count_unchanged(messages, memo.known)]
     past = [parsed.segments for parsed in reused]
     new_messages = messages[len(past) :]
-    scan = MessageScan(past, demotes_system=demotes_system)
+    scan = MessageScan(past, demotes_system=demotes_system, deferred_tools=deferred_tools)
     new: list[tuple[Segment, ...]] = []
     for position, message in enumerate(new_messages, len(past)):
         try:
@@ -134,7 +140,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         except BadInput as error:
             raise add_outer_place(f"messages[{position}]", error) from None
     if memo is not None:
-        memo.basis = demotes_system
+        memo.basis = basis
         memo.known = reused + memo.remember(new_messages, new)
 
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
@@ -206,7 +212,8 @@ class BlockPiece(NamedTuple):
     """A segment in the making.
 
     `blocks` are the content blocks that it came from; None if the message is one string. `was_mended` says
-    that the piece cannot be sent as it came, so that its message has to be written anew.
+    that the piece cannot be sent as it came, so that its message has to be written anew. `unread`: only a
+    program reads it. `loaded` are the definitions of the tools that it loads.
     """
 
     role: Role
@@ -216,6 +223,8 @@ class BlockPiece(NamedTuple):
     attrs: dict[str, str] | None = None
     pinned: bool = False
     was_mended: bool = False
+    unread: bool = False
+    loaded: ExtraParts = ()
 
 
 class MessageScan:
@@ -226,21 +235,30 @@ class MessageScan:
     before.
 
     `demotes_system`: the model takes no system messages, so those after the first other message are written
-    anew in the user's voice.
+    anew in the user's voice. `deferred_tools` are the definitions that are not in the prompt until a block
+    refers to them, by name.
 
     State: `open_calls` are the calls of the last assistant message, by id; `older_calls` those before it.
     `unread_past` holds earlier messages whose calls were not read yet. `last_role` is the role of the last
     message, `last_has_tools` whether it took part in a tool loop. `conversation_began` is false while only
-    system messages came.
+    system messages came. `program_ids` are those of programs that made calls.
     """
 
-    def __init__(self, past: list[tuple[Segment, ...]], *, demotes_system: bool = False) -> None:
+    def __init__(
+        self,
+        past: list[tuple[Segment, ...]],
+        *,
+        demotes_system: bool = False,
+        deferred_tools: Mapping[str, Json] = _NO_TOOLS,
+    ) -> None:
         """Begins after the messages in `past`, which were parsed before.
 
         Of these only the last step is taken in: it may have calls that wait. Older ones are looked at if
         a result asks for them.
         """
         self.demotes_system = demotes_system
+        self.deferred_tools = deferred_tools
+        self.program_ids: set[str] = set()
         self.open_calls: dict[str, deque[Segment]] = {}
         self.older_calls: dict[str, Segment] = {}
         self.last_role = ""
@@ -334,6 +352,7 @@ class MessageScan:
             part = segment.parts[0]
             if isinstance(part, ToolCall):
                 self.open_calls.setdefault(part.id, deque()).append(segment)
+                self.program_ids.add(_read_program_id(segment))
 
     def _take_call(self, call_id: str) -> Segment | None:
         """The call that the next result with this id answers.
@@ -380,7 +399,7 @@ class MessageScan:
             except BadInput as error:
                 raise add_outer_place(f".content[{position}]", error) from None
         if role == "assistant":
-            return _join_api_blocks(pieces)
+            return self._join_api_blocks(pieces)
         return pieces
 
     def _read_block(self, block: Any, role: str) -> BlockPiece:
@@ -393,7 +412,14 @@ class MessageScan:
         owner = _ROLE_OF_BLOCK.get(block_type)
         if owner is None:
             part = parse_content_block(block)
-            return BlockPiece(ROLES[role], role, (part,), [block], pinned=block_type == "compaction")
+            return BlockPiece(
+                role=ROLES[role],
+                kind=role,
+                parts=(part,),
+                blocks=[block],
+                pinned=block_type == "compaction",
+                loaded=self._load_tools(mapping),
+            )
         if owner != role:
             problem = f"a {block_type} block in a message of the {role}"
             raise BadInput(problem, hint=f"a {block_type} block belongs to the {owner}")
@@ -402,7 +428,14 @@ class MessageScan:
         if block_type == "tool_use":
             call = parse_call(mapping)
             has_unsafe_name = not is_safe_name(call.name)
-            return BlockPiece(Role.ASSISTANT, "tool_call", (call,), [block], was_mended=has_unsafe_name)
+            return BlockPiece(
+                role=Role.ASSISTANT,
+                kind="tool_call",
+                parts=(call,),
+                blocks=[block],
+                pinned=is_called_by_program(mapping),
+                was_mended=has_unsafe_name,
+            )
         # The signature of thinking, and the encrypted data of redacted thinking, are passed on unread.
         thinking = Thinking(
             text=text_or_empty(mapping.get("thinking")),
@@ -413,21 +446,94 @@ class MessageScan:
     def _read_result(self, block: Any, mapping: Json) -> BlockPiece:
         """The piece for a result. The call that it answers tells the name of the tool, and the file.
 
-        Its call is in the assistant message before it, or further back if a client moved the result.
+        Its call is in the assistant message before it, or further back if a client moved the result. What a
+        program called is read by that program alone. A result that loads tools stays: later calls may be of
+        them.
         """
         call_id = read_text(mapping, "tool_use_id")
         call_segment = self._take_call(call_id)
         tool_name = ""
         attrs = None
+        is_unread = False
         if call_segment is not None:
+            is_unread = _read_program_id(call_segment) != ""
             call = call_segment.parts[0]
             if isinstance(call, ToolCall):
                 tool_name = call.name
             attrs = _find_subject(call_segment)
         result, mended_block = parse_result(mapping, call_id, tool_name)
-        if mended_block is None:
-            return BlockPiece(Role.TOOL, "tool_result", (result,), [block], attrs)
-        return BlockPiece(Role.TOOL, "tool_result", (result,), [mended_block], attrs, was_mended=True)
+        return BlockPiece(
+            role=Role.TOOL,
+            kind="tool_result",
+            parts=(result,),
+            blocks=[block if mended_block is None else mended_block],
+            attrs=attrs,
+            pinned=is_unread or bool(find_references(mapping)),
+            was_mended=mended_block is not None,
+            unread=is_unread,
+            loaded=self._load_tools(mapping),
+        )
+
+    def _load_tools(self, block: Json) -> ExtraParts:
+        """The definitions of the deferred tools that a block refers to, as the model reads them there."""
+        if not self.deferred_tools:
+            return ()
+        loaded: list[Raw] = []
+        for name in find_references(block):
+            if name in self.deferred_tools:
+                definition = drop_field(self.deferred_tools[name], "defer_loading")
+                loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
+        return tuple(loaded)
+
+    def _join_api_blocks(self, pieces: list[BlockPiece]) -> list[BlockPiece]:
+        """Joins blocks of the API's own that follow each other, such as a web search and its result.
+
+        Each run becomes one piece, since neither of such blocks may be sent without the other. A run is
+        pinned if it loads tools, or holds what belongs to a program.
+        """
+        joined: list[BlockPiece] = []
+        for are_api_blocks, pieces_in_a_row in groupby(pieces, key=_is_api_block):
+            run = list(pieces_in_a_row)
+            if not are_api_blocks:
+                joined += run
+                continue
+            blocks = list(chain.from_iterable(piece.blocks or () for piece in run))
+            piece = BlockPiece(
+                role=run[0].role,
+                kind=run[0].kind,
+                parts=tuple(chain.from_iterable(piece.parts for piece in run)),
+                blocks=blocks,
+                pinned=any(map(self._must_stay, blocks)),
+                loaded=tuple(chain.from_iterable(piece.loaded for piece in run)),
+            )
+            joined.append(piece)
+        return joined
+
+    def _must_stay(self, block: Any) -> bool:
+        """Whether a block of the API's own may never be left out.
+
+        The result of a program that called tools answers a block whose calls stay.
+        """
+        mapping = to_dict_or_empty(block)
+        if find_references(mapping) or is_called_by_program(mapping):
+            return True
+        return text_or_empty(mapping.get("tool_use_id")) in self.program_ids - {""}
+
+
+def _is_api_block(piece: BlockPiece) -> bool:
+    """Whether a piece is a block of the API's own that may be joined to its neighbours."""
+    return isinstance(piece.parts[0], Raw) and not piece.pinned
+
+
+def _read_program_id(call_segment: Segment) -> str:
+    """The id of the program that made a call; "" for a call that the model made itself."""
+    origin = read_origin(call_segment)
+    if origin is None:
+        return ""
+    block = to_dict_or_empty(origin.block[0])
+    if not is_called_by_program(block):
+        return ""
+    return text_or_empty(block["caller"].get("tool_id")) or "unknown"
 
 
 def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
@@ -456,27 +562,6 @@ def _find_subject(call_segment: Segment) -> dict[str, str]:
         if isinstance(path, str) and 0 < len(path) <= PATH_LIMIT:
             return {"path": path}
     return {}
-
-
-def _join_api_blocks(pieces: list[BlockPiece]) -> list[BlockPiece]:
-    """Joins blocks of the API's own that follow each other, such as a web search and its result.
-
-    Each run becomes one piece, since neither of such blocks may be sent without the other.
-    """
-
-    def is_api_block(piece: BlockPiece) -> bool:
-        return isinstance(piece.parts[0], Raw) and not piece.pinned
-
-    joined: list[BlockPiece] = []
-    for are_api_blocks, pieces_in_a_row in groupby(pieces, key=is_api_block):
-        run = list(pieces_in_a_row)
-        if not are_api_blocks:
-            joined += run
-            continue
-        parts = tuple(chain.from_iterable(piece.parts for piece in run))
-        blocks = list(chain.from_iterable(piece.blocks or () for piece in run))
-        joined.append(BlockPiece(run[0].role, run[0].kind, parts, blocks))
-    return joined
 
 
 def _build_segments(
@@ -512,12 +597,12 @@ def _build_segments(
             origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks, notes=notes)
         else:
             origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks)
-        beside: ExtraParts = ()
+        beside: ExtraParts = piece.loaded
         rests: Rests = {}
         if is_late_system:
             rests = {"role": "late system"}
         if extra_fields and position == last:
-            beside = collect_extra_fields(NAME, extra_fields, _MESSAGE_FIELDS)
+            beside += collect_extra_fields(NAME, extra_fields, _MESSAGE_FIELDS)
             rests = {**rests, "message": find_rest(extra_fields, _TYPED_MESSAGE_FIELDS, _MESSAGE_FIELDS)}
         if piece.blocks and len(piece.blocks) == 1:
             block = to_dict_or_none(piece.blocks[0])
@@ -537,6 +622,7 @@ def _build_segments(
             meta={ORIGIN: origin},
             beside=beside,
             uncounted=uncounted,
+            unread=piece.unread,
         )
         segments.append(segment)
     return tuple(segments)

@@ -12,7 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.core.deferred_tools import is_deferred
+from lamina.core.opaque_blocks import is_called_by_program, is_read_by_program
 from lamina.core.text.characters import is_blank
+from lamina.dialects.anthropic.deferred import find_deferred_tools, find_references
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, THINKING_TYPES, read_model
 from lamina.dialects.json_values import (
     LIST_TYPES,
@@ -42,6 +45,9 @@ _SORTS: dict[str, Sort] = {
 }
 
 _TOOL_DEFAULTS = {"type": "custom", "defer_loading": False}
+
+_WEB_SEARCH = "web_search_"
+"""How the types of web search begin: each version has a date."""
 
 _IN_OTHER_PLACES = frozenset(("model", "messages", "system", "tools", MARKER))
 """Fields that the stream holds elsewhere."""
@@ -74,11 +80,9 @@ def stream(request: Request) -> Stream:
     """
     if not isinstance(request, Mapping):
         raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
-    blocks: list[StreamBlock] = []
-    for position, tool in enumerate(_read_list(request.get("tools"), "tools")):
-        blocks.append(_stream_tool(tool, f"tools[{position}]"))
+    blocks = _stream_tools(request)
     blocks += _stream_system(request.get("system"))
-    blocks += _stream_messages(request.get("messages"))
+    blocks += _stream_messages(request.get("messages"), find_deferred_tools(request.get("tools")))
     return Stream(
         dialect=NAME,
         model=read_model(request),
@@ -88,13 +92,34 @@ def stream(request: Request) -> Stream:
     )
 
 
-def _stream_tool(tool: Any, place: str) -> StreamBlock:
+def _stream_tools(request: Request) -> list[StreamBlock]:
+    """The definitions that are in the prompt from its beginning, web search last.
+
+    A tool that is loaded later is not among them. Web search is no part of the prefix that the other tools
+    make, wherever a client lists it: switching it on or off keeps what the cache has of them, and loses the
+    system text and the messages.
+    """
+    tools: list[StreamBlock] = []
+    web_searches: list[StreamBlock] = []
+    definitions = _read_list(request.get("tools"), "tools")
+    for position, tool in enumerate(definitions):
+        place = f"tools[{position}]"
+        definition = _read_object(tool, place)
+        if is_deferred(definition):
+            continue
+        if text_or_empty(definition.get("type")).startswith(_WEB_SEARCH):
+            is_last = position == len(definitions) - 1
+            web_searches.append(_stream_tool(definition, place, markable=is_last))
+        else:
+            tools.append(_stream_tool(definition, place))
+    return tools + web_searches
+
+
+def _stream_tool(definition: Json, place: str, *, markable: bool = True) -> StreamBlock:
     """A definition without its marker, nulls and defaults.
 
-    A field with its default value means the same as no field, so both have the same bytes here. A tool
-    that is loaded later takes no marker.
+    A field with its default value means the same as no field, so both have the same bytes here.
     """
-    definition = _read_object(tool, place)
     data = {
         field: value
         for field, value in _drop_marker_and_nulls(definition).items()
@@ -108,7 +133,7 @@ def _stream_tool(tool: Any, place: str) -> StreamBlock:
         opens=True,
         name=text_or_empty(definition.get("name")) or text_or_empty(definition.get("type")),
         marker=read_marker(definition, MARKER, DEFAULT_LIFETIME),
-        markable=definition.get("defer_loading") is not True,
+        markable=markable,
     )
 
 
@@ -121,17 +146,17 @@ def _stream_system(system: Any) -> Iterator[StreamBlock]:
         return
     for position, piece in enumerate(_read_pieces(system, "system")):
         place = f"system[{position}]"
-        yield _stream_block(piece, place, "system", opens=position == 0, tool_names={})
+        yield _stream_block(piece, place, "system", _SeenCalls({}), opens=position == 0)
 
 
-def _stream_messages(messages: Any) -> Iterator[StreamBlock]:
+def _stream_messages(messages: Any, deferred_tools: Mapping[str, Json]) -> Iterator[StreamBlock]:
     """The blocks of all messages.
 
     The first block after a change of role opens a message: the API reads messages of one role in a row as
     one.
     """
     last_role = ""
-    tool_names: dict[str, str] = {}
+    calls = _SeenCalls(deferred_tools)
     for message_index, message in enumerate(_read_list(messages, "messages")):
         mapping = _read_object(message, f"messages[{message_index}]")
         role = text_or_empty(mapping.get("role"))
@@ -142,23 +167,48 @@ def _stream_messages(messages: Any) -> Iterator[StreamBlock]:
                 piece,
                 f"{place}[{block_index}]",
                 role,
+                calls,
                 opens=role != last_role,
-                tool_names=tool_names,
                 is_temporary=is_temporary,
             )
             last_role = role
 
 
+class _SeenCalls:
+    """The calls so far, and the tools that a block may load.
+
+    `tool_names` has the tool of each call by id, `program_ids` the calls that a program made.
+    """
+
+    def __init__(self, deferred_tools: Mapping[str, Json]) -> None:
+        self.deferred_tools = deferred_tools
+        self.tool_names: dict[str, str] = {}
+        self.program_ids: set[str] = set()
+
+    def add(self, block: Json) -> None:
+        """Takes in a call."""
+        name = block.get("name")
+        call_id = block.get("id")
+        if isinstance(name, str) and isinstance(call_id, str):
+            self.tool_names[call_id] = name
+            if is_called_by_program(block):
+                self.program_ids.add(call_id)
+
+    def find_loaded(self, block: Json) -> list[Json]:
+        """The definitions that the API puts where this block stands."""
+        if not self.deferred_tools:
+            return []
+        names = filter(self.deferred_tools.__contains__, find_references(block))
+        return [self.deferred_tools[name] for name in names]
+
+
 def _stream_block(
-    piece: Any,
-    place: str,
-    role: str,
-    *,
-    opens: bool,
-    tool_names: dict[str, str],
-    is_temporary: bool = False,
+    piece: Any, place: str, role: str, calls: _SeenCalls, *, opens: bool, is_temporary: bool = False
 ) -> StreamBlock:
-    """One block. `tool_names` are those of the calls so far, by id; a call adds its own.
+    """One block. `calls` are those so far; a call adds itself.
+
+    The content of a result that only a program reads is no part of the prefix. The definition of a tool that
+    a block loads is.
 
     A marker inside a result counts as one on the result. Blocks of a system message are of the sort "system",
     whatever their type.
@@ -167,10 +217,17 @@ def _stream_block(
     block_type = text_or_empty(block.get("type"))
     marker = read_marker(block, MARKER, DEFAULT_LIFETIME)
     data = _drop_marker_and_nulls(block)
+    if block_type in ("tool_use", "server_tool_use"):
+        calls.add(block)
     if block_type == "tool_result":
         data, inner_marker = _normalise_result(data, place)
         marker = marker or inner_marker
-    elif data.get("citations") == {"enabled": False}:
+    loaded_tools = calls.find_loaded(block)
+    if loaded_tools:
+        data = {**data, "loaded": loaded_tools}
+    if is_read_by_program(block) or text_or_empty(block.get("tool_use_id")) in calls.program_ids:
+        data = drop_field(data, "content")
+    if data.get("citations") == {"enabled": False}:
         data = {field: value for field, value in data.items() if field != "citations"}
 
     sort: Sort = "system"
@@ -182,7 +239,7 @@ def _stream_block(
         data=encode_data(data, place),
         place=place,
         opens=opens,
-        name=_name_block(block, block_type, tool_names),
+        name=_name_block(block, block_type, calls.tool_names),
         marker=marker,
         markable=not is_temporary and _takes_marker(block, block_type),
     )
@@ -221,7 +278,7 @@ def _normalise_result(result: Json, place: str) -> tuple[Json, str]:
     return data, marker
 
 
-def _name_block(block: Json, block_type: str, tool_names: dict[str, str]) -> str:
+def _name_block(block: Json, block_type: str, tool_names: Mapping[str, str]) -> str:
     """What a reader calls a block: the tool of a call or of its result, the title of a document.
 
     A result of the call `t1` is named after the tool that was called with the id `t1`.
@@ -229,11 +286,7 @@ def _name_block(block: Json, block_type: str, tool_names: dict[str, str]) -> str
     if block_type == "text":
         return ""
     if block_type in ("tool_use", "server_tool_use"):
-        name = block.get("name")
-        call_id = block.get("id")
-        if isinstance(name, str) and isinstance(call_id, str):
-            tool_names[call_id] = name
-        return text_or_empty(name)
+        return text_or_empty(block.get("name"))
     if "tool_use_id" in block:
         return tool_names.get(text_or_empty(block["tool_use_id"]), "")
     return text_or_empty(block.get("title"))

@@ -13,37 +13,7 @@ from hashlib import sha256
 
 from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.dialects.gemini.parts import ID_PREFIX
-from lamina.dialects.pairing import CallStep, Label, list_calls
-
-
-class _ContentCalls(CallStep):
-    """The calls of one content of the model, and which of them have their result."""
-
-    def take_call(self, label: Label) -> ToolCall | None:
-        """The first call of this id or name that waits for its result."""
-        place = self._find_open(label)
-        if place is None:
-            return None
-        self._answered.add(place)
-        return self.calls[place]
-
-    def take_unnamed_call(self, name: str) -> ToolCall | None:
-        """The first call of this name that waits, if the wire has no id for it.
-
-        Of two calls of `now` that came without ids, the first result of `now` takes the first.
-        """
-        place = self._find_open(("name", name))
-        if place is None or not self.calls[place].id.startswith(ID_PREFIX):
-            return None
-        self._answered.add(place)
-        return self.calls[place]
-
-    def take_first_call(self) -> ToolCall | None:
-        """The first call that waits, whatever its name."""
-        place = self.take("")
-        if place is None:
-            return None
-        return self.calls[place]
+from lamina.dialects.pairing import CallStep, list_calls
 
 
 class GeminiCalls:
@@ -56,7 +26,7 @@ class GeminiCalls:
     def begin_content(self) -> None:
         """Begins a new content of the model: a call that has no result yet will get none."""
         self._id_counts: Counter[str] = Counter()
-        self._waiting = _ContentCalls()
+        self._step = CallStep()
 
     def add(self, call: ToolCall) -> ToolCall:
         """The call with an id; from now on it waits for its result.
@@ -66,24 +36,56 @@ class GeminiCalls:
         if not call.id:
             call = ToolCall(id=self._make_id(call), name=call.name, arguments=call.arguments)
         self._calls_by_id[call.id] = call
-        self._waiting.add(call)
+        self._step.add(call)
         return call
 
     def take_answered_call(self, result: ToolResult) -> ToolCall | None:
         """The call that the next result answers: by its id, else by its name, else the first that waits.
 
-        A result with an id that no call has answers only a call that came without an id. A second result of
-        a call belongs to that call too.
+        Of several calls with one id the name decides. A result with an id that no call has answers only a
+        call that came without an id. A second result of a call belongs to that call too.
 
-        Of calls of `read`, `grep` without ids, a result of `grep` answers the second; one without a name the
-        first.
+        Of calls of `read`, `grep` without ids, a result of `grep` answers the second; one without a name, or
+        with a name that no call has, the first.
         """
         call_of_id = self._calls_by_id.get(result.id)
         if call_of_id is not None:
-            return self._waiting.take_call(("id", result.id)) or call_of_id
+            return self._take_call_of_id(result) or call_of_id
         if result.id:
-            return self._waiting.take_unnamed_call(result.name)
-        return self._waiting.take_call(("name", result.name)) or self._waiting.take_first_call()
+            return self._take_call_without_id(result.name)
+        place = self._step.take(result.name)
+        if place is None and not self._step.asks(result.name):
+            place = self._step.take("")
+        if place is None:
+            return self._find_second(result.name)
+        return self._step.calls[place]
+
+    def _take_call_of_id(self, result: ToolResult) -> ToolCall | None:
+        """The call of this content with the result's id, and with its name if several have the id."""
+        if not self._step.has_id(result.id):
+            return None
+        place = self._step.take(result.name, id_=result.id)
+        if place is None:
+            return self._step.find_answered(result.name, id_=result.id)
+        return self._step.calls[place]
+
+    def _take_call_without_id(self, name: str) -> ToolCall | None:
+        """The first call of this name that waits, if the wire has no id for it.
+
+        Of two calls of `now` that came without ids, the first result of `now` takes the first.
+        """
+        place = self._step.find_waiting(name)
+        if place is None or not self._step.calls[place].id.startswith(ID_PREFIX):
+            return None
+        self._step.take(name)
+        return self._step.calls[place]
+
+    def _find_second(self, name: str) -> ToolCall | None:
+        """The last call of this name, which has its result: what comes now is one more."""
+        for call in reversed(self._step.calls):
+            if call.name == name:
+                return call
+        return None
 
     def replay(self, segments: Iterable[Segment]) -> None:
         """Takes in calls and results that were read before.
@@ -97,7 +99,7 @@ class GeminiCalls:
                     self._make_id(part)  # counts it, so that the next equal call gets the next id
                 self.add(part)
             elif isinstance(part, ToolResult):
-                self._waiting.take_call(("id", part.id))
+                self._step.take(part.name, id_=part.id)
 
     def _make_id(self, call: ToolCall) -> str:
         """An id for a call that has none on the wire; equal calls of one content are numbered.

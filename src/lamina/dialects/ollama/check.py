@@ -23,6 +23,7 @@ from lamina.dialects.ollama.fields import (
     is_picture_file,
     unwrap_picture,
 )
+from lamina.dialects.ollama.parse import take_named_call
 from lamina.dialects.pairing import CallStep, make_call_id
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import (
@@ -208,12 +209,13 @@ def results_have_calls(reading: OllamaReading) -> Faults:
 
 
 def results_name_their_call(reading: OllamaReading) -> Faults:
-    """A result that names a tool names one that was called and has no result yet.
+    """Of several calls, a result that names a tool answers one that was called and has no result yet.
 
     Other rules report a call without a name, and results of which there are too many.
 
-    With one call, of `read`, a result with `"tool_name": "grep"` breaks the rule. One without a name does
-    not.
+    With calls of `read` and `grep`, a result with `"tool_name": "find"` breaks the rule, and so does a second
+    one of `read`. One without a name does not. The result of a single call may name anything: it is read
+    rightly.
     """
     for view, results in find_steps(reading.views):
         step = CallStep()
@@ -226,7 +228,7 @@ def results_name_their_call(reading: OllamaReading) -> Faults:
                 break
             name = text_or_empty(result.wire.get("tool_name"))
             call_id = text_or_empty(result.wire.get("tool_call_id"))
-            if step.take(name, id_=call_id) is None:
+            if take_named_call(step, name, call_id) is None:
                 yield f"{result.place}.tool_name", f"no call of {name!r} waits for a result"
 
 

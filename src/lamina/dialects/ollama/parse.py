@@ -1,8 +1,9 @@
 """A request of Ollama's chat API as a log and a head.
 
-Its calls have no ids: a result is matched to a call by the tool's name and its position, and the log gives
-both an id of lamina's own. If a message breaks a rule of the wire but its meaning is clear, it is noted as
-mended, so that rendering writes it anew. Nothing is judged here.
+Its calls need no ids: a result is matched to a call by the id where both have one, then by the tool's name,
+then by its position, and the log gives calls without an id one of lamina's own. If a message breaks a rule of
+the wire but its meaning is clear, it is noted as mended, so that rendering writes it anew. Nothing is judged
+here.
 """
 
 from __future__ import annotations
@@ -77,6 +78,19 @@ def read_definition(tool: Any, place: str) -> Json:
     return definition
 
 
+def take_named_call(step: CallStep, name: str, call_id: str) -> int | None:
+    """The position of the call that a result with this name and id answers; None if none waits for it.
+
+    Whatever a result names, it can only answer the one call of a step. Among several calls, a name that none
+    of them has belongs to nobody: by its position the result would take the place of another one.
+    """
+    place = step.take(name, id_=call_id)
+    has_one_call = len(step.calls) == 1
+    if place is None and has_one_call:
+        return step.take("")
+    return place
+
+
 class OllamaCalls:
     """The calls of the last assistant message, and before it the newest call of each name."""
 
@@ -99,12 +113,12 @@ class OllamaCalls:
         """
         name = read_text(message, "tool_name")
         call_id = read_text(message, "tool_call_id")
-        index = self.step.take(name, id_=call_id)
-        has_one_call = len(self.step.calls) == 1
-        if index is None and has_one_call and self.step.waiting:
-            index = self.step.take("")  # whatever it names, it can only answer that call
+        index = take_named_call(self.step, name, call_id)
         if index is not None:
             return self.step.calls[index]
+        answered_call = self.step.find_answered(name, id_=call_id)
+        if answered_call is not None:
+            return answered_call
         if name and not self.step.asks(name):
             return self._older_calls.get(name)
         for call in reversed(self.step.calls):
@@ -173,9 +187,9 @@ def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePi
 
 
 def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
-    """A result, named after the call that it answers.
+    """A result, named in the log after the call that it answers. Its name on the wire stays as it came.
 
-    The API pairs by name. So a result that names another tool than its call is written anew.
+    A message without a name is sent as it came too: the server reads its position.
     """
     call = calls.take_answered_call(message)
     wire_name = read_text(message, "tool_name")
@@ -185,8 +199,7 @@ def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
     result = ToolResult(id="", content=content, name=wire_name)
     if call is not None:
         result = ToolResult(id=call.id, content=content, name=call.name)
-    names_its_call = wire_name in ("", result.name)
-    is_sendable = wire_content.is_sendable and names_its_call and _has_no_calls(message)
+    is_sendable = wire_content.is_sendable and _has_no_calls(message)
     piece = MessagePiece("tool_result", result, attrs=describe_result(call))
     return MessagePieces(Role.TOOL, [piece], is_sendable)
 

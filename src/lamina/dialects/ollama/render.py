@@ -119,7 +119,7 @@ class _OllamaWriter:
         for entry in group:
             part = entry.parts[0]
             if isinstance(part, ToolResult):
-                self._add_result(unchanged or _write_result(entry, part), part)
+                self._add_result(unchanged or _write_result(entry, part), entry, part)
             else:
                 other_entries.append(entry)
         if not other_entries:
@@ -138,7 +138,7 @@ class _OllamaWriter:
             if isinstance(part, ToolCall):
                 self.step.add_call(part.id, name_or_unnamed(part.name))
 
-    def _add_result(self, message: Any, part: ToolResult) -> None:
+    def _add_result(self, message: Any, entry: Entry, part: ToolResult) -> None:
         """Keeps a result until its step is complete, with what a reader sees of it: a name and an id.
 
         Both may be missing. Then the results of a step are told apart by their order only.
@@ -146,7 +146,9 @@ class _OllamaWriter:
         fields = to_fields(message)
         name = fields.get("tool_name") or ""
         call_id = fields.get("tool_call_id") or ""
-        self.step.add_result(message, PairedResult(asked=part.id, name=name, id=call_id))
+        asked_name = name_or_unnamed(find_result_name(entry, part))
+        result = PairedResult(asked=part.id, asked_name=asked_name, name=name, id=call_id)
+        self.step.add_result(message, result)
 
 
 def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
@@ -251,9 +253,9 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
 
     Pictures whose data lamina does not have are named in the text.
     """
-    name = name_or_unnamed(find_result_name(entry, result))
     message = {"role": "tool", **_copy_other_fields(entry)}
-    message.pop("tool_name", None)
+    # A name that the client gave stays, even if the call has another one: it says what the client ran.
+    name = message.pop("tool_name", "") or name_or_unnamed(find_result_name(entry, result))
     pictures = [part for part in result.content if isinstance(part, Image)]
     old_message = to_fields(find_origin(entry, NAME).message)
     if old_message and not is_changed(entry, "content"):

@@ -1,14 +1,13 @@
 """Tool calls of an assistant message, and the results that answer them.
 
-Ids are not unique in the wild, and some servers leave them out. So a call and its result are matched by
-position as well as by id. Nothing is known of what a tool does, except that some arguments name a file.
+Ids are not unique in the wild, and some servers leave them out. So a call and its result are matched by id,
+then by name, then by position. Nothing is known of what a tool does, except that some arguments name a file.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -25,7 +24,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.pairing import list_calls
+from lamina.dialects.pairing import CallStep, list_calls
 from lamina.errors import BadInput
 
 _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -140,52 +139,41 @@ class ChatCalls:
 
     def begin_message(self) -> None:
         """Begins a new assistant message. Its ids are its own, even if earlier calls had the same ones."""
-        self._message_calls: list[ToolCall] = []
-        self._message_ids: set[str] = set()
-        self._calls_of_repeated_id: dict[str, deque[ToolCall]] = {}
-        self._result_count = 0
+        self._step = CallStep()
 
     def add(self, call: ToolCall) -> None:
         """Adds a call of the current assistant message.
 
         If the message has another call with this id, both wait under it, in order.
         """
-        if call.id in self._message_ids:
-            first_call = self._by_id[call.id]
-            same_id_calls = self._calls_of_repeated_id.setdefault(call.id, deque((first_call,)))
-            same_id_calls.append(call)
-        self._message_ids.add(call.id)
         self._by_id[call.id] = call
-        self._message_calls.append(call)
+        self._step.add(call)
 
-    def take_answered_call(self, call_id: str | None) -> ToolCall | None:
+    def take_answered_call(self, call_id: str, name: str) -> ToolCall | None:
         """The call that the next result answers.
 
-        A result with an id answers the call of that id; if several calls have it, they are taken in order.
-        A result without one answers the call at its own position.
+        A result with an id answers the call of that id; if several calls have it, the name decides, then the
+        position. A result without an id answers the first call of its name that waits, or the first of all.
         """
-        position = self._result_count
-        self._result_count += 1
         if call_id:
-            return self._take_by_id(call_id)
-        if position >= len(self._message_calls):
+            return self._take_by_id(call_id, name)
+        place = self._step.take_any(name)
+        if place is None:
             return None
-        call = self._message_calls[position]
-        self._take_by_id(call.id)
-        return call
+        return self._step.calls[place]
 
-    def _take_by_id(self, call_id: str) -> ToolCall | None:
-        """The call of an id. If several have it, each result takes the next; the last one stays.
+    def _take_by_id(self, call_id: str, name: str) -> ToolCall | None:
+        """The call of an id. If several have it, each result takes one; the last one stays for more results.
 
-        Of two calls with the id `c1`, the first result of `c1` takes the first, and all later ones the
-        second.
+        Of two calls of `read` with the id `c1`, the first result of `c1` takes the first, and all later ones
+        the second.
         """
-        same_id_calls = self._calls_of_repeated_id.get(call_id)
-        if same_id_calls is None:
+        if not self._step.has_id(call_id):
             return self._by_id.get(call_id) or self._find_earlier_call(call_id)
-        if len(same_id_calls) > 1:
-            return same_id_calls.popleft()
-        return same_id_calls[0]
+        place = self._step.take(name, id_=call_id)
+        if place is None:
+            return self._step.find_answered(name, id_=call_id)
+        return self._step.calls[place]
 
     def _find_earlier_call(self, call_id: str) -> ToolCall | None:
         """The last call of this id in the messages that were read before.
@@ -207,7 +195,7 @@ class ChatCalls:
             if isinstance(part, ToolCall):
                 self.add(part)
             elif isinstance(part, ToolResult):
-                self.take_answered_call(part.id)
+                self.take_answered_call(part.id, part.name)
 
 
 def _read_tool_call(value: Any) -> ParsedChatCall:

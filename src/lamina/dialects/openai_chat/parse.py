@@ -16,7 +16,7 @@ import msgspec
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
-from lamina.dialects.json_values import LIST_TYPES, read_list, read_optional_text, to_dict
+from lamina.dialects.json_values import LIST_TYPES, read_list, read_optional_text, text_or_empty, to_dict
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
@@ -186,13 +186,13 @@ def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) ->
 def _read_tool(message: Mapping[str, Any], _: int, calls: ChatCalls) -> MessagePieces:
     """A result of a tool. Without an id it must be written anew."""
     call_id = read_optional_text(message, "tool_call_id") or ""
-    call = calls.take_answered_call(call_id)
+    call = calls.take_answered_call(call_id, text_or_empty(message.get("name")))
     return _read_result(message, call, call_id, names_its_call=call_id != "")
 
 
 def _read_function(message: Mapping[str, Any], _: int, calls: ChatCalls) -> MessagePieces:
     """A result from before tools: it has no id. If a tool call preceded it, it becomes a tool message."""
-    call = calls.take_answered_call(None)
+    call = calls.take_answered_call("", text_or_empty(message.get("name")))
     answers_function_call = call is not None and call.id.startswith(LEGACY)
     return _read_result(message, call, "", names_its_call=answers_function_call)
 

@@ -14,7 +14,7 @@ from typing import Any
 from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Head, Image, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, to_dict
+from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict
 from lamina.dialects.openai_chat.calls import LEGACY, make_safe_name, read_free_text
 from lamina.dialects.openai_chat.mark import remove_refused_marks
 from lamina.dialects.openai_chat.parse import INSTEAD_OF_CONTENT, is_valid_content, read_extra_fields
@@ -207,7 +207,8 @@ class _ChatWriter:
         message.pop("role", None)
         message.pop("tool_call_id", None)
         if result.id in self.legacy_ids:
-            name = self._tool_names.choose(result.name)
+            # A name that the client gave stays, even if the call has another one.
+            name = self._tool_names.choose(text_or_empty(message.get("name")) or result.name)
             self.messages.append({"role": "function", **message, "name": name, "content": content})
         else:
             self.messages.append({"role": "tool", **message, "tool_call_id": result.id, "content": content})

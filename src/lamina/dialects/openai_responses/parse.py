@@ -10,11 +10,11 @@ of the log.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.json_values import (
@@ -56,6 +56,7 @@ from lamina.dialects.openai_responses.parts import (
     read_call_id,
 )
 from lamina.dialects.origins import read_origin
+from lamina.dialects.pairing import CallStep
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -187,7 +188,8 @@ class ItemScan:
     `has_unseen_calls`: calls may have been made that only the server has.
 
     State: `calls` are the calls so far, `item_ids` the ids of items so far, `unpaired_ids` those of outputs
-    whose call only the server has. `is_speaking` says whether the last item was the model's.
+    whose call only the server has. `program_call_ids` are those of calls that a program made. `is_speaking`
+    says whether the last item was the model's.
     """
 
     def __init__(self, *, is_stored: bool = True, has_unseen_calls: bool = False) -> None:
@@ -196,6 +198,7 @@ class ItemScan:
         self.calls = CallRegister()
         self.unpaired_ids: set[str] = set()
         self.item_ids: set[str] = set()
+        self.program_call_ids: set[str] = set()
         self.is_speaking = False
 
     def replay(self, log: Iterable[Segment]) -> None:
@@ -210,6 +213,7 @@ class ItemScan:
                 item = to_item(origin.message)
                 self._begin(segment.role)
                 self.item_ids.add(read_item_id(item))
+                self._is_of_program(item)  # notes the calls of programs
                 if may_refer_to_call(item):
                     self.has_unseen_calls = True
                 if isinstance(part, Raw) and read_type(item) in OUTPUT_TYPES:
@@ -217,7 +221,7 @@ class ItemScan:
             if isinstance(part, ToolCall):
                 self.calls.add(part)
             elif isinstance(part, ToolResult):
-                self.calls.take(part.id)
+                self.calls.take(part.id, part.name)
 
     def read(self, items: Sequence[Any], *, start: int = 0) -> list[tuple[Segment, ...]]:
         """The segments of each item. `start` is the position of the first one in the input.
@@ -258,10 +262,32 @@ class ItemScan:
             notes["loose"] = loose_reason
         if "anonymous" in notes or "loose" in notes:
             parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
-        is_unpaired_output = read_type(item) in OUTPUT_TYPES and isinstance(parsed.pieces[0].part, Raw)
-        pinned = must_stay(item) or is_unpaired_output
-        segments = make_segments(NAME, source, parsed, joins=joins, pinned=pinned, notes=notes)
+        is_output = read_type(item) in OUTPUT_TYPES
+        is_unpaired_output = is_output and isinstance(parsed.pieces[0].part, Raw)
+        is_of_program = self._is_of_program(item)
+        segments = make_segments(
+            NAME,
+            source,
+            parsed,
+            joins=joins,
+            pinned=must_stay(item) or is_unpaired_output or is_of_program,
+            unread=is_of_program and is_output,
+            notes=notes,
+        )
         return add_extra_fields(segments, parsed.pieces, item)
+
+    def _is_of_program(self, item: Json) -> bool:
+        """Whether a program made a call, or reads an output: the program is JavaScript that the model wrote.
+
+        An output need not say so itself if its call does.
+        """
+        is_of_program = is_called_by_program(item)
+        call_id = read_call_id(item)
+        if is_of_program and read_type(item) in OUTPUT_TYPE_OF_CALL:
+            self.program_call_ids.add(call_id)
+        if read_type(item) in OUTPUT_TYPES and "caller" not in item:
+            return call_id in self.program_call_ids
+        return is_of_program
 
     def _begin(self, role: Role | None) -> bool:
         """Begins an item of this role. Says whether the model continues what it was saying.
@@ -330,7 +356,7 @@ class ItemScan:
         A call may be in a response that the request continues. Then the output is its answer as it is, once.
         """
         call_id = read_call_id(item)
-        call = self.calls.take(call_id)
+        call = self.calls.take(call_id, text_or_empty(item.get("name")))
         may_answer_unseen_call = self.has_unseen_calls and is_valid_call_id(call_id)
         if call is None and may_answer_unseen_call and call_id not in self.unpaired_ids:
             self.unpaired_ids.add(call_id)
@@ -347,27 +373,30 @@ class CallRegister:
     """The calls so far, so that each output is named after the call that it answers."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[ToolCall]] = {}
+        self._step = CallStep()
         self._newest: dict[str, ToolCall] = {}
 
     def forget_waiting(self) -> None:
         """The model speaks again, so calls that still wait for an output will get none."""
-        self._waiting.clear()
+        self._step = CallStep()
 
     def add(self, call: ToolCall) -> None:
         """A call waits for its output from now on."""
-        self._waiting.setdefault(call.id, deque()).append(call)
+        self._step.add(call)
         self._newest[call.id] = call
 
-    def take(self, call_id: str) -> ToolCall | None:
+    def take(self, call_id: str, name: str) -> ToolCall | None:
         """The call that an output with this id answers: the first that waits, else the newest.
 
-        Two outputs with one id are both named after the call, if there was only one.
+        If several calls of the step have the id, the name decides. Two outputs with one id are both named
+        after the call, if there was only one.
         """
-        waiting = self._waiting.get(call_id)
-        if waiting:
-            return waiting.popleft()
-        return self._newest.get(call_id)
+        if not self._step.has_id(call_id):
+            return self._newest.get(call_id)
+        place = self._step.take(name, id_=call_id)
+        if place is None:
+            return self._step.find_answered(name, id_=call_id)
+        return self._step.calls[place]
 
 
 def _find_followed(items: Sequence[Json]) -> list[bool]:

@@ -9,10 +9,12 @@ Shapes and defaults: openai 3.49.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from lamina.caches.stream import Sort, Stream, StreamBlock
+from lamina.core.deferred_tools import drop_deferred_members, is_deferred
+from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.characters import split_words
 from lamina.dialects.json_values import (
     Json,
@@ -129,12 +131,15 @@ def _read_settings(request: Request) -> Json:
 def _stream_tools(request: Request) -> Iterator[StreamBlock]:
     """One block for each definition. A tool of the server is named by its label or its type.
 
-    An MCP server with the label `docs` is named `docs`, a `web_search` after its type.
+    An MCP server with the label `docs` is named `docs`, a `web_search` after its type. A tool that is loaded
+    later is not in the prompt: the item with what a search found holds its definition.
     """
     for position, value in enumerate(read_list(request, "tools")):
         place = f"tools[{position}]"
         tool = to_dict(value, place)
-        data = drop_field(drop_nulls(tool), MARKER_FIELD)
+        if is_deferred(tool):
+            continue
+        data = drop_field(drop_nulls(drop_deferred_members(tool)), MARKER_FIELD)
         yield StreamBlock(
             sort="tool",
             role="tools",
@@ -170,17 +175,29 @@ def _stream_items(request: Request, lifetime: str) -> list[StreamBlock]:
         request_input = [{"role": "user", "content": request_input}]
     blocks: list[StreamBlock] = []
     tool_names: dict[str, str] = {}
+    program_call_ids: set[str] = set()
     for position, value in enumerate(read_list({"input": request_input}, "input")):
         place = f"input[{position}]"
         try:
-            blocks += _stream_item(to_dict(value), place, lifetime, tool_names)
+            blocks += _stream_item(to_dict(value), place, lifetime, tool_names, program_call_ids)
         except BadInput as error:
             raise add_outer_place(place, error) from None
     return blocks
 
 
-def _stream_item(item: Json, place: str, lifetime: str, tool_names: dict[str, str]) -> list[StreamBlock]:
+def _is_read_by_program(item: Json, program_call_ids: Container[str]) -> bool:
+    """Whether an output goes to a program that the model wrote. It need not say so if its call does."""
+    if "caller" in item:
+        return is_called_by_program(item)
+    return str(item.get("call_id")) in program_call_ids
+
+
+def _stream_item(
+    item: Json, place: str, lifetime: str, tool_names: dict[str, str], program_call_ids: set[str]
+) -> list[StreamBlock]:
     """The blocks of one item. `tool_names` are those of the calls so far, by id; a call adds its own.
+
+    `program_call_ids` are those of calls that a program made, and a call adds its own to them too.
 
     A message and the output of a function have a block for each part, all other items one.
     """
@@ -193,6 +210,11 @@ def _stream_item(item: Json, place: str, lifetime: str, tool_names: dict[str, st
         if item.get("phase") is not None:
             phase = {"phase": item["phase"]}
         return _stream_parts(item.get("content"), f"{place}.content", role, lifetime, extra=phase)
+    if item_type in OUTPUT_TYPES and _is_read_by_program(item, program_call_ids):
+        # The model does not read it, so whatever it says is no part of the prefix.
+        item = drop_field(item, "output")
+    if item_type in OUTPUT_TYPE_OF_CALL and is_called_by_program(item):
+        program_call_ids.add(str(item.get("call_id")))
     if item_type in DEFINED_OUTPUT_TYPES and item.get("output") is not None:
         name = tool_names.get(str(item.get("call_id")), "")
         return _stream_parts(item["output"], f"{place}.output", "tool", lifetime, name=name)

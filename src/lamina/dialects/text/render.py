@@ -150,7 +150,7 @@ class _TurnWriter:
         if result.error:
             voice = "failure"
         turn = TextTurn(voice, write_as_text(result.content), name)
-        self.step.add_result(turn, PairedResult(asked=result.id, name=name))
+        self.step.add_result(turn, PairedResult(asked=result.id, asked_name=name, name=name))
 
 
 def _write_text(entry: Entry) -> str:
