@@ -76,14 +76,14 @@ class LiveConversation:
     """A conversation that this process has seen. Everything here but the name can be had again.
 
     `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
-    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `memory_size` is what
-    all of it takes in memory, and `landmark` is the message that a similar request is found by. `trigger` is
-    the size above which it would have been cut, and `is_near` says that the next one may be over it. `counted` is
-    the last request whose tokens the gateway has counted, and `tokens` their number. `request` is the last
-    request as sent, `sent_at` when, and `reported` the tokens that the upstream counted for it. `measured` is
-    the last request with such a report, if it was sent as it came. `usages` has what was reported for each
-    answer, for the inspector. `spliced_memo` is the memo of its requests with recalls in them. `lock` is that
-    of its family, which lives as long as one of its conversations.
+    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `memory_size` is
+    what all of it takes in memory, and `landmark` is the message that a similar request is found by.
+    `trigger` is the size above which it would have been cut, and `is_near` says that the next one may be over
+    it. `counted` is the last request whose tokens the gateway has counted, and `tokens` their number.
+    `request` is the last request as sent, `sent_at` when, and `reported` the tokens that the upstream counted
+    for it. `measured` is the last request with such a report, if it was sent as it came. `usages` has what
+    was reported for each answer, for the inspector. `spliced_memo` is the memo of its requests with recalls
+    in them. `lock` is that of its family, which lives as long as one of its conversations.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:

@@ -173,11 +173,11 @@ def make_outline(
     """
     if not turns.sources:
         return None
-    place = _end_of(_BLANKS, text, start + 1)
+    place = _end_of(_BLANKS.match(text, start + 1), start + 1)
     first_end = place + len(turns.sources[0])
     gap = b","
     if len(turns.sources) > 1:
-        gap = text[first_end : _end_of(_GAP, text, first_end)]
+        gap = text[first_end : _end_of(_GAP.match(text, first_end), first_end)]
     if type(turns.values[0]) is not dict or not text.startswith(turns.sources[0], place):
         return None
     outline = RequestOutline(
@@ -232,6 +232,6 @@ def _choose_probe(sources: Sequence[bytes]) -> int:
     return max(range(max(last - MOVING, 0), last + 1), key=lambda index: len(sources[index]))
 
 
-def _end_of(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
-    match = pattern.match(text, position)
+def _end_of(match: re.Match[bytes] | None, position: int) -> int:
+    """Where a match ends; `position` if there is none."""
     return match.end() if match else position
