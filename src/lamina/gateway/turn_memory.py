@@ -65,7 +65,8 @@ class RequestOutline(NamedTuple):
     `head` is the text before the first message, `tail` the text after the last one, and `name` the field that
     has the list. `places` says where each message begins. Between two messages there is always the same
     `gap`; `gap_places` says where. `end` is where the last message ends. `probe` is the index of a long
-    message near the end: it is unlikely to be in another conversation too.
+    message near the end: it is unlikely to be in another conversation too. `value_count` is not below the
+    number of values in the text.
     """
 
     head: bytes
@@ -78,6 +79,7 @@ class RequestOutline(NamedTuple):
     end: int
     probe: int
     request: Mapping[str, Any]
+    value_count: int
 
     def resembles(self, text: bytes) -> bool:
         """Whether a text has one of the last messages at the same place. This rules out most texts."""
@@ -165,7 +167,13 @@ class TurnMemory:
 
 
 def make_outline(
-    text: bytes, name: str, start: int, turns: DecodedTurns, request: Mapping[str, Any]
+    text: bytes,
+    name: str,
+    start: int,
+    turns: DecodedTurns,
+    request: Mapping[str, Any],
+    *,
+    value_count: int,
 ) -> RequestOutline | None:
     """Where some messages are in a text whose list begins at `start`.
 
@@ -191,12 +199,19 @@ def make_outline(
         end=first_end,
         probe=0,
         request=request,
+        value_count=value_count,
     )
-    return extend_outline(RepeatedTurns(outline, outline.turns, first_end), text, turns, request)
+    repeated = RepeatedTurns(outline, outline.turns, first_end)
+    return extend_outline(repeated, text, turns, request, value_count=value_count)
 
 
 def extend_outline(
-    repeated: RepeatedTurns, text: bytes, turns: DecodedTurns, request: Mapping[str, Any]
+    repeated: RepeatedTurns,
+    text: bytes,
+    turns: DecodedTurns,
+    request: Mapping[str, Any],
+    *,
+    value_count: int,
 ) -> RequestOutline | None:
     """The outline of a request that repeats the first messages of another one and goes on."""
     outline = repeated.outline
@@ -223,6 +238,7 @@ def extend_outline(
         end=end,
         probe=_choose_probe(turns.sources),
         request=request,
+        value_count=value_count,
     )
 
 
