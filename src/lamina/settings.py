@@ -29,7 +29,7 @@ VARIABLE = "LAMINA_SETTINGS"
 
 FILE, STORE = "settings.toml", "conversations.db"
 
-_HEADER = re.compile(r"[ \t]*\[+[ \t]*([^\]]+?)[ \t]*\]+")
+_HEADER = re.compile(r"[ \t]*\[{1,2}([^\[\]]+)\]")
 """The header of a table: `[limits]`, `[upstreams.claude]`, `[[tokens]]`."""
 
 _LINE = re.compile(r"at line ([0-9]+)")
@@ -101,7 +101,7 @@ def find_line(text: str, name: str) -> int:
     for number, line in enumerate(text.split("\n"), 1):
         header = _HEADER.match(line)
         if header:
-            table = header[1].replace('"', "")
+            table = header[1].strip(" \t").replace('"', "")
             if table == name:
                 return number
             continue
@@ -146,7 +146,7 @@ def _name_field(message: str) -> str:
     names = re.findall(r"`([^`]*)`", message)
     if not names:
         return ""
-    return re.sub(r"\[[^\]]*\]", "", str(names[-1]).lstrip("$.")).strip(".")
+    return re.sub(r"\[[^\[\]]*\]", "", str(names[-1]).lstrip("$.")).strip(".")
 
 
 def _convert(values: dict[str, object], find_place: Callable[[str], str]) -> Settings:

@@ -22,11 +22,13 @@ from lamina.models.facts import (
     find_model,
     load_models,
     model,
+    model_or_none,
     price_of,
     table,
 )
 from lamina.models.names import is_named, key_of, tail_of
 from lamina.models.prices import Prices, Tier
+from tests.bounded import bounded_work
 
 TABLE = Path(models.__file__).with_name("models.json")
 ROWS = list(table().values())
@@ -429,3 +431,11 @@ def test_many_threads_get_one_table() -> None:
         thread.join()
     assert len(found) == 8
     assert len({id(one) for one in found}) == 1
+
+
+def test_a_hostile_name_of_a_model_is_read_at_once() -> None:
+    """Names come from clients. `-v1:0` can be read as one word or as two, so 36 of them in 2^36 ways."""
+    with bounded_work():
+        for words in ("-v1:0", "-2025-05-06", "-v1:0-2025-05-06"):
+            assert model_or_none("claude-opus-4-5" + words * 36 + "!") is None
+            assert model_or_none("claude-opus-4-5" + words * 9 + "[1m]" + words * 9 + "!") is None

@@ -8,6 +8,7 @@ a cut, with one of the reasons below.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -359,14 +360,14 @@ def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
     A message of the assistant may go on after a call, with further calls or with text. Then the results of
     all its calls follow, in any order, and nothing else stands among them.
     """
-    waiting: list[str] = []
+    waiting: Counter[str] = Counter()  # one message may have thousands of calls, and several with one id
     calling = False
     for entry in sent:
         first = entry.parts[0]
         if isinstance(first, ToolResult):
             calling = False
             if first.id in waiting:
-                waiting.remove(first.id)
+                _take_one(waiting, first.id)
             else:
                 yield f"result {entry.ref} has no call before it"
             continue
@@ -374,12 +375,19 @@ def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
         if waiting and not continues:
             yield f"{entry.ref} stands between a call and its result"
         elif isinstance(first, ToolCall):
-            waiting.append(first.id)
+            waiting[first.id] += 1
             calling = True
         else:
             calling = entry.role is Role.ASSISTANT
     if waiting:
-        yield f"calls without a result: {waiting}"
+        yield f"calls without a result: {list(waiting.elements())}"
+
+
+def _take_one(waiting: Counter[str], call_id: str) -> None:
+    """Take one call off those that wait for their result."""
+    waiting[call_id] -= 1
+    if not waiting[call_id]:
+        del waiting[call_id]
 
 
 # Why a new epoch begins although the room does not ask for it.

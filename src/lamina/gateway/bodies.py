@@ -46,6 +46,7 @@ _LONGEST_NAME = 40
 """How the names of fields and types read, in lower case, that hold or name an image or a file."""
 
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _HALF_CHARACTER = re.compile(rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 """An escape for the first half of a character beyond the first 65,536, without the second half after it."""
 
@@ -108,13 +109,22 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
     repeated = memory.find_repeated(text)
     content: _BodyContent | None = None
     if repeated is not None:
-        content = _decode_rest(text, repeated, limits, memory)
+        value_count = repeated.outline.value_count + count_values(text[repeated.end :], limits.values)
+        if value_count <= limits.values:
+            content = _decode_rest(text, repeated, limits, memory)
     if repeated is not None and content is not None:
-        outline = extend_outline(repeated, text, content.decoded, content.request)
+        outline = extend_outline(repeated, text, content.decoded, content.request, value_count=value_count)
     else:
+        value_count = count_values(text, limits.values)
+        if value_count > limits.values:
+            raise Refusal(
+                413, f"the body has {value_count:,} values at all depths; the limit is {limits.values:,}"
+            )
         scan = _scan_body(text)
         content = _decode_scan(scan, NO_TURNS, limits, memory)
-        outline = make_outline(text, scan.name, scan.start, content.decoded, content.request)
+        outline = make_outline(
+            text, scan.name, scan.start, content.decoded, content.request, value_count=value_count
+        )
     if outline is not None:
         memory.remember_outline(outline)
     return RequestBody(
@@ -125,6 +135,23 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
         turn_bytes=sum(map(len, content.decoded.sources)),
         new_bytes=content.new_bytes,
     )
+
+
+def count_values(text: bytes, limit: int) -> int:
+    """How many values a JSON text has at all depths, counted before any of them is decoded.
+
+    A decoded value may take twenty times the memory of its text, as in `[[],[],[]]`. Signs inside strings
+    count too, unless there are so many of them that it matters: the result is never too low, and if it is
+    above the limit it is exact.
+    """
+    count = _count_signs(text)
+    if count > limit:
+        count = _count_signs(_STRING.sub(b"", text))
+    return count
+
+
+def _count_signs(text: bytes) -> int:
+    return text.count(b",") + text.count(b"{") + text.count(b"[")
 
 
 class _BodyContent(NamedTuple):

@@ -52,7 +52,12 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RequestLimits(_Table, frozen=True, kw_only=True):
-    """How large a request may be, in bytes and in items. `requests` are at a time, for one workspace."""
+    """How large a request may be, in bytes and in items.
+
+    `values` are counted at every depth: each field of an object, and each item of a list. `requests` are at a
+    time, for one workspace. `held` are the bytes of all bodies at a time, for the whole gateway: a larger
+    number of large requests waits.
+    """
 
     body: Positive = 32 * MEBIBYTE
     unpacked: Positive = 64 * MEBIBYTE
@@ -60,8 +65,10 @@ class RequestLimits(_Table, frozen=True, kw_only=True):
     depth: Positive = 64
     turns: Positive = 10_000
     tools: Positive = 512
+    values: Positive = 250_000
     connections: Positive = 1_000
     requests: Positive = 256
+    held: Positive = 128 * MEBIBYTE
 
 
 class Deadlines(_Table, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from itertools import count, islice
+from itertools import count
 from time import time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -38,14 +38,18 @@ from lamina.gateway.conversation_store import (
     StoreGone,
 )
 from lamina.gateway.identity import ClientIdentity
-from lamina.gateway.sizes import CountedRequest, KnownTrigger
+from lamina.gateway.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
 from lamina.gateway.turn_memory import MEMORY_BYTES, MOVING
 
 LIVE_BYTES = MEMORY_BYTES
 """Bytes of requests whose conversations stay in memory, as many as there are decoded messages of."""
 
-RECENT = 64
-"""How many recent conversations are tried as a source of parsed messages."""
+CONVERSATION_BYTES = 6 << 10
+TURN_BYTES = 2 << 10
+"""What a conversation, and each of its messages, takes in memory besides its bytes. Measured, rounded up.
+
+Without them a thousand short conversations would count as nothing.
+"""
 
 USAGES = 1_000
 """Reports about earlier requests that one conversation holds for the inspector."""
@@ -53,18 +57,33 @@ USAGES = 1_000
 Group = tuple[str, str, str]
 """A workspace, a client's id and a dialect: what conversations must have in common to be one."""
 
+FamilyKey = tuple[str, str]
+"""A workspace and a family in it."""
+
+
+class Landmark(NamedTuple):
+    """A message near the end of a request that the next one repeats: the same object at the same place.
+
+    `identity` is that of the object. The conversation holds it, so no other object has it meanwhile.
+    """
+
+    group: Group
+    place: int
+    identity: int
+
 
 class LiveConversation:
     """A conversation that this process has seen. Everything here but the name can be had again.
 
     `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
-    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `trigger` is the
-    size above which it would have been cut, and `is_near` says that the next one may be over it. `counted` is
-    the last request whose tokens the gateway has counted, and `tokens` their number. `request` is the last
-    request as sent, `sent_at` when, and `reported` the tokens that the upstream counted for it. `measured` is
-    the last request with such a report, if it was sent as it came. `usages` has what was reported for each
-    answer, for the inspector. `spliced_memo` is the memo of its requests with recalls in them. `lock` is that
-    of its family, which lives as long as one of its conversations.
+    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `memory_size` is
+    what all of it takes in memory, and `landmark` is the message that a similar request is found by.
+    `trigger` is the size above which it would have been cut, and `is_near` says that the next one may be over
+    it. `counted` is the last request whose tokens the gateway has counted, and `tokens` their number.
+    `request` is the last request as sent, `sent_at` when, and `reported` the tokens that the upstream counted
+    for it. `measured` is the last request with such a report, if it was sent as it came. `usages` has what
+    was reported for each answer, for the inspector. `spliced_memo` is the memo of its requests with recalls
+    in them. `lock` is that of its family, which lives as long as one of its conversations.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
@@ -79,6 +98,8 @@ class LiveConversation:
         self.turns: tuple[Any, ...] = ()
         self.text_size = 0
         self.head_bytes = 0
+        self.memory_size = 0
+        self.landmark: Landmark | None = None
         self.tokens = 0
         self.counted: CountedRequest | None = None
         self.measured: CountedRequest | None = None
@@ -172,7 +193,8 @@ class ConversationIndex:
         self._store = store
         self.shared = shared
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
-        self._by_group: dict[Group, OrderedDict[str, LiveConversation]] = {}
+        self._by_family: dict[FamilyKey, dict[str, LiveConversation]] = {}
+        self._by_landmark: dict[Landmark, LiveConversation] = {}
         self._size = 0
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -207,13 +229,12 @@ class ConversationIndex:
     async def find(self, call: ParsedCall) -> ConversationMatch:
         """The conversation of a parsed request. The caller holds the lock of the family."""
         workspace, identity, dialect, _, family, parsed, digests, memo = call
-        group = (workspace, identity.group, dialect.name)
-        members = self._members(group, family)
+        members = self._members(workspace, family)
         certain = True
         nearest = _choose_nearest(members.values(), digests)
         if self.shared or not nearest.continues:
             try:
-                members = await self._load_members(group, family)
+                members = await self._load_members(workspace, family)
                 nearest = _choose_nearest(members.values(), digests)
             except StoreGone:
                 certain = False
@@ -244,12 +265,13 @@ class ConversationIndex:
             return
         conversation.accept(stored)
 
-    def resize(self, conversation: LiveConversation, text_size: int) -> None:
-        """Note how large the last request of a conversation was, and forget old conversations if need be."""
+    def note_request(self, conversation: LiveConversation, text_size: int) -> None:
+        """Note that a conversation has a new last request, and forget old conversations if need be."""
         if (conversation.workspace, conversation.name) not in self._live:
             return
-        self._size += text_size - conversation.text_size
+        self._set_landmark(conversation)
         conversation.text_size = text_size
+        self._measure(conversation)
         while self._size > LIVE_BYTES and len(self._live) > 1:
             self.forget(next(iter(self._live.values())))
 
@@ -257,21 +279,29 @@ class ConversationIndex:
         """Drop a conversation from memory. What has to stay is in the store."""
         if self._live.pop((conversation.workspace, conversation.name), None) is None:
             return
-        self._size -= conversation.text_size
-        group = _group_of(conversation)
-        alike = self._by_group[group]
-        alike.pop(conversation.name, None)
-        if not alike:
-            del self._by_group[group]
+        self._size -= conversation.memory_size
+        conversation.memory_size = 0
+        self._drop_landmark(conversation)
+        key = (conversation.workspace, conversation.family)
+        members = self._by_family[key]
+        members.pop(conversation.name, None)
+        if not members:
+            del self._by_family[key]
 
-    def _members(self, group: Group, family: str) -> dict[str, LiveConversation]:
-        alike = self._by_group.get(group, OrderedDict())
-        return {name: live for name, live in alike.items() if live.family == family}
+    def _measure(self, conversation: LiveConversation) -> None:
+        """Count what a conversation takes in memory now."""
+        turns_size = TURN_BYTES * len(conversation.turns)
+        memory_size = CONVERSATION_BYTES + turns_size + conversation.text_size
+        self._size += memory_size - conversation.memory_size
+        conversation.memory_size = memory_size
 
-    async def _load_members(self, group: Group, family: str) -> dict[str, LiveConversation]:
+    def _members(self, workspace: str, family: str) -> dict[str, LiveConversation]:
+        """The conversations of a family that are in memory, the one that was used last at the end."""
+        return dict(self._by_family.get((workspace, family), {}))
+
+    async def _load_members(self, workspace: str, family: str) -> dict[str, LiveConversation]:
         """The conversations of a family, as the store has them now."""
-        workspace = group[0]
-        members = self._members(group, family)
+        members = self._members(workspace, family)
         for name in await self._store.load_family(workspace, family):
             stored = await self._store.load(workspace, name)
             if stored is not None:
@@ -298,22 +328,37 @@ class ConversationIndex:
         if conversation.lock is None:
             conversation.lock = self.lock(conversation.workspace, conversation.family)
         key = (conversation.workspace, conversation.name)
+        if key not in self._live:
+            self._measure(conversation)
         self._live[key] = conversation
         self._live.move_to_end(key)
-        alike = self._by_group.setdefault(_group_of(conversation), OrderedDict())
-        alike[conversation.name] = conversation
-        alike.move_to_end(conversation.name)
+        members = self._by_family.setdefault((conversation.workspace, conversation.family), {})
+        members.pop(conversation.name, None)
+        members[conversation.name] = conversation
 
     def _find_similar(self, group: Group, turns: tuple[Any, ...]) -> LiveConversation | None:
-        """A recent conversation with many of the same messages. It only saves time and decides nothing."""
-        best: LiveConversation | None = None
-        recent = islice(reversed(self._by_group.get(group, OrderedDict()).values()), RECENT)
-        for conversation in recent:
-            if not _is_similar(conversation.turns, turns):
-                continue
-            if best is None or len(conversation.turns) > len(best.turns):
-                best = conversation
-        return best
+        """A conversation with many of the same messages. It only saves time and decides nothing."""
+        for place in range(len(turns) - 1, -1, -1):
+            similar = self._by_landmark.get(Landmark(group, place, id(turns[place])))
+            if similar is not None:
+                return similar
+        return None
+
+    def _set_landmark(self, conversation: LiveConversation) -> None:
+        """Let requests find a conversation that repeat its last one, up to the messages that still move."""
+        self._drop_landmark(conversation)
+        turns = conversation.turns
+        if turns:
+            place = max(len(turns) - MOVED_MARKERS, 0)
+            conversation.landmark = Landmark(_group_of(conversation), place, id(turns[place]))
+            self._by_landmark[conversation.landmark] = conversation
+
+    def _drop_landmark(self, conversation: LiveConversation) -> None:
+        """Forget the landmark of a conversation, unless it is that of another one by now."""
+        landmark = conversation.landmark
+        conversation.landmark = None
+        if landmark is not None and self._by_landmark.get(landmark) is conversation:
+            del self._by_landmark[landmark]
 
 
 def make_memo() -> RequestMemo:
@@ -363,13 +408,13 @@ class _Nearness(NamedTuple):
 def _choose_nearest(members: Iterable[LiveConversation], digests: RequestDigests) -> _Nearness:
     best = _Nearness()
     for member in members:
-        nearness = _measure(member, digests)
+        nearness = _compare(member, digests)
         if nearness[:4] >= best[:4]:
             best = nearness
     return best
 
 
-def _measure(member: LiveConversation, digests: RequestDigests) -> _Nearness:
+def _compare(member: LiveConversation, digests: RequestDigests) -> _Nearness:
     """Compare a request with the last one of a conversation.
 
     It continues that one if it has all of its messages. Without a common answer the system text must be the
@@ -428,9 +473,3 @@ def _make_name(
         if name not in members:
             return name
     raise AssertionError
-
-
-def _is_similar(earlier: tuple[Any, ...], turns: tuple[Any, ...]) -> bool:
-    """Whether a request has the messages of an earlier one. The last two may have lost their marker."""
-    place = max(len(earlier) - 3, 0)
-    return bool(earlier) and place < len(turns) and earlier[place] is turns[place]

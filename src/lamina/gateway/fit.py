@@ -506,7 +506,7 @@ class Fitter:
         conversation.head_bytes = call.incoming.body.head_bytes
         conversation.request = request
         conversation.sent_at = monotonic()
-        self.index.resize(conversation, len(call.incoming.body.text))
+        self.index.note_request(conversation, len(call.incoming.body.text))
 
     def _note_count(self, call: UpstreamCall, conversation: LiveConversation, fitted: Fitted) -> None:
         """Remember what a request was counted as. A lowered one says nothing about the next one in full."""

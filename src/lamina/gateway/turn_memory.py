@@ -65,7 +65,8 @@ class RequestOutline(NamedTuple):
     `head` is the text before the first message, `tail` the text after the last one, and `name` the field that
     has the list. `places` says where each message begins. Between two messages there is always the same
     `gap`; `gap_places` says where. `end` is where the last message ends. `probe` is the index of a long
-    message near the end: it is unlikely to be in another conversation too.
+    message near the end: it is unlikely to be in another conversation too. `value_count` is not below the
+    number of values in the text.
     """
 
     head: bytes
@@ -78,6 +79,7 @@ class RequestOutline(NamedTuple):
     end: int
     probe: int
     request: Mapping[str, Any]
+    value_count: int
 
     def resembles(self, text: bytes) -> bool:
         """Whether a text has one of the last messages at the same place. This rules out most texts."""
@@ -165,7 +167,13 @@ class TurnMemory:
 
 
 def make_outline(
-    text: bytes, name: str, start: int, turns: DecodedTurns, request: Mapping[str, Any]
+    text: bytes,
+    name: str,
+    start: int,
+    turns: DecodedTurns,
+    request: Mapping[str, Any],
+    *,
+    value_count: int,
 ) -> RequestOutline | None:
     """Where some messages are in a text whose list begins at `start`.
 
@@ -173,11 +181,11 @@ def make_outline(
     """
     if not turns.sources:
         return None
-    place = _end_of(_BLANKS, text, start + 1)
+    place = _end_of(_BLANKS.match(text, start + 1), start + 1)
     first_end = place + len(turns.sources[0])
     gap = b","
     if len(turns.sources) > 1:
-        gap = text[first_end : _end_of(_GAP, text, first_end)]
+        gap = text[first_end : _end_of(_GAP.match(text, first_end), first_end)]
     if type(turns.values[0]) is not dict or not text.startswith(turns.sources[0], place):
         return None
     outline = RequestOutline(
@@ -191,12 +199,19 @@ def make_outline(
         end=first_end,
         probe=0,
         request=request,
+        value_count=value_count,
     )
-    return extend_outline(RepeatedTurns(outline, outline.turns, first_end), text, turns, request)
+    repeated = RepeatedTurns(outline, outline.turns, first_end)
+    return extend_outline(repeated, text, turns, request, value_count=value_count)
 
 
 def extend_outline(
-    repeated: RepeatedTurns, text: bytes, turns: DecodedTurns, request: Mapping[str, Any]
+    repeated: RepeatedTurns,
+    text: bytes,
+    turns: DecodedTurns,
+    request: Mapping[str, Any],
+    *,
+    value_count: int,
 ) -> RequestOutline | None:
     """The outline of a request that repeats the first messages of another one and goes on."""
     outline = repeated.outline
@@ -223,6 +238,7 @@ def extend_outline(
         end=end,
         probe=_choose_probe(turns.sources),
         request=request,
+        value_count=value_count,
     )
 
 
@@ -232,6 +248,6 @@ def _choose_probe(sources: Sequence[bytes]) -> int:
     return max(range(max(last - MOVING, 0), last + 1), key=lambda index: len(sources[index]))
 
 
-def _end_of(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
-    match = pattern.match(text, position)
+def _end_of(match: re.Match[bytes] | None, position: int) -> int:
+    """Where a match ends; `position` if there is none."""
     return match.end() if match else position

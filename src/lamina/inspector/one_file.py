@@ -64,8 +64,8 @@ def write_page(inspector: Inspector, *, redact: bool = False) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     page = _read("index.html")
-    page = re.sub(r"\s*<link[^>]*>", "", page)
-    page = re.sub(r"\s*<script[^>]*></script>", "", page)
+    page = re.sub(r"\n *<link[^<>]*>", "", page)
+    page = re.sub(r"\n *<script[^<>]*></script>", "", page)
     head = (
         f'    <meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f"    <style>{style}</style>\n  </head>"

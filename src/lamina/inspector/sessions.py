@@ -24,8 +24,8 @@ FIRST_WORDS = 120
 DEFAULT_WINDOW = 200_000
 """The window of a model that nobody knows."""
 
-_TAGGED = re.compile(r"<([a-z_-]{1,40})>.*?</\1>", re.DOTALL)
-"""What clients put before the first question: "<system-reminder>…</system-reminder>"."""
+_TAG = re.compile(r"<(/?)([a-z_-]{1,40})>")
+"""The beginning or the end of what clients put before the first question, as `<system-reminder>`."""
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,10 +288,34 @@ def find_first_words(conversation: RecordedConversation) -> str:
         if message.get("role") != "user":
             continue
         for text in reversed(_texts_of(message)):  # attachments stand before the question
-            words = " ".join(_TAGGED.sub(" ", text).split())
+            words = " ".join(_remove_tagged(text).split())
             if words:
                 return words[:FIRST_WORDS]
     return ""
+
+
+def _remove_tagged(text: str) -> str:
+    """A text without `<name>…</name>`, whatever the name is.
+
+    No pattern with a reference to the name does this: it reads the rest of the text for each tag that has no
+    end.
+    """
+    tags = list(_TAG.finditer(text))
+    last_ends = {tag[2]: tag.start() for tag in tags if tag[1]}
+    kept: list[str] = []
+    position = 0
+    open_name = ""
+    for tag in tags:
+        is_end, name = tag.groups()
+        if open_name:
+            if is_end and name == open_name:
+                open_name = ""
+                position = tag.end()
+        elif not is_end and last_ends.get(name, -1) > tag.start():
+            kept.append(text[position : tag.start()])
+            open_name = name
+    kept.append(text[position:])
+    return " ".join(kept)
 
 
 def _texts_of(message: dict[str, Any]) -> list[str]:

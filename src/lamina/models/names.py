@@ -150,10 +150,13 @@ _WEIGHTS = (
     r"|-(?:fp8|fp16|bf16|int4|int8|fp4|nvfp4|awq|gptq|gguf|mlx)"
 )
 _ONE_WORD = rf"{_DATE}|{_RELEASE}|{_EFFORT}|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}"
-_SAME = re.compile(rf"(?:{_ONE_WORD})*")
+# A name has two or three of these words. Some texts can be read as one word or as two (`-v1:0`), so without a
+# limit the time would double with each of them, and a client chooses the name.
+_WORDS = rf"(?:{_ONE_WORD}){{0,6}}"
+_SAME = re.compile(_WORDS)
 # Someone else sets the price: nobody asks one, or there is a discount for waiting, or a surcharge for haste.
-_UNPRICED = re.compile(rf"(?:{_ONE_WORD})*[-:](?:free|batch|flex|priority|extended)")
-_WIDE = re.compile(rf"(?:{_ONE_WORD})*(?:\[1m\]|[-:]1m)(?:{_ONE_WORD})*")
+_UNPRICED = re.compile(rf"{_WORDS}[-:](?:free|batch|flex|priority|extended)")
+_WIDE = re.compile(rf"{_WORDS}(?:\[1m\]|[-:]1m){_WORDS}")
 
 _VERSION = re.compile(r"(?<=[0-9])[.p](?=[0-9])")  # the sign in `4.5` and `3p1`
 _SIZE_TAG = re.compile(r":(?=[0-9]+(?:-[0-9]+)?b(?![a-z]))")  # the sign in `llama3:8b`

@@ -37,8 +37,11 @@ _CODE = frozenset(
     "c cc cpp cs cxx go h hpp java js jsx kt kts lua m mjs php pl py pyi rb rs scala sh sql swift ts tsx "
     "vue zig".split()
 )
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
-"""A Markdown heading: `## Limits ##` has the level `##` and the title `Limits`."""
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+")
+"""The beginning of a Markdown heading: `## Limits ##` has the level `##`.
+
+The title is stripped and not matched: a pattern that looks for its end takes quadratic time on `# # # # …`.
+"""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 """The beginning or the end of a code block in Markdown."""
@@ -207,7 +210,7 @@ def _heading_spans(lines: Sequence[str]) -> Iterator[Span]:
             continue
         heading = _HEADING.match(line)
         if heading and not open_fence:
-            outline.enter(len(heading[1]), heading[2])
+            outline.enter(len(heading[1]), line[heading.end() :].rstrip(" \t#"))
             marks.append(Mark(number, outline.path()))
     yield from _join_short(lines, [*marks, Mark(len(lines), "")])
 

@@ -18,7 +18,6 @@ MAX_WORDS = 10
 UNTITLED = "Untitled Chat"
 TEMPLATE = "{topic}@{date}_{time}"
 
-_LINK = re.compile(r"\[\[([^\]]+)\]\]")  # "[[My note]]"
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|\x00-\x1f\x7f]')
 _EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,8 +42,10 @@ def plain_name(epoch: int) -> str:
 
 
 def _first_words(text: str) -> str:
-    """The first words of a text, joined by `_`, without characters that a name may not hold."""
-    text = _LINK.sub(r"\1", text)
+    """The first words of a text, joined by `_`, without characters that a name may not hold.
+
+    Of a link such as `[[My note]]` the words stay.
+    """
     text = re.sub(r"[{}\[\]]", "", text)
     words = " ".join(split_words(text)[:MAX_WORDS])
     words = _NOT_IN_NAMES.sub("", words).strip(WHITE_SPACE).lstrip(".")
