@@ -16,12 +16,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from lamina.adapters.bridge import RECALL
+from lamina.adapters import bridge
+from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import RequestMemo, fit_request
@@ -55,12 +58,47 @@ class Answer:
     call_id: str = ""
 
 
-class Script:
-    """Plays the model. In each turn it reads pages, recalls one thing if it sees a handle, and answers."""
+class FitWatch:
+    """What the fitters did: the tokens that each fit counted, and how many conversations they read anew."""
 
     def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.memos = 0
+
+
+@contextmanager
+def watch_fits() -> Iterator[FitWatch]:
+    """Watch every fit of every adapter."""
+    watch = FitWatch()
+    fit = ContextFitter.fit
+
+    def watched_fit(self: ContextFitter, *args: Any, **kwargs: Any) -> FittedMessages:
+        fitted = fit(self, *args, **kwargs)
+        watch.counts.append(fitted.fitted.envelope.tokens)
+        return fitted
+
+    def make_memo() -> RequestMemo:
+        watch.memos += 1
+        return RequestMemo()
+
+    with (
+        mock.patch.object(ContextFitter, "fit", watched_fit),
+        mock.patch.object(bridge, "RequestMemo", make_memo),
+    ):
+        yield watch
+
+
+class Script:
+    """Plays the model. In each turn it reads pages, recalls one thing if it sees a handle, and answers.
+
+    With a `watch` it writes down, in `counts`, what the fit before each request had counted.
+    """
+
+    def __init__(self, watch: FitWatch | None = None) -> None:
         self.requests: list[dict[str, Any]] = []
         self.recalled: list[str] = []
+        self.counts: list[int] = []
+        self._watch = watch
         self._turn = 0
         self._step = 0
 
@@ -76,6 +114,8 @@ class Script:
         """Record the request, written in its dialect, and answer it."""
         request = json.loads(json.dumps({**head, field: list(turns), "tools": list(tools)}))
         self.requests.append(request)
+        if self._watch is not None and self._watch.counts:
+            self.counts.append(self._watch.counts[-1])
         step = self._step
         self._step += 1
         call_id = f"call_{self._turn}_{step}"
@@ -97,7 +137,7 @@ class Account:
     invalid: list[str]
     over: int
     cuts: int
-    largest: int
+    sizes: list[int]
 
 
 def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "openai_chat") -> Account:
@@ -117,7 +157,32 @@ def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "ope
             cuts += 1
         before = turns
     over = sum(size > BUDGET.window - (BUDGET.reserve or 0) for size in sizes)
-    return Account(len(sizes), invalid, over, cuts, max(sizes))
+    return Account(len(sizes), invalid, over, cuts, sizes)
+
+
+def check_counts(
+    play: Play, folder: Path, *, dialect: str = "openai_chat", turns: int = 1
+) -> Sequence[dict[str, Any]]:
+    """Play some turns. No request that the model got is larger than what was counted for it.
+
+    So everything that the framework adds after lamina's hook is counted. A conversation is read once: each
+    fit reads only what is new in it. Returns the requests.
+    """
+    with watch_fits() as watch:
+        script = Script(watch)
+        play(_make(folder / "counted"), script, range(turns), True)
+    account = count_requests(script.requests, dialect=dialect)
+    assert account.invalid == []
+    assert account.over == 0
+    assert_counted(script, account)
+    assert watch.memos == 1
+    return script.requests
+
+
+def assert_counted(script: Script, account: Account) -> None:
+    """Each request is at most as large as lamina counted it."""
+    pairs = list(zip(account.sizes, script.counts, strict=True))
+    assert [pair for pair in pairs if pair[0] > pair[1]] == []
 
 
 def check_session(
@@ -137,9 +202,12 @@ def check_session(
     without = count_requests(bare.requests, dialect=dialect)
     assert without.over > TURNS * CALLS // 2
 
-    whole = Script()
-    play(_make(folder / "whole"), whole, range(TURNS), True)
+    with watch_fits() as watch:
+        whole = Script(watch)
+        play(_make(folder / "whole"), whole, range(TURNS), True)
     account = count_requests(whole.requests, dialect=dialect)
+    assert_counted(whole, account)
+    assert watch.memos == 1
     assert account.invalid == []
     assert account.over == 0
     assert 2 <= account.cuts <= 12
@@ -150,7 +218,7 @@ def check_session(
     first = Script()
     play(_make(folder / "halves"), first, range(TURNS // 2), True)
     assert first.requests + _play_elsewhere(module, folder / "halves") == whole.requests
-    row = [account.requests, without.over, account.over, account.cuts, account.largest, len(whole.recalled)]
+    row = [account.requests, without.over, account.over, account.cuts, max(account.sizes), len(whole.recalled)]
     record_property("session", " ".join(map(str, row)))
 
 

@@ -13,6 +13,7 @@ pytest.importorskip("agents.memory", reason="openai-agents is not installed: run
 
 from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, function_tool
 from agents.memory import Session
+from agents.models.openai_responses import Converter
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 from lamina.adapters.openai_agents import LaminaSession
@@ -27,13 +28,11 @@ class ScriptedModel(Model):
         self.script = script
 
     async def get_response(self, system_instructions: Any, input: Any, **others: Any) -> ModelResponse:  # noqa: A002
-        tools = [
-            {"type": "function", "name": tool.name, "parameters": tool.params_json_schema}
-            for tool in others["tools"]
-        ]
-        answer = self.script.answer(
-            input, tools, field="input", instructions=system_instructions, model="gpt-5"
-        )
+        head: dict[str, Any] = {"instructions": system_instructions, "model": "gpt-5"}
+        if others["output_schema"] is not None:
+            head["text"] = Converter.get_response_format(others["output_schema"])
+        tools = Converter.convert_tools(others["tools"], others["handoffs"]).tools
+        answer = self.script.answer(input, tools, field="input", **head)
         return ModelResponse(output=[write_answer(answer)], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
