@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,20 @@ from crewai import Agent, Crew, Task
 from crewai.hooks import get_before_llm_call_hooks
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import tool
+from crewai.utilities.pydantic_schema_utils import generate_model_description
 
 from lamina.adapters.crewai import CODEC, LaminaHooks
 from tests.adapters import long_session
-from tests.adapters.long_session import BUDGET, CALLS, SYSTEM, Answer, Script, check_session
+from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
+from tests.adapters.long_session import (
+    BUDGET,
+    CALLS,
+    SYSTEM,
+    Answer,
+    Script,
+    check_counts,
+    check_session,
+)
 
 
 @tool
@@ -41,9 +52,12 @@ class ScriptedLLM(BaseLLM):
 
     script: Any = None
 
-    def call(self, messages: Any, tools: Any = None, **_: Any) -> Any:
+    def call(self, messages: Any, tools: Any = None, response_model: Any = None, **_: Any) -> Any:
         turns = [turn for message in messages for turn in CODEC.write(message)]
-        answer: Answer = self.script.answer(turns, tools or ())
+        head: dict[str, Any] = {}
+        if response_model is not None:
+            head["response_format"] = generate_model_description(response_model)
+        answer: Answer = self.script.answer(turns, tools or (), **head)
         if not answer.name:
             return answer.text
         function = {"name": answer.name, "arguments": json.dumps(answer.arguments)}
@@ -62,7 +76,9 @@ def make_agent(script: Script, tools: list[Any]) -> Agent:
     return Agent(role="reader", goal="read", backstory=SYSTEM, llm=llm, tools=tools, **options)
 
 
-def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+def play(
+    folder: Path, script: Script, turns: Sequence[int], fitted: bool, response_format: Any = None
+) -> None:
     path = folder / "chat.json"
     saved: dict[str, Any] = {"history": [], "ledgers": {}}
     if path.exists():
@@ -75,7 +91,8 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
     with opened:
         for turn in turns:
             messages = [*saved["history"], {"role": "user", "content": script.begin(turn)}]
-            saved["history"] = make_agent(script, tools).kickoff(messages).messages[1:]
+            output = make_agent(script, tools).kickoff(messages, response_format=response_format)
+            saved["history"] = output.messages[1:]
     if fitted:
         saved["ledgers"] = opened.ledgers
     path.write_text(json.dumps(saved), encoding="utf-8")
@@ -83,6 +100,11 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
+
+
+def test_a_structured_answer_is_counted(tmp_path: Path) -> None:
+    requests = check_counts(partial(play, response_format=LongAnswer), tmp_path, last_words=ANSWER_TEXT)
+    assert MARK in json.dumps(requests[0])
 
 
 def test_the_tasks_of_a_crew_have_a_ledger_each() -> None:

@@ -67,7 +67,10 @@ class LaminaChatMiddleware(ChatMiddleware):
             context.messages,
             system=str(options.get("instructions") or ""),
             tools=[_write_tool(each) for each in options.get("tools") or ()],
-            head={"model": options.get("model") or getattr(context.client, "model", None) or ""},
+            head={
+                "model": options.get("model") or getattr(context.client, "model", None) or "",
+                **chat.write_output_format(options.get("response_format")),
+            },
             ledger=state.get(LEDGER),
             conversation=conversation,
         )

@@ -192,16 +192,13 @@ def _write_step(step: MemoryStep) -> list[dict[str, Any]]:
         return [_write_text(message) for message in step.to_messages()]
     calls = [_write_call(call) for call in step.tool_calls]
     turns = [chat.write_assistant(_read_output(step), calls)]
-    turns[0][_FRAME] = _write_frame(step.tool_calls)
+    turns[0][chat.FRAME] = _write_frame(step.tool_calls)
     turns += [chat.write_result(call.id, "") for call in step.tool_calls]
     turns[1]["content"] = "\n".join(_list_responses(step))
     if step.observations_images:
         turns.append({"role": "user", "content": [_PICTURE for _ in step.observations_images]})
     return turns
 
-
-_FRAME = "frame"
-"""A field of a turn that no API has: it is counted, and goes when the turn goes."""
 
 _PICTURE = chat.write_image("data:image/png;base64,iVBORw0KGgo=")
 """Stands for any picture. All of them count the same, and encoding one takes long."""
