@@ -210,8 +210,11 @@ def check_counts(
 
 def assert_counted(script: Script, account: Account) -> None:
     """Each request that was fitted is at most as large as lamina counted it."""
-    pairs = list(zip(account.sizes, script.counts, strict=True))
-    assert [pair for pair in pairs if pair[1] is not None and pair[0] > pair[1]] == []
+    undercounted: list[str] = []
+    for number, (size, counted) in enumerate(zip(account.sizes, script.counts, strict=True)):
+        if counted is not None and size > counted:
+            undercounted.append(f"request {number}: {size} tokens, counted {counted}")
+    assert undercounted == [], undercounted
 
 
 def check_session(

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,10 @@ from tests.adapters.long_session import (
     SYSTEM,
     Answer,
     Script,
-    check_counts,
+    assert_counted,
     check_session,
+    count_requests,
+    watch_fits,
 )
 
 
@@ -76,9 +77,7 @@ def make_agent(script: Script, tools: list[Any]) -> Agent:
     return Agent(role="reader", goal="read", backstory=SYSTEM, llm=llm, tools=tools, **options)
 
 
-def play(
-    folder: Path, script: Script, turns: Sequence[int], fitted: bool, response_format: Any = None
-) -> None:
+def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
     path = folder / "chat.json"
     saved: dict[str, Any] = {"history": [], "ledgers": {}}
     if path.exists():
@@ -91,8 +90,7 @@ def play(
     with opened:
         for turn in turns:
             messages = [*saved["history"], {"role": "user", "content": script.begin(turn)}]
-            output = make_agent(script, tools).kickoff(messages, response_format=response_format)
-            saved["history"] = output.messages[1:]
+            saved["history"] = make_agent(script, tools).kickoff(messages).messages[1:]
     if fitted:
         saved["ledgers"] = opened.ledgers
     path.write_text(json.dumps(saved), encoding="utf-8")
@@ -102,9 +100,16 @@ def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
 
 
-def test_a_structured_answer_is_counted(tmp_path: Path) -> None:
-    requests = check_counts(partial(play, response_format=LongAnswer), tmp_path, last_words=ANSWER_TEXT)
-    assert MARK in json.dumps(requests[0])
+@pytest.mark.parametrize("tools", [[], [read_page]])
+def test_a_structured_answer_is_counted(tools: list[Any]) -> None:
+    """CrewAI sends the schema with the request if the agent has no tools."""
+    with watch_fits() as watch, LaminaHooks(budget=BUDGET):
+        script = Script(watch, last_words=ANSWER_TEXT)
+        question = script.begin(0)
+        script.end()
+        make_agent(script, tools).kickoff(question, response_format=LongAnswer)
+    assert (MARK in json.dumps(script.requests[0])) == (not tools)
+    assert_counted(script, count_requests(script.requests))
 
 
 def test_the_tasks_of_a_crew_have_a_ledger_each() -> None:

@@ -50,8 +50,10 @@ class ScriptedModel(BaseLlm):
         stream: bool = False,  # noqa: ARG002 - ADK's
     ) -> AsyncIterator[LlmResponse]:
         contents = [each.model_dump(mode="json", exclude_none=True) for each in llm_request.contents]
-        seen_config = {"tools", "system_instruction", "response_schema", "response_json_schema"}
+        seen_config = {"tools", "system_instruction"}
         config = llm_request.config.model_dump(mode="json", exclude_none=True, include=seen_config)
+        if llm_request.config.response_schema is not None:
+            config["response_schema"] = llm_request.config.response_schema.model_json_schema()
         answer = self.script.answer(contents, (), field="contents", config=config, model="gemini-3-pro")
         part = types.Part(text=answer.text)
         if answer.name:

@@ -41,7 +41,7 @@ class ScriptedGenerator:
         turns = [turn for message in messages for turn in CODEC.write(message)]
         definitions = [write_tool(each.name, each.description, each.parameters) for each in tools or ()]
         output_format = write_output_format(self.generation_kwargs.get("response_format"))
-        answer = self.script.answer(turns, definitions, **output_format)
+        answer = self.script.answer(turns, definitions, model=self.model, **output_format)
         if not answer.name:
             return {"replies": [ChatMessage.from_assistant(answer.text)]}
         call = ToolCall(tool_name=answer.name, arguments=answer.arguments, id=answer.call_id)

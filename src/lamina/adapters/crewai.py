@@ -128,7 +128,10 @@ class LaminaHooks:
 
 
 def _write_output_format(context: LLMCallHookContext) -> dict[str, Any]:
-    """Return what CrewAI adds for a structured answer: that of the task, else that of the model."""
+    """Return what CrewAI adds for a structured answer: that of the task, else that of the model.
+
+    To an agent with tools it sends the schema in the last request only. It counts in all of them.
+    """
     output = getattr(context.executor, "response_model", None)
     if output is None:
         output = getattr(context.llm, "response_format", None)

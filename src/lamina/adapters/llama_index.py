@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import msgspec
+from llama_index.core.agent.utils import messages_to_xml_format
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.agent.workflow.prompts import DEFAULT_EARLY_STOPPING_PROMPT
 from llama_index.core.base.llms import types as llama
@@ -90,11 +91,14 @@ class LaminaMemory(BaseChatStoreMemory):
         """Count in `get` what an agent adds to the memory: system texts, and the model of its last answer.
 
         LlamaIndex asks for a structured answer in a request of its own. Each message of the memory then
-        stands between tags.
+        stands between tags, and the system text is sent twice.
         """
         self._beside = {"system": list(system)}
         if output is not None:
-            self._beside["head"] = chat.write_output_format(output)
+            self._beside = {
+                "system": [*system, *system, *(block.text for block in messages_to_xml_format([])[0].blocks)],
+                "head": chat.write_output_format(output),
+            }
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[Any]:  # noqa: A002
         return await asyncio.to_thread(self.get, input, **kwargs)
