@@ -204,7 +204,7 @@ def check_counts(
     assert account.invalid == []
     assert account.over == 0
     assert_counted(script, account)
-    assert watch.memos == memos
+    assert 1 <= watch.memos <= memos
     return script.requests
 
 
@@ -240,7 +240,7 @@ def check_session(
         play(_make(folder / "whole"), whole, range(TURNS), True)
     account = count_requests(whole.requests, dialect=dialect)
     assert_counted(whole, account)
-    assert watch.memos == memos
+    assert 1 <= watch.memos <= memos
     assert account.invalid == []
     assert account.over == 0
     assert 2 <= account.cuts <= 12

@@ -34,9 +34,7 @@ from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages, MessageCodec, Turn
 from lamina.core.values import Budget
 from lamina.errors import BadInput
-
-_COUNTING = Budget(window=1 << 40)
-"""A room in which everything fits."""
+from lamina.fitting.request import fit_request
 
 _OWN = "lamina"
 """The key in the metadata of a message that lamina wrote."""
@@ -75,8 +73,7 @@ class LaminaCompaction(CompactionStrategy):
         self._cutting = ContextFitter(CODEC, budget=_force_cut(self.budget), recall=recall)
         self._output_format = _write_output_format(response_schema)
         room = self.budget.window - (self.budget.reserve or 0)
-        if self._output_format:
-            room -= self._count_output_format()  # Inspect counts messages and tools only
+        room -= _count_output_format(self._output_format)  # Inspect counts messages and tools only
         super().__init__(type="edit", threshold=int(room * self.budget.trigger), memory=memory)
 
     @property
@@ -114,13 +111,6 @@ class LaminaCompaction(CompactionStrategy):
         ]
         return fitter.fit(history, tools=definitions, head=self._output_format, ledger=ledger)
 
-    def _count_output_format(self) -> int:
-        """Return the tokens that the schema of the answer takes in a request."""
-        question = [ChatMessageUser(content="?")]
-        fitter = ContextFitter(CODEC, budget=_COUNTING)
-        with_format = fitter.fit(question, head=self._output_format).fitted.envelope.tokens
-        return with_format - fitter.fit(question).fitted.envelope.tokens
-
 
 @tool
 def recall(name: str | None = None) -> Tool:
@@ -148,6 +138,15 @@ def _write_output_format(response_schema: ResponseSchema | None) -> dict[str, An
         return {}
     schema = response_schema.model_dump(exclude_none=True)
     return chat.write_output_format({"type": "json_schema", "json_schema": schema})
+
+
+def _count_output_format(output_format: dict[str, Any]) -> int:
+    """Return the tokens that the schema of the answer takes in a request."""
+    request = {"messages": [{"role": "user", "content": "?"}]}
+    everything = Budget(window=1 << 40)
+    with_format = fit_request({**request, **output_format}, dialect="openai_chat", budget=everything)
+    without = fit_request(request, dialect="openai_chat", budget=everything)
+    return with_format.envelope.tokens - without.envelope.tokens
 
 
 async def _count_tokens(model: Model, messages: Sequence[ChatMessage], tools: Sequence[ToolInfo]) -> int:
