@@ -124,7 +124,9 @@ def test_every_package_of_the_container_is_pinned_by_hash() -> None:
     assert len(unpinned) == 1
     pinned = read_pins("requirements/image.txt")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [project["optional-dependencies"][name] for name in ("gateway", "postgres", "encryption", "otel")]
+    extras = [
+        project["optional-dependencies"][name] for name in ("gateway", "postgres", "encryption", "otel")
+    ]
     wanted = [re.split(r"[\[>=<;]", text)[0] for each in (project["dependencies"], *extras) for text in each]
     assert {name.lower() for name in wanted} <= pinned.keys()
     assert all(text.count("--hash=sha256:") >= 1 for text in pinned.values())
@@ -197,3 +199,16 @@ def test_any_number_of_gateways_can_run() -> None:
     settings = tomllib.loads((ROOT / "deploy/gateway.toml").read_text())
     assert "hdr Host gateway" in balancer
     assert "gateway" in settings["hosts"]
+
+
+def test_the_environment_of_an_adapter_has_its_extra_and_what_tests_need() -> None:
+    """What an adapter itself needs belongs to its extra: else its tests pass where users cannot run it."""
+    for_tests = {"pytest", "pytest-asyncio", "langchain-tests", "langgraph-checkpoint-conformance"}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lists = sorted((ROOT / "requirements/adapters").glob("*.in"))
+    assert len(lists) == 13
+    for path in lists:
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        assert {re.split(r"[>= ]", line)[0] for line in lines} <= for_tests
+        pins = read_pins(f"requirements/adapters/{path.stem}.txt")
+        assert {re.split(r"[\[>=<;]", text)[0] for text in extras[path.stem]} <= pins.keys()

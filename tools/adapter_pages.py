@@ -34,11 +34,11 @@ MANUAL = "press the key"
 """What the tool of every page returns."""
 
 RUNNER = """
-import ast, asyncio, json, sys
+import ast, asyncio, sys
 async def main():
     names = {"__name__": "__main__"}
-    for block in json.load(open(sys.argv[1])):
-        code = compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for path in sys.argv[1:]:
+        code = compile(open(path).read(), path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         waiting = eval(code, names)
         if waiting is not None:
             await waiting
@@ -62,7 +62,10 @@ def main(names: list[str]) -> int:
         for name in pages:
             outcome = run_page(name, wheel, Path(folder) / name)
             failed = failed or bool(outcome.trouble)
-            print(f"{name}: {outcome.install}: {outcome.requests} requests, {outcome.trouble or 'ok'}", flush=True)
+            print(
+                f"{name}: {outcome.install}: {outcome.requests} requests, {outcome.trouble or 'ok'}",
+                flush=True,
+            )
     return int(failed)
 
 
@@ -73,18 +76,12 @@ def run_page(name: str, wheel: Path, folder: Path) -> Outcome:
     work = folder / "work"
     work.mkdir(parents=True)
     make_environment(name, install, wheel, folder)
-    lines = page.splitlines()
-    blocks = [
-        "\n".join(lines[fence.start : fence.end])
-        for fence in fences(lines, name)
-        if fence.language == "python"
-    ]
-    (folder / "blocks.json").write_text(json.dumps(blocks), encoding="utf-8")
+    blocks = write_blocks(page, name, folder)
     (folder / "run.py").write_text(RUNNER, encoding="utf-8")
     with scripted_api(read_manual) as api:
         command = [str(folder / "venv/bin/python"), "-W", "ignore", str(folder / "run.py")]
         done = subprocess.run(
-            [*command, str(folder / "blocks.json")],
+            [*command, *blocks],
             cwd=work,
             env=write_environment(api.url, folder),
             capture_output=True,
@@ -100,6 +97,18 @@ def run_page(name: str, wheel: Path, folder: Path) -> Outcome:
         return Outcome(install, len(api.requests), trouble)
 
 
+def write_blocks(page: str, name: str, folder: Path) -> list[str]:
+    """Write each block into a file of its own: some frameworks read the source of their tools."""
+    lines = page.splitlines()
+    paths: list[str] = []
+    for fence in fences(lines, name):
+        if fence.language == "python":
+            path = folder / f"block_{len(paths)}.py"
+            path.write_text("\n".join(lines[fence.start : fence.end]), encoding="utf-8")
+            paths.append(str(path))
+    return paths
+
+
 def read_install(page: str) -> str:
     """Return what the first install line of a page installs."""
     line = re.search(r"`pip install ([^`]+)`", page)
@@ -109,7 +118,7 @@ def read_install(page: str) -> str:
 
 
 def make_environment(name: str, install: str, wheel: Path, folder: Path) -> None:
-    """Make an environment with these packages. What the tests of the adapter pin has the same version here."""
+    """Make an environment with these packages, in the versions that the tests of the adapter pin."""
     pins = (PINS / f"{name}.txt").read_text(encoding="utf-8")
     constraints = folder / "constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in re.findall(r"(?m)^[a-z][^\\\n]*", pins)))

@@ -1,4 +1,4 @@
-"""A structured answer whose schema takes about a thousand tokens, for tests of what frameworks add to a request."""
+"""A structured answer whose schema takes about a thousand tokens: frameworks add it to requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ MARK = "how sure of passage 23"
 
 _FIELDS: dict[str, Any] = {}
 for number in range(24):
-    description = f"A number from 0 to 1: how sure of passage {number} the answer is, and whether it was read."
+    description = (
+        f"A number from 0 to 1: how sure of passage {number} the answer is, and whether it was read."
+    )
     _FIELDS[f"certainty_{number}"] = (float, Field(description=description))
 
 LongAnswer: type[BaseModel] = create_model("LongAnswer", __doc__="What the manual says.", **_FIELDS)

@@ -139,7 +139,6 @@ class Script:
             self.recalled.append(_text_of_last(request))
         return Answer(text=self._last_words or f"Turn {self._turn} is read.")
 
-
     def record(
         self, turns: Sequence[Any], tools: Sequence[Any] = (), *, field: str = "messages", **head: Any
     ) -> dict[str, Any]:
@@ -251,7 +250,14 @@ def check_session(
     first = Script()
     play(_make(folder / "halves"), first, range(TURNS // 2), True)
     assert first.requests + _play_elsewhere(module, folder / "halves") == whole.requests
-    row = [account.requests, without.over, account.over, account.cuts, max(account.sizes), len(whole.recalled)]
+    row = [
+        account.requests,
+        without.over,
+        account.over,
+        account.cuts,
+        max(account.sizes),
+        len(whole.recalled),
+    ]
     record_property("session", " ".join(map(str, row)))
 
 

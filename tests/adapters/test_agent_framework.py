@@ -19,6 +19,7 @@ from agent_framework import (
     Agent,
     AgentSession,
     BaseChatClient,
+    ChatContext,
     ChatMiddlewareLayer,
     ChatResponse,
     Content,
@@ -87,6 +88,20 @@ def test_a_structured_answer_is_counted(tmp_path: Path, output: Any) -> None:
     asked = partial(play, options={"response_format": output})
     requests = check_counts(asked, tmp_path, last_words=ANSWER_TEXT)
     assert MARK in json.dumps(requests[0])
+
+
+def test_a_call_whose_history_is_on_the_server_passes() -> None:
+    """It may have the result of a call alone: the server knows what it answers."""
+    result = Message("tool", [Content.from_function_result("one", result="Page 7.")])
+    options = {"conversation_id": "resp_1"}
+    context = ChatContext(client=ScriptedClient(Script()), messages=[result], options=options)
+    passed: list[Any] = []
+
+    async def call_next() -> None:
+        passed.extend(context.messages)
+
+    asyncio.run(LaminaChatMiddleware(budget=BUDGET).process(context, call_next))
+    assert passed == [result]
 
 
 def test_what_is_not_lowered_in_a_message_stays_its_own() -> None:

@@ -39,7 +39,7 @@ class ScriptedModel(BaseChatModel):
     """Answers as the script says, and records what it gets."""
 
     script: Any
-    bound: Any = {}
+    bound: Any = None
 
     @property
     def _llm_type(self) -> str:
@@ -52,7 +52,7 @@ class ScriptedModel(BaseChatModel):
 
     def _generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
         turns = [turn for message in messages for turn in CODEC.write(message)]
-        answer = self.script.answer(turns, **self.bound)
+        answer = self.script.answer(turns, **(self.bound or {}))
         message = AIMessage(answer.text)
         if answer.name:
             call = {"id": answer.call_id, "name": answer.name, "args": answer.arguments, "type": "tool_call"}

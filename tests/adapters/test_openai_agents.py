@@ -79,7 +79,11 @@ def write_answer(answer: Answer) -> Any:
 
 def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool, **options: Any) -> None:
     agent = Agent(
-        "reader", instructions=SYSTEM, tools=[function_tool(read_page)], model=ScriptedModel(script), **options
+        "reader",
+        instructions=SYSTEM,
+        tools=[function_tool(read_page)],
+        model=ScriptedModel(script),
+        **options,
     )
     asyncio.run(ask(agent, folder, script, turns, fitted))
 
@@ -190,7 +194,7 @@ class NamedProvider(ModelProvider):
 
 @pytest.mark.parametrize("choice", ["run by name", "run by object", "agent by name", "nobody"])
 def test_the_window_is_that_of_the_model_that_is_called(choice: str) -> None:
-    """A run of gpt-4o (128,000 tokens) with an agent of gpt-5.4-mini, or with an agent that names no model."""
+    """A run of gpt-4o (128,000 tokens) with an agent of gpt-5.4-mini, or with one that names no model."""
     script = Script()
     provider = NamedProvider(script)
     agent = Agent("reader", instructions=SYSTEM, model="gpt-5.4-mini")

@@ -67,7 +67,9 @@ class ScriptedModel(Model):
         sent = [{"role": each["role"].value, "content": each["content"]} for each in turns]
         if tools_to_call_from is None:
             self.script.record(sent)
-            return ChatMessage(role=MessageRole.ASSISTANT, content=f"{PLAN} {self.answers}: " + "read on. " * 20)
+            return ChatMessage(
+                role=MessageRole.ASSISTANT, content=f"{PLAN} {self.answers}: " + "read on. " * 20
+            )
         answer = self.script.answer(sent, [get_tool_json_schema(each) for each in tools_to_call_from])
         self.answers += 1
         name = answer.name or "final_answer"
@@ -116,7 +118,7 @@ def test_plans_are_counted(tmp_path: Path) -> None:
     assert 2 <= count_requests(steps).cuts <= 12  # plans between them cut nothing of their own
 
 
-def test_the_question_after_the_last_step_is_counted(tmp_path: Path) -> None:
+def test_the_question_after_the_last_step_is_counted() -> None:
     with watch_fits() as watch:
         script = Script(watch)
         agent = LaminaToolCallingAgent(
@@ -154,7 +156,9 @@ def test_pictures_are_counted_and_go_with_their_turn() -> None:
     turns = CODEC.write(step)
     assert [turn["role"] for turn in turns] == ["assistant", "tool", "user"]
     task = {"role": "user", "content": "Go."}
-    with_picture, without = count_requests([{"messages": [task, *turns]}, {"messages": [task, *turns[:2]]}]).sizes
+    with_picture, without = count_requests(
+        [{"messages": [task, *turns]}, {"messages": [task, *turns[:2]]}]
+    ).sizes
     assert with_picture - without > 500
     lowered = CODEC.read([Turn(wire=turn, place=place) for place, turn in enumerate(turns[:2])], step)
     assert lowered.observations_images is None

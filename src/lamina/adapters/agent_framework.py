@@ -54,9 +54,13 @@ class LaminaChatMiddleware(ChatMiddleware):
         """Put the fitted messages into the context, and let the framework go on with them.
 
         The session gets the new ledger, and the whole messages of this call are remembered for `recall`. A
-        call without a session has neither.
+        call without a session has neither. If the server holds the history, the call has only what is new,
+        and passes as it is.
         """
         options = context.options or {}
+        if options.get("conversation_id"):
+            await call_next()
+            return
         state: dict[str, Any] = {}
         conversation = ""
         if context.session is not None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
 FRAME = "frame"
 """A field of a turn for text that the framework writes around it.
 

@@ -14,7 +14,16 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from agents import Agent, AgentOutputSchema, FunctionTool, Handoff, Model, RunConfig, RunContextWrapper, handoff
+from agents import (
+    Agent,
+    AgentOutputSchema,
+    FunctionTool,
+    Handoff,
+    Model,
+    RunConfig,
+    RunContextWrapper,
+    handoff,
+)
 from agents.agent_output import AgentOutputSchemaBase
 from agents.memory import SessionSettings
 from agents.models.openai_responses import Converter

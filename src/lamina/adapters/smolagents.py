@@ -44,7 +44,7 @@ class LaminaAgentMemory(AgentMemory):
 
 @dataclass(frozen=True)
 class _Question:
-    """What smolagents puts around the memory when it asks the model: texts, and fields beside the messages."""
+    """What smolagents puts around the memory when it asks: texts, and fields beside the messages."""
 
     name: str
     texts: Sequence[str]
