@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
 .PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site conformance scale clients adapters
-.PHONY: format lock wheel man release-check clean
+.PHONY: format lock wheel image man release-check clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -151,6 +151,9 @@ lock: $(STAMP)  ## pin the newest versions of all requirements, with hashes
 wheel: $(STAMP)  ## build the wheel into dist/ and print what it holds
 	@$(PYTHON_IN_VENV) -m hatchling build -t wheel
 	@$(PYTHON_IN_VENV) -m zipfile --list dist/lamina-*.whl
+
+image:  ## build the gateway's container from base images pinned by digest (needs Docker)
+	@sh tools/image.sh
 
 man: $(STAMP)  ## write the man page into build/lamina.1
 	@mkdir -p build

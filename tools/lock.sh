@@ -18,8 +18,13 @@ pin() {
 pin requirements/uv.txt requirements/uv.in
 pin requirements/dev.txt pyproject.toml requirements/dev.in
 pin requirements/user.txt pyproject.toml requirements/user.in
+pin requirements/image.txt pyproject.toml requirements/image.in \
+    --extra gateway --extra postgres --extra encryption --extra otel
 pin requirements/scale.txt pyproject.toml requirements/scale.in
 pin requirements/release.txt pyproject.toml requirements/release.in
 pin requirements/matrix.txt pyproject.toml requirements/matrix.in
 newer=3.12 pin requirements/claude.txt --no-deps requirements/claude.in
-for pins in requirements/peers/*.in requirements/adapters/*.in; do pin "${pins%.in}.txt" "$pins"; done
+for pins in requirements/peers/*.in; do pin "${pins%.in}.txt" "$pins"; done
+for pins in requirements/adapters/*.in; do
+    pin "${pins%.in}.txt" pyproject.toml --extra "$(basename "$pins" .in)" "$pins"
+done

@@ -33,6 +33,8 @@ cmp "$folder/one" "$folder/two" || { echo "the sdist builds another wheel" >&2; 
 
 "$bin/cyclonedx-py" requirements requirements/user.txt --of JSON --output-reproducible \
     -o dist/lamina-sbom.cdx.json
+"$bin/cyclonedx-py" requirements requirements/image.txt --of JSON --output-reproducible \
+    -o dist/lamina-gateway-image-sbom.cdx.json
 "$bin/python" -c 'import json; print(len(json.load(open("dist/lamina-sbom.cdx.json"))["components"]), "components in the SBOM")'
 "$bin/hadolint" deploy/Dockerfile
 "$bin/python" -m tools.man > dist/lamina.1

@@ -7,7 +7,8 @@ of its own, or on a loopback address of its own where namespaces are not allowed
 started again, then the primary is killed and its standby promoted. A client that gets no answer tries the
 other gateway. It fails if a request has no answer in the end, if one was sent in two versions, if the bytes
 differ from those of a gateway that nothing happened to, or if a conversation that was cut is stored twice.
-One that was not cut yet may be: a gateway saves it a moment later, and another may not find it before.
+One that was not cut yet may be: a gateway saves it a moment later, and another may not find it before. It
+also fails if no request was under way between a fault and its end: then nothing was tried.
 
 With --sizes nothing is killed: it says what one conversation takes in the database, and what one request
 takes of the gateway and of the database. docs/sizing.md has the figures.
@@ -48,6 +49,10 @@ PORT = 4949
 PAUSE = 0.1
 """Seconds before a client tries again."""
 
+GATEWAY_KILLED = "gateway killed"
+PRIMARY_KILLED = "primary killed"
+FAULTS = (GATEWAY_KILLED, PRIMARY_KILLED)
+
 MOST_ATTEMPTS = 1_200
 UPSTREAM = {"window": 8_000, "reserve": 500}
 SETTINGS = """
@@ -82,10 +87,17 @@ class Run:
         self.failures: list[float] = []
         self.waits: list[tuple[float, float]] = []
         self.faults: dict[str, float] = {}
+        self.mended: dict[str, float] = {}
 
     async def wait_for(self, share: float) -> None:
         while self.answered < share * self.total:  # noqa: ASYNC110 - many tasks answer
             await asyncio.sleep(0.02)
+
+    def count_met(self, fault: str) -> int:
+        """Return how many requests were under way at some time between a fault and its end."""
+        begun = self.faults[fault]
+        end = self.mended.get(fault, float("inf"))
+        return sum(start <= end and begun <= start + seconds for start, seconds in self.waits)
 
     def describe_fault(self, fault: str) -> dict[str, float]:
         """From a fault to the next one: attempts that failed, until when, and the longest wait."""
@@ -94,6 +106,7 @@ class Run:
         failures = [at - begun for at in self.failures if begun <= at < end]
         waits = [seconds for at, seconds in self.waits if begun <= at + seconds and at < end]
         return {
+            "requests_that_met_it": self.count_met(fault),
             "failed_attempts": len(failures),
             "last_failure_after_s": round(max(failures, default=0.0), 1),
             "longest_wait_s": round(max(waits, default=0.0), 1),
@@ -148,8 +161,23 @@ def main() -> int:
     print(json.dumps(figures, indent=1))
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
-    wanted = {"lost": 0, "two_versions": 0, "other_bytes": 0, "stored_cut": options.conversations}
-    return int(any(figures[name] != value for name, value in wanted.items()))
+    complaints = list_complaints(figures)
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return int(bool(complaints))
+
+
+def list_complaints(figures: dict[str, Any]) -> list[str]:
+    """Return what went wrong, or was not tried at all."""
+    wanted = {"lost": 0, "two_versions": 0, "other_bytes": 0, "stored_cut": figures["conversations"]}
+    complaints = [
+        f"{name} is {figures[name]}, and should be {value}"
+        for name, value in wanted.items()
+        if figures[name] != value
+    ]
+    unmet = [fault for fault in FAULTS if not figures["faults"].get(fault, {}).get("requests_that_met_it")]
+    advice = "give more --conversations or --steps"
+    return [*complaints, *(f"no request met this fault: {fault}; {advice}" for fault in unmet)]
 
 
 async def measure(
@@ -274,15 +302,17 @@ async def converse(run: Run, gateways: list[GatewayAt], token: str, number: int,
 
 async def make_trouble(run: Run, gateway: GatewayAt, primary: Server, standby: Server) -> None:
     await run.wait_for(0.25)
-    run.faults["gateway killed"] = time.monotonic()
+    run.faults[GATEWAY_KILLED] = time.monotonic()
     gateway.kill()
     await run.wait_for(0.4)
     await gateway.start()
+    run.mended[GATEWAY_KILLED] = time.monotonic()
     await run.wait_for(0.6)
-    run.faults["primary killed"] = time.monotonic()
+    run.faults[PRIMARY_KILLED] = time.monotonic()
     await asyncio.to_thread(primary.kill)
     await asyncio.sleep(1)  # somebody has to notice
     await asyncio.to_thread(promote, standby)
+    run.mended[PRIMARY_KILLED] = time.monotonic()
 
 
 async def _count_stored(url: str) -> tuple[int, int]:

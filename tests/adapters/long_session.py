@@ -16,12 +16,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from lamina.adapters.bridge import RECALL
+from lamina.adapters import bridge
+from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import RequestMemo, fit_request
@@ -55,12 +58,57 @@ class Answer:
     call_id: str = ""
 
 
-class Script:
-    """Plays the model. In each turn it reads pages, recalls one thing if it sees a handle, and answers."""
+class FitWatch:
+    """What the fitters did: the tokens that each fit counted, and how many conversations they read anew."""
 
     def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.memos = 0
+        self._taken = 0
+
+    def take_count(self) -> int | None:
+        """Return what the last fit counted. None if it was taken before."""
+        if self._taken == len(self.counts):
+            return None
+        self._taken = len(self.counts)
+        return self.counts[-1]
+
+
+@contextmanager
+def watch_fits() -> Iterator[FitWatch]:
+    """Watch every fit of every adapter."""
+    watch = FitWatch()
+    fit = ContextFitter.fit
+
+    def watched_fit(self: ContextFitter, *args: Any, **kwargs: Any) -> FittedMessages:
+        fitted = fit(self, *args, **kwargs)
+        watch.counts.append(fitted.fitted.envelope.tokens)
+        return fitted
+
+    def make_memo() -> RequestMemo:
+        watch.memos += 1
+        return RequestMemo()
+
+    with (
+        mock.patch.object(ContextFitter, "fit", watched_fit),
+        mock.patch.object(bridge, "RequestMemo", make_memo),
+    ):
+        yield watch
+
+
+class Script:
+    """Plays the model. In each turn it reads pages, recalls one thing if it sees a handle, and answers.
+
+    With a `watch` it writes down, in `counts`, what the fit before each request had counted. `last_words` is
+    what it answers in the end, if the framework expects something of a certain form.
+    """
+
+    def __init__(self, watch: FitWatch | None = None, *, last_words: str = "") -> None:
         self.requests: list[dict[str, Any]] = []
         self.recalled: list[str] = []
+        self.counts: list[int | None] = []
+        self._watch = watch
+        self._last_words = last_words
         self._turn = 0
         self._step = 0
 
@@ -70,12 +118,15 @@ class Script:
         self._step = 0
         return f"Read pages {turn * CALLS} to {turn * CALLS + CALLS - 1}."
 
+    def end(self) -> None:
+        """End the turn: the model answers next."""
+        self._step = CALLS + 2
+
     def answer(
         self, turns: Sequence[Any], tools: Sequence[Any] = (), *, field: str = "messages", **head: Any
     ) -> Answer:
         """Record the request, written in its dialect, and answer it."""
-        request = json.loads(json.dumps({**head, field: list(turns), "tools": list(tools)}))
-        self.requests.append(request)
+        request = self.record(turns, tools, field=field, **head)
         step = self._step
         self._step += 1
         call_id = f"call_{self._turn}_{step}"
@@ -86,7 +137,17 @@ class Script:
             return Answer(name=RECALL.name, arguments={"key": handles[0]}, call_id=call_id)
         if step == CALLS + 1:
             self.recalled.append(_text_of_last(request))
-        return Answer(text=f"Turn {self._turn} is read.")
+        return Answer(text=self._last_words or f"Turn {self._turn} is read.")
+
+    def record(
+        self, turns: Sequence[Any], tools: Sequence[Any] = (), *, field: str = "messages", **head: Any
+    ) -> dict[str, Any]:
+        """Record a request, and what the fit before it counted: None if nothing was fitted for it."""
+        request: dict[str, Any] = json.loads(json.dumps({**head, field: list(turns), "tools": list(tools)}))
+        self.requests.append(request)
+        if self._watch is not None:
+            self.counts.append(self._watch.take_count())
+        return request
 
 
 @dataclass(frozen=True)
@@ -97,7 +158,7 @@ class Account:
     invalid: list[str]
     over: int
     cuts: int
-    largest: int
+    sizes: list[int]
 
 
 def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "openai_chat") -> Account:
@@ -117,7 +178,42 @@ def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "ope
             cuts += 1
         before = turns
     over = sum(size > BUDGET.window - (BUDGET.reserve or 0) for size in sizes)
-    return Account(len(sizes), invalid, over, cuts, max(sizes))
+    return Account(len(sizes), invalid, over, cuts, sizes)
+
+
+def check_counts(
+    play: Play,
+    folder: Path,
+    *,
+    dialect: str = "openai_chat",
+    turns: int = 1,
+    last_words: str = "",
+    memos: int = 1,
+) -> Sequence[dict[str, Any]]:
+    """Play some turns. No request that the model got is larger than what was counted for it.
+
+    So everything that the framework adds after lamina's hook is counted. A conversation is read once, for
+    each of the `memos` ways in which the adapter fits it. Each fit then reads only what is new in it. Returns
+    the requests.
+    """
+    with watch_fits() as watch:
+        script = Script(watch, last_words=last_words)
+        play(_make(folder / "counted"), script, range(turns), True)
+    account = count_requests(script.requests, dialect=dialect)
+    assert account.invalid == []
+    assert account.over == 0
+    assert_counted(script, account)
+    assert 1 <= watch.memos <= memos
+    return script.requests
+
+
+def assert_counted(script: Script, account: Account) -> None:
+    """Each request that was fitted is at most as large as lamina counted it."""
+    undercounted: list[str] = []
+    for number, (size, counted) in enumerate(zip(account.sizes, script.counts, strict=True)):
+        if counted is not None and size > counted:
+            undercounted.append(f"request {number}: {size} tokens, counted {counted}")
+    assert undercounted == [], undercounted
 
 
 def check_session(
@@ -127,6 +223,7 @@ def check_session(
     record_property: Callable[[str, object], None],
     *,
     dialect: str = "openai_chat",
+    memos: int = 1,
 ) -> None:
     """The session with and without lamina, and once more with its second half in a new process.
 
@@ -137,9 +234,12 @@ def check_session(
     without = count_requests(bare.requests, dialect=dialect)
     assert without.over > TURNS * CALLS // 2
 
-    whole = Script()
-    play(_make(folder / "whole"), whole, range(TURNS), True)
+    with watch_fits() as watch:
+        whole = Script(watch)
+        play(_make(folder / "whole"), whole, range(TURNS), True)
     account = count_requests(whole.requests, dialect=dialect)
+    assert_counted(whole, account)
+    assert 1 <= watch.memos <= memos
     assert account.invalid == []
     assert account.over == 0
     assert 2 <= account.cuts <= 12
@@ -150,7 +250,14 @@ def check_session(
     first = Script()
     play(_make(folder / "halves"), first, range(TURNS // 2), True)
     assert first.requests + _play_elsewhere(module, folder / "halves") == whole.requests
-    row = [account.requests, without.over, account.over, account.cuts, account.largest, len(whole.recalled)]
+    row = [
+        account.requests,
+        without.over,
+        account.over,
+        account.cuts,
+        max(account.sizes),
+        len(whole.recalled),
+    ]
     record_property("session", " ".join(map(str, row)))
 
 

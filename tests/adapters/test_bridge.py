@@ -7,11 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from lamina.adapters.bridge import PASS_THROUGH, ContextFitter, MessageCodec, RecentValues, Turn
-from lamina.adapters.chat_turns import read_calls, read_text, write_assistant, write_call, write_result
+from lamina.adapters.chat_turns import (
+    FRAME,
+    read_calls,
+    read_text,
+    write_assistant,
+    write_call,
+    write_output_format,
+    write_result,
+)
 from lamina.core.values import Budget
 from lamina.errors import BadInput, BudgetExceeded
+from tests.adapters.long_session import watch_fits
 
 
 @dataclass
@@ -156,3 +166,67 @@ def test_recent_values_forget_what_was_set_first() -> None:
     values["a"] = 3
     values["c"] = 4
     assert dict(values) == {"a": 3, "c": 4}
+
+
+@pytest.mark.parametrize("name", ["", "one"])
+def test_a_conversation_is_read_once_with_and_without_a_name(name: str) -> None:
+    """The messages are other objects each time, as those of a framework that loads its history are."""
+    fitter = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500))
+    ledger: dict[str, Any] | None = None
+    with watch_fits() as watch:
+        for steps in range(1, 30):
+            ledger = fitter.fit(talk(steps), ledger=ledger, conversation=name).ledger
+    assert len(watch.counts) == 29
+    assert watch.memos == 1
+
+
+def test_conversations_without_a_name_are_told_apart_by_their_first_question() -> None:
+    fitter = ContextFitter(CODEC, budget=16_000)
+    with watch_fits() as watch:
+        for steps in range(1, 6):
+            for question in ("Read the first part.", "Read the second part."):
+                messages = talk(steps)
+                messages[0].texts = [question]
+                assert fitter.fit(messages, system="Be brief.").messages is messages
+    assert watch.memos == 2
+
+
+def test_conversations_that_begin_alike_share_a_memo_and_nothing_else() -> None:
+    """They are fitted in turns, so each finds what the other left."""
+    shared = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500))
+    ledgers: dict[int, Any] = {}
+    own_ledgers: dict[int, Any] = {}
+    own = {lines: ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500)) for lines in (30, 90)}
+    for steps in range(1, 25):
+        for lines in (30, 90):
+            fitted = shared.fit(talk(steps, lines=lines), ledger=ledgers.get(lines))
+            expected = own[lines].fit(talk(steps, lines=lines), ledger=own_ledgers.get(lines))
+            assert fitted.messages == expected.messages
+            assert fitted.ledger == expected.ledger
+            ledgers[lines] = fitted.ledger
+            own_ledgers[lines] = expected.ledger
+
+
+def test_a_frame_counts_and_goes_with_its_turn() -> None:
+    turns = [turn for message in talk(20) for turn in write(message)]
+    framed = [{**turn, FRAME: "written around it " * 30} if "tool_calls" in turn else turn for turn in turns]
+    fitter = ContextFitter(PASS_THROUGH, budget=Budget(window=6_000, reserve=500))
+    whole = ContextFitter(PASS_THROUGH, budget=1_000_000)
+    plain = whole.fit(turns).fitted.envelope.tokens
+    assert whole.fit(framed).fitted.envelope.tokens > plain + 20 * 60
+    assert fitter.fit(framed).fitted.envelope.tokens <= 5_500
+
+
+def test_a_structured_answer_is_a_field_of_the_request() -> None:
+    class Inner(BaseModel):
+        text: str
+
+    class Outer(BaseModel):
+        parts: list[Inner]
+
+    schema = write_output_format(Outer)["response_format"]["json_schema"]
+    assert schema["name"] == "Outer"
+    assert schema["schema"]["additionalProperties"] is False
+    assert schema["schema"]["$defs"]["Inner"]["additionalProperties"] is False
+    assert write_output_format({"type": "json_object"}) == {"response_format": {"type": "json_object"}}
+    assert write_output_format(None) == {}

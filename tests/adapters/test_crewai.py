@@ -24,10 +24,22 @@ from crewai import Agent, Crew, Task
 from crewai.hooks import get_before_llm_call_hooks
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import tool
+from crewai.utilities.pydantic_schema_utils import generate_model_description
 
 from lamina.adapters.crewai import CODEC, LaminaHooks
 from tests.adapters import long_session
-from tests.adapters.long_session import BUDGET, CALLS, SYSTEM, Answer, Script, check_session
+from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
+from tests.adapters.long_session import (
+    BUDGET,
+    CALLS,
+    SYSTEM,
+    Answer,
+    Script,
+    assert_counted,
+    check_session,
+    count_requests,
+    watch_fits,
+)
 
 
 @tool
@@ -41,9 +53,12 @@ class ScriptedLLM(BaseLLM):
 
     script: Any = None
 
-    def call(self, messages: Any, tools: Any = None, **_: Any) -> Any:
+    def call(self, messages: Any, tools: Any = None, response_model: Any = None, **_: Any) -> Any:
         turns = [turn for message in messages for turn in CODEC.write(message)]
-        answer: Answer = self.script.answer(turns, tools or ())
+        head: dict[str, Any] = {}
+        if response_model is not None:
+            head["response_format"] = generate_model_description(response_model)
+        answer: Answer = self.script.answer(turns, tools or (), **head)
         if not answer.name:
             return answer.text
         function = {"name": answer.name, "arguments": json.dumps(answer.arguments)}
@@ -83,6 +98,18 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
+
+
+@pytest.mark.parametrize("tools", [[], [read_page]])
+def test_a_structured_answer_is_counted(tools: list[Any]) -> None:
+    """CrewAI sends the schema with the request if the agent has no tools."""
+    with watch_fits() as watch, LaminaHooks(budget=BUDGET):
+        script = Script(watch, last_words=ANSWER_TEXT)
+        question = script.begin(0)
+        script.end()
+        make_agent(script, tools).kickoff(question, response_format=LongAnswer)
+    assert (MARK in json.dumps(script.requests[0])) == (not tools)
+    assert_counted(script, count_requests(script.requests))
 
 
 def test_the_tasks_of_a_crew_have_a_ledger_each() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from haystack.dataclasses import ChatMessage, ImageContent, ReasoningContent, To
 from haystack.tools import create_tool_from_function
 
 from lamina.adapters.bridge import Turn
-from lamina.adapters.chat_turns import write_tool
+from lamina.adapters.chat_turns import write_output_format, write_tool
 from lamina.adapters.haystack import CODEC, LEDGER, FitHook, make_hooks, recall_tool
-from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
+from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
+from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_counts, check_session, read_page
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -28,14 +30,18 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 class ScriptedGenerator:
     """Answers as the script says, and records what it gets."""
 
-    def __init__(self, script: Script) -> None:
+    model = "gpt-5"
+
+    def __init__(self, script: Script, generation_kwargs: dict[str, Any] | None = None) -> None:
         self.script = script
+        self.generation_kwargs = generation_kwargs or {}
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage], tools: Any = None, **_: Any) -> dict[str, Any]:
         turns = [turn for message in messages for turn in CODEC.write(message)]
         definitions = [write_tool(each.name, each.description, each.parameters) for each in tools or ()]
-        answer = self.script.answer(turns, definitions)
+        output_format = write_output_format(self.generation_kwargs.get("response_format"))
+        answer = self.script.answer(turns, definitions, model=self.model, **output_format)
         if not answer.name:
             return {"replies": [ChatMessage.from_assistant(answer.text)]}
         call = ToolCall(tool_name=answer.name, arguments=answer.arguments, id=answer.call_id)
@@ -47,17 +53,20 @@ def read(number: int) -> str:
     return read_page(number)
 
 
-def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+def play(
+    folder: Path, script: Script, turns: Sequence[int], fitted: bool, response_format: Any = None
+) -> None:
     path = folder / "history.json"
     history = [ChatMessage.from_system(SYSTEM)]
     if path.exists():
         history = [ChatMessage.from_dict(each) for each in json.loads(path.read_text(encoding="utf-8"))]
     tools = [create_tool_from_function(read, name="read_page")]
+    generator = ScriptedGenerator(script, {"response_format": response_format})
     hooks: dict[str, Any] = {}
     if fitted:
         tools.append(recall_tool)
-        hooks = make_hooks(budget=BUDGET)
-    agent = Agent(chat_generator=ScriptedGenerator(script), tools=tools, hooks=hooks)
+        hooks = make_hooks(generator=generator, budget=BUDGET)
+    agent = Agent(chat_generator=generator, tools=tools, hooks=hooks)
     for turn in turns:
         history = agent.run(messages=[*history, ChatMessage.from_user(script.begin(turn))])["messages"]
     assert sum(LEDGER in message.meta for message in history) == fitted * (max(turns) + 1)
@@ -66,6 +75,18 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
+
+
+def test_a_structured_answer_is_counted(tmp_path: Path) -> None:
+    requests = check_counts(partial(play, response_format=LongAnswer), tmp_path, last_words=ANSWER_TEXT)
+    assert MARK in json.dumps(requests[0])
+
+
+def test_the_hooks_know_the_generators_model() -> None:
+    (hook,) = make_hooks(generator=ScriptedGenerator(Script()))["before_llm"]
+    assert hook.fitter.model == "gpt-5"
+    again = FitHook.from_dict(FitHook(output_format={"response_format": {"type": "json"}}).to_dict())
+    assert again.output_format == {"response_format": {"type": "json"}}
 
 
 def test_what_is_not_lowered_in_a_reply_stays_its_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,16 @@ from inspect_ai.model import (
     ChatMessageUser,
     ContentReasoning,
     ContentText,
+    GenerateConfig,
     ModelAPI,
     ModelOutput,
+    ResponseSchema,
     get_model,
     modelapi,
 )
 from inspect_ai.solver import Solver, TaskState, solver
 from inspect_ai.tool import Tool, ToolCall, tool
+from inspect_ai.util import json_schema
 from pydantic import TypeAdapter
 
 from lamina.adapters.bridge import Turn
@@ -36,7 +40,16 @@ from lamina.adapters.inspect_ai import CODEC, LaminaCompaction, LaminaSampleStat
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.models.counters import counter_for
-from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
+from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
+from tests.adapters.long_session import (
+    BUDGET,
+    SYSTEM,
+    TURNS,
+    Script,
+    check_counts,
+    check_session,
+    read_page,
+)
 
 MESSAGES = TypeAdapter(list[ChatMessage])
 
@@ -52,13 +65,23 @@ class ScriptedAPI(ModelAPI):
     async def count_text_tokens(self, text: str) -> int:
         return int(counter_for("").count(text) * 1.1)
 
-    async def generate(self, input: Any, tools: Any, **_: Any) -> ModelOutput:  # noqa: A002 - Inspect's
+    async def generate(
+        self,
+        input: Any,  # noqa: A002 - Inspect's
+        tools: Any,
+        tool_choice: Any,  # noqa: ARG002
+        config: Any,
+    ) -> ModelOutput:
         turns = [turn for message in input for turn in CODEC.write(message)]
         definitions = [
             write_tool(each.name, each.description, each.parameters.model_dump(exclude_none=True))
             for each in tools
         ]
-        answer = self.script.answer(turns, definitions)
+        head: dict[str, Any] = {}
+        if config.response_schema is not None:
+            schema = config.response_schema.model_dump(exclude_none=True)
+            head["response_format"] = {"type": "json_schema", "json_schema": schema}
+        answer = self.script.answer(turns, definitions, **head)
         if not answer.name:
             return ModelOutput.from_content("scripted", answer.text)
         return ModelOutput.for_tool_call(
@@ -80,13 +103,17 @@ def reader() -> Tool:
     return execute
 
 
-def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+def play(
+    folder: Path, script: Script, turns: Sequence[int], fitted: bool, response_schema: Any = None
+) -> None:
     """Run a sample whose solver takes up what another one left: its messages and lamina's state."""
     path = folder / "sample.json"
     saved: dict[str, Any] = {"messages": [], "lamina": {}}
     if path.exists():
         saved = json.loads(path.read_text(encoding="utf-8"))
-    task = Task(dataset=[Sample(input="")], solver=read_pages(saved, script, turns, fitted))
+    solver = read_pages(saved, script, turns, fitted, response_schema)
+    config = GenerateConfig(response_schema=response_schema)
+    task = Task(dataset=[Sample(input="")], solver=solver, config=config)
     model = get_model("scripted/model", memoize=False, script=script)
     [log] = eval(task, model=model, log_dir=str(folder / "logs"), display="none", score=False)
     assert log.status == "success", log.error
@@ -94,12 +121,14 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
 
 
 @solver
-def read_pages(saved: dict[str, Any], script: Script, turns: Sequence[int], fitted: bool) -> Solver:
+def read_pages(
+    saved: dict[str, Any], script: Script, turns: Sequence[int], fitted: bool, response_schema: Any
+) -> Solver:
     tools: list[Any] = [reader()]
     compaction = None
     if fitted:
         tools.append(recall())
-        compaction = LaminaCompaction(budget=BUDGET)
+        compaction = LaminaCompaction(budget=BUDGET, response_schema=response_schema)
     agent = react(prompt=None, tools=tools, submit=False, compaction=compaction)
 
     async def solve(state: TaskState, generate: Any) -> TaskState:  # noqa: ARG001 - Inspect's
@@ -117,7 +146,15 @@ def read_pages(saved: dict[str, Any], script: Script, turns: Sequence[int], fitt
 
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
-    check_session(play, __name__, tmp_path, record_property)
+    check_session(play, __name__, tmp_path, record_property, memos=2)
+
+
+def test_a_structured_answer_is_counted(tmp_path: Path) -> None:
+    """Inspect adds the schema to each request, and counts it nowhere."""
+    schema = ResponseSchema(name="long", json_schema=json_schema(LongAnswer))
+    asked = partial(play, response_schema=schema)
+    requests = check_counts(asked, tmp_path, turns=TURNS, last_words=ANSWER_TEXT, memos=2)
+    assert MARK in json.dumps(requests[0])
 
 
 def test_what_is_not_lowered_in_a_message_stays_its_own() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 pytest.importorskip("langchain.agents", reason="langchain is not installed: run `make adapters` to test it")
 
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -19,25 +22,37 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from lamina.adapters.langchain import CODEC, LaminaMiddleware
 from lamina.adapters.langgraph import LaminaSaver
-from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
+from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
+from tests.adapters.long_session import (
+    BUDGET,
+    CALLS,
+    SYSTEM,
+    Script,
+    check_counts,
+    check_session,
+    read_page,
+    watch_fits,
+)
 
 
 class ScriptedModel(BaseChatModel):
     """Answers as the script says, and records what it gets."""
 
     script: Any
-    bound_tools: Any = ()
+    bound: Any = None
 
     @property
     def _llm_type(self) -> str:
         return "scripted"
 
-    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
-        return self.model_copy(update={"bound_tools": [convert_to_openai_tool(each) for each in tools]})
+    def bind_tools(self, tools: Sequence[Any], *, strict: bool | None = None, **settings: Any) -> Any:
+        bound = {name: settings[name] for name in ("response_format",) if name in settings}
+        bound["tools"] = [convert_to_openai_tool(each, strict=strict) for each in tools]
+        return self.model_copy(update={"bound": bound})
 
     def _generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
         turns = [turn for message in messages for turn in CODEC.write(message)]
-        answer = self.script.answer(turns, self.bound_tools)
+        answer = self.script.answer(turns, **(self.bound or {}))
         message = AIMessage(answer.text)
         if answer.name:
             call = {"id": answer.call_id, "name": answer.name, "args": answer.arguments, "type": "tool_call"}
@@ -45,7 +60,9 @@ class ScriptedModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+def play(
+    folder: Path, script: Script, turns: Sequence[int], fitted: bool, response_format: Any = None
+) -> None:
     middleware = [LaminaMiddleware(budget=BUDGET)] if fitted else []
     with LaminaSaver(str(folder / "chats.db")) as saver:
         agent = create_agent(
@@ -54,6 +71,7 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
             system_prompt=SYSTEM,
             middleware=middleware,
             checkpointer=saver,
+            response_format=response_format,
         )
         config: Any = {"configurable": {"thread_id": "manual"}, "recursion_limit": 200}
         for turn in turns:
@@ -62,3 +80,23 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy, None])
+def test_a_structured_answer_is_counted(tmp_path: Path, strategy: Any) -> None:
+    response_format: Any = LongAnswer
+    if strategy is not None:
+        response_format = strategy(LongAnswer)
+    requests = check_counts(partial(play, response_format=response_format), tmp_path, last_words=ANSWER_TEXT)
+    assert MARK in json.dumps(requests[0])
+
+
+def test_without_a_thread_the_conversation_is_recognised() -> None:
+    with watch_fits() as watch:
+        script = Script(watch)
+        agent = create_agent(
+            ScriptedModel(script=script), [tool(read_page)], middleware=[LaminaMiddleware(budget=BUDGET)]
+        )
+        agent.invoke({"messages": [HumanMessage(script.begin(0))]}, {"recursion_limit": 200})
+    assert len(watch.counts) > CALLS
+    assert watch.memos == 1

@@ -19,8 +19,10 @@ pytest.importorskip(
 import litellm
 from litellm import CustomLLM
 
-from lamina.adapters.chat_turns import write_call, write_result, write_tool
+from lamina.adapters.chat_turns import write_call, write_output_format, write_result, write_tool
 from lamina.adapters.litellm import LaminaLogger
+from lamina.core.values import Budget
+from tests.adapters.long_answer import LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
     SYSTEM,
@@ -127,3 +129,25 @@ def test_a_stream_shows_no_handles() -> None:
     assert len(json.dumps(fitted["messages"])) < 60_000 < len(json.dumps(history))
     assert "recall" not in json.dumps(fitted["messages"])
     assert "tools" not in fitted
+
+
+@pytest.mark.parametrize("output", [LongAnswer, write_output_format(LongAnswer)["response_format"]])
+def test_a_structured_answer_is_counted(output: Any) -> None:
+    """A history that fits is cut if a schema of a thousand tokens comes with it."""
+    history: list[Any] = [{"role": "system", "content": SYSTEM}]
+    for number in range(9):
+        history.append({"role": "user", "content": f"What is on page {number}?"})
+        history.append({"role": "assistant", "content": read_page(number)})
+    history.append({"role": "user", "content": "Thank you."})
+    size = count_requests([{"messages": history}]).sizes[0]
+    budget = Budget(window=size + 600, reserve=0, trigger=1.0)
+
+    def fit(**arguments: Any) -> Any:
+        kwargs = {"model": "scripted/manual", "messages": history, **arguments}
+        call_type = litellm.types.utils.CallTypes.acompletion
+        fitted = asyncio.run(LaminaLogger(budget=budget).async_pre_call_deployment_hook(kwargs, call_type))
+        assert fitted is not None
+        return fitted["messages"]
+
+    assert fit() == history
+    assert fit(response_format=output) != history

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +17,55 @@ pytest.importorskip(
 )
 
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage, LLMMetadata, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LLMMetadata, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.workflow import JsonSerializer
 
 from lamina.adapters.bridge import Turn
+from lamina.adapters.chat_turns import write_output_format
 from lamina.adapters.llama_index import LaminaAgent, LaminaMemory
 from lamina.adapters.llama_index_messages import CODEC
 from lamina.core.values import Budget
 from lamina.errors import BadInput
-from tests.adapters.long_session import BUDGET, CALLS, SYSTEM, Script, check_session, read_page
+from tests.adapters.long_answer import ANSWER_TEXT, LongAnswer
+from tests.adapters.long_session import (
+    BUDGET,
+    CALLS,
+    SYSTEM,
+    TURNS,
+    Script,
+    check_counts,
+    check_session,
+    read_page,
+)
 
 
 class ScriptedModel(MockFunctionCallingLLM):
     """LlamaIndex's own mock, with the script behind it."""
 
+    script: Any = None
+
+    def as_structured_llm(self, output_cls: Any, **_: Any) -> Any:
+        return StructuredModel(self.script, output_cls)
+
     @property
     def metadata(self) -> LLMMetadata:
         return LLMMetadata(is_function_calling_model=True, is_chat_model=True, context_window=16_000)
+
+
+@dataclass
+class StructuredModel:
+    """Answers the request for a structured answer, and records it."""
+
+    script: Script
+    output_cls: Any
+
+    async def achat(self, messages: Sequence[ChatMessage]) -> ChatResponse:
+        turns = [turn for message in messages for turn in CODEC.write(message)]
+        self.script.record(turns, **write_output_format(self.output_cls))
+        return ChatResponse(message=ChatMessage(role="assistant", content=ANSWER_TEXT))
 
 
 def make_model(script: Script) -> ScriptedModel:
@@ -45,19 +77,23 @@ def make_model(script: Script) -> ScriptedModel:
         block = ToolCallBlock(tool_call_id=step.call_id, tool_name=step.name, tool_kwargs=step.arguments)
         return ChatMessage(role="assistant", blocks=[block])
 
-    return ScriptedModel(response_generator=answer)
+    return ScriptedModel(response_generator=answer, script=script)
 
 
-def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool, **options: Any) -> None:
     path = str(folder / "chats.json")
     store = SimpleChatStore.from_persist_path(path)
-    asyncio.run(ask(store, script, turns, fitted))
+    asyncio.run(ask(store, script, turns, fitted, options))
     store.persist(path)
 
 
-async def ask(store: SimpleChatStore, script: Script, turns: Sequence[int], fitted: bool) -> None:
+async def ask(
+    store: SimpleChatStore, script: Script, turns: Sequence[int], fitted: bool, options: dict[str, Any]
+) -> None:
     agent_class = LaminaAgent if fitted else FunctionAgent
-    agent = agent_class(name="reader", llm=make_model(script), tools=[read_page], system_prompt=SYSTEM)
+    agent = agent_class(
+        name="reader", llm=make_model(script), tools=[read_page], **{"system_prompt": SYSTEM, **options}
+    )
     memory: Any = ChatMemoryBuffer.from_defaults(chat_store=store, token_limit=10_000_000)
     if fitted:
         memory = LaminaMemory.from_defaults(chat_store=store, budget=BUDGET)
@@ -66,7 +102,30 @@ async def ask(store: SimpleChatStore, script: Script, turns: Sequence[int], fitt
 
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
-    check_session(play, __name__, tmp_path, record_property)
+    check_session(play, __name__, tmp_path, record_property, memos=2)
+
+
+def test_the_request_for_a_structured_answer_is_counted(tmp_path: Path) -> None:
+    asked = partial(play, output_cls=LongAnswer, system_prompt=f"{SYSTEM} Be careful." * 60)
+    requests = check_counts(asked, tmp_path, turns=TURNS, memos=3)
+    structured = [request for request in requests if "response_format" in request]
+    assert len(structured) == TURNS
+    assert "<current_conversation>" in json.dumps(structured[-1])
+
+
+def test_the_state_of_a_workflow_is_sent_whatever_the_store() -> None:
+    """A store that gives copies keeps no text that LlamaIndex writes into a message for one request."""
+    script = Script()
+    script.end()
+    asyncio.run(ask(CopyingStore(), script, [0], True, {"initial_state": {"shelf": "the third"}}))
+    assert "the third" in json.dumps(script.requests[0])
+
+
+class CopyingStore(SimpleChatStore):
+    """Gives copies of its messages, as a database does."""
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        return [message.model_copy(deep=True) for message in super().get_messages(key)]
 
 
 def test_a_memory_alone_is_fitted_for_a_chat_engine() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,36 @@ import pytest
 
 pytest.importorskip("agents.memory", reason="openai-agents is not installed: run `make adapters` to test it")
 
-from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, function_tool
+from agents import (
+    Agent,
+    Model,
+    ModelProvider,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    Usage,
+    function_tool,
+)
+from agents.mcp import MCPServer
 from agents.memory import Session
+from agents.models.openai_responses import Converter
+from mcp.types import Tool as McpTool
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 from lamina.adapters.openai_agents import LaminaSession
 from lamina.adapters.store_thread import StoreThread
-from tests.adapters.long_session import BUDGET, SYSTEM, Answer, Script, check_session, read_page
+from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
+from tests.adapters.long_session import (
+    BUDGET,
+    SYSTEM,
+    Answer,
+    Script,
+    check_counts,
+    check_session,
+    count_requests,
+    read_page,
+)
 
 
 class ScriptedModel(Model):
@@ -27,13 +52,11 @@ class ScriptedModel(Model):
         self.script = script
 
     async def get_response(self, system_instructions: Any, input: Any, **others: Any) -> ModelResponse:  # noqa: A002
-        tools = [
-            {"type": "function", "name": tool.name, "parameters": tool.params_json_schema}
-            for tool in others["tools"]
-        ]
-        answer = self.script.answer(
-            input, tools, field="input", instructions=system_instructions, model="gpt-5"
-        )
+        head: dict[str, Any] = {"instructions": system_instructions, "model": "gpt-5"}
+        if others["output_schema"] is not None:
+            head["text"] = Converter.get_response_format(others["output_schema"])
+        tools = Converter.convert_tools(others["tools"], others["handoffs"]).tools
+        answer = self.script.answer(input, tools, field="input", **head)
         return ModelResponse(output=[write_answer(answer)], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
@@ -54,9 +77,13 @@ def write_answer(answer: Answer) -> Any:
     )
 
 
-def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool, **options: Any) -> None:
     agent = Agent(
-        "reader", instructions=SYSTEM, tools=[function_tool(read_page)], model=ScriptedModel(script)
+        "reader",
+        instructions=SYSTEM,
+        tools=[function_tool(read_page)],
+        model=ScriptedModel(script),
+        **options,
     )
     asyncio.run(ask(agent, folder, script, turns, fitted))
 
@@ -101,3 +128,121 @@ def test_it_keeps_items_as_their_own_session_does(tmp_path: Path) -> None:
         ours = LaminaSession("one", store)
         assert isinstance(ours, Session)
         assert asyncio.run(use(ours)) == asyncio.run(use(SQLiteSession("one", tmp_path / "theirs.db")))
+
+
+class ManualServer(MCPServer):
+    """A server of the Model Context Protocol with one tool, whose description is long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tool = McpTool(
+            name="find", description="Looks into an index. " * 60, inputSchema={"type": "object"}
+        )
+
+    @property
+    def name(self) -> str:
+        return "manual"
+
+    async def connect(self) -> None: ...
+
+    async def cleanup(self) -> None: ...
+
+    async def list_tools(self, *_: Any, **__: Any) -> Any:
+        return [self.tool]
+
+    async def call_tool(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    async def list_prompts(self) -> Any:
+        raise NotImplementedError
+
+    async def get_prompt(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("added", ["output", "handoff", "mcp"])
+def test_what_the_sdk_adds_is_counted(tmp_path: Path, added: str) -> None:
+    options: dict[str, Any] = {
+        "output": {"output_type": LongAnswer},
+        "handoff": {"handoffs": [Agent("writer", handoff_description=f"{MARK} " * 50)]},
+        "mcp": {"mcp_servers": [ManualServer()]},
+    }
+    requests = check_counts(
+        partial(play, **options[added]), tmp_path, dialect="openai_responses", last_words=ANSWER_TEXT
+    )
+    marks = {"output": MARK, "handoff": MARK, "mcp": "Looks into an index."}
+    assert marks[added] in json.dumps(requests[0])
+
+
+class NamedModel(ScriptedModel):
+    """A model that has a name, as those of OpenAI have."""
+
+    model = "gpt-4o"
+
+
+class NamedProvider(ModelProvider):
+    """Has one model, which it gives for every name. It writes down the names."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.names: list[str | None] = []
+
+    def get_model(self, model_name: str | None) -> Model:
+        self.names.append(model_name)
+        return NamedModel(self.script)
+
+
+@pytest.mark.parametrize("choice", ["run by name", "run by object", "agent by name", "nobody"])
+def test_the_window_is_that_of_the_model_that_is_called(choice: str) -> None:
+    """A run of gpt-4o (128,000 tokens) with an agent of gpt-5.4-mini, or with one that names no model."""
+    script = Script()
+    provider = NamedProvider(script)
+    agent = Agent("reader", instructions=SYSTEM, model="gpt-5.4-mini")
+    settings: dict[str, Any] = {"model_provider": provider, "tracing_disabled": True}
+    match choice:
+        case "run by name":
+            settings["model"] = "gpt-4o"
+        case "run by object":
+            settings["model"] = NamedModel(script)
+        case "agent by name":
+            agent = Agent("reader", instructions=SYSTEM, model="gpt-4o")
+        case "nobody":
+            agent = Agent(name="reader", instructions=SYSTEM)
+    pages: list[Any] = []
+    for number in range(340):
+        pages.append({"role": "user", "content": f"Page {number}."})
+        pages.append({"role": "assistant", "content": read_page(number)})
+    pages.append({"role": "user", "content": script.begin(0)})
+    script.end()
+
+    async def ask_once() -> None:
+        with StoreThread("memory:") as store:
+            session = LaminaSession("manual", store)
+            await Runner.run(agent, pages, run_config=session.run_config(RunConfig(**settings)))
+
+    asyncio.run(ask_once())
+    whole = {**script.requests[0], "input": pages}
+    sent, unfitted = count_requests([*script.requests, whole], dialect="openai_responses").sizes
+    assert sent < 128_000 < unfitted < 272_000
+
+
+def test_each_call_reads_the_ledger_but_not_the_items(tmp_path: Path) -> None:
+    reads: list[Any] = []
+
+    async def ask_once() -> None:
+        script = Script()
+        agent = Agent("reader", tools=[function_tool(read_page)], model=ScriptedModel(script))
+        with StoreThread(str(tmp_path / "chats.db")) as store:
+            session = LaminaSession("manual", store, budget=BUDGET)
+            load_items = session._load_items  # noqa: SLF001
+
+            async def watched_load(store: Any) -> list[Any]:
+                reads.append(store)
+                return await load_items(store)
+
+            session._load_items = watched_load  # type: ignore[method-assign]  # noqa: SLF001
+            config = session.run_config(tracing_disabled=True)
+            await Runner.run(agent, script.begin(0), session=session, run_config=config, max_turns=60)
+
+    asyncio.run(ask_once())
+    assert len(reads) <= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 pytest.importorskip("smolagents", reason="smolagents is not installed: run `make adapters` to test it")
 
-from smolagents import ActionStep, ChatMessage, LogLevel, Model, ToolCallingAgent, tool
+from PIL import Image
+from smolagents import ActionStep, ChatMessage, LogLevel, Model, TaskStep, ToolCallingAgent, tool
 from smolagents.memory import Timing, ToolCall
 from smolagents.models import (
     ChatMessageToolCall,
@@ -25,7 +27,18 @@ from smolagents.models import (
 from lamina.adapters.bridge import Turn
 from lamina.adapters.smolagents import CODEC, LaminaCodeAgent, LaminaToolCallingAgent
 from tests.adapters import long_session
-from tests.adapters.long_session import BUDGET, CALLS, SYSTEM, Script, check_session
+from tests.adapters.long_session import (
+    BUDGET,
+    CALLS,
+    SYSTEM,
+    TURNS,
+    Script,
+    assert_counted,
+    check_counts,
+    check_session,
+    count_requests,
+    watch_fits,
+)
 
 
 @tool
@@ -52,6 +65,11 @@ class ScriptedModel(Model):
             messages, role_conversions=tool_role_conversions, flatten_messages_as_text=True
         )
         sent = [{"role": each["role"].value, "content": each["content"]} for each in turns]
+        if tools_to_call_from is None:
+            self.script.record(sent)
+            return ChatMessage(
+                role=MessageRole.ASSISTANT, content=f"{PLAN} {self.answers}: " + "read on. " * 20
+            )
         answer = self.script.answer(sent, [get_tool_json_schema(each) for each in tools_to_call_from])
         self.answers += 1
         name = answer.name or "final_answer"
@@ -62,12 +80,18 @@ class ScriptedModel(Model):
         return ChatMessage(role=MessageRole.ASSISTANT, content="I go on.", tool_calls=[call])
 
 
-def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+PLAN = "Plan"
+
+
+def play(
+    folder: Path, script: Script, turns: Sequence[int], fitted: bool, planning_interval: int | None = None
+) -> None:
     path = folder / "memory.pickle"
     options: dict[str, Any] = {
         "instructions": SYSTEM,
         "max_steps": CALLS + 5,
         "verbosity_level": LogLevel.OFF,
+        "planning_interval": planning_interval,
     }
     model = ScriptedModel(script)
     if fitted:
@@ -83,6 +107,64 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
+
+
+def test_plans_are_counted(tmp_path: Path) -> None:
+    requests = check_counts(partial(play, planning_interval=3), tmp_path, turns=TURNS, memos=2)
+    plans = [request for request in requests if not request["tools"]]
+    assert len(plans) > TURNS * CALLS // 3
+    assert "remaining" in str(plans[-1]["messages"][-1])
+    steps = [request for request in requests if request["tools"]]
+    assert 2 <= count_requests(steps).cuts <= 12  # plans between them cut nothing of their own
+
+
+def test_the_question_after_the_last_step_is_counted() -> None:
+    with watch_fits() as watch:
+        script = Script(watch)
+        agent = LaminaToolCallingAgent(
+            [read_page], ScriptedModel(script), budget=BUDGET, max_steps=CALLS, verbosity_level=LogLevel.OFF
+        )
+        agent.run(script.begin(0) + " Be careful." * 200)
+    assert "please provide an answer" in str(script.requests[-1]["messages"][-1])
+    assert_counted(script, count_requests(script.requests))
+
+
+def test_steps_of_many_small_calls_are_counted_as_they_are_sent() -> None:
+    calls = [ToolCall(name="read_page", arguments={"number": n}, id=f"call_{n}") for n in range(40)]
+    step = ActionStep(
+        step_number=1, timing=Timing(start_time=0), tool_calls=calls, observations="ok", model_output="I go."
+    )
+    sent = [
+        {"role": "assistant", "content": str(message.content[0]["text"])} for message in step.to_messages()
+    ]
+    task = {"role": "user", "content": "Go."}
+    written, as_sent = count_requests(
+        [{"messages": [task, *CODEC.write(step)]}, {"messages": [task, *sent]}]
+    ).sizes
+    assert as_sent <= written <= 2 * as_sent
+
+
+def test_pictures_are_counted_and_go_with_their_turn() -> None:
+    pictures = [Image.new("RGB", (8, 8))]
+    step = ActionStep(
+        step_number=1,
+        timing=Timing(start_time=0),
+        tool_calls=[ToolCall(name="look", arguments={}, id="call_1")],
+        observations="seen",
+        observations_images=pictures,
+    )
+    turns = CODEC.write(step)
+    assert [turn["role"] for turn in turns] == ["assistant", "tool", "user"]
+    task = {"role": "user", "content": "Go."}
+    with_picture, without = count_requests(
+        [{"messages": [task, *turns]}, {"messages": [task, *turns[:2]]}]
+    ).sizes
+    assert with_picture - without > 500
+    lowered = CODEC.read([Turn(wire=turn, place=place) for place, turn in enumerate(turns[:2])], step)
+    assert lowered.observations_images is None
+    assert lowered.observations == "seen"
+    (task_turn,) = CODEC.write(TaskStep(task="Look.", task_images=pictures))
+    assert [part["type"] for part in task_turn["content"]] == ["text", "image_url"]
 
 
 class CodingModel(Model):

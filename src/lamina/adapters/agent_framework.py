@@ -54,9 +54,13 @@ class LaminaChatMiddleware(ChatMiddleware):
         """Put the fitted messages into the context, and let the framework go on with them.
 
         The session gets the new ledger, and the whole messages of this call are remembered for `recall`. A
-        call without a session has neither.
+        call without a session has neither. If the server holds the history, the call has only what is new,
+        and passes as it is.
         """
         options = context.options or {}
+        if options.get("conversation_id"):
+            await call_next()
+            return
         state: dict[str, Any] = {}
         conversation = ""
         if context.session is not None:
@@ -67,7 +71,10 @@ class LaminaChatMiddleware(ChatMiddleware):
             context.messages,
             system=str(options.get("instructions") or ""),
             tools=[_write_tool(each) for each in options.get("tools") or ()],
-            head={"model": options.get("model") or getattr(context.client, "model", None) or ""},
+            head={
+                "model": options.get("model") or getattr(context.client, "model", None) or "",
+                **chat.write_output_format(options.get("response_format")),
+            },
             ledger=state.get(LEDGER),
             conversation=conversation,
         )

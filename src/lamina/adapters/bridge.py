@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
@@ -103,8 +104,8 @@ class ContextFitter:
     what is left out shows its handle: the agent must then have the tool `RECALL` from its first call on,
     and `answer` answers its calls. `counter` counts tokens in place of the model's own counter.
 
-    A fitter may serve many conversations, from many threads. If `fit` is told which conversation it is, it
-    remembers what it has read of the last ones. That saves time and changes nothing.
+    A fitter may serve many conversations, from many threads. It remembers what it has read of the last ones.
+    That saves time and changes nothing.
     """
 
     def __init__(
@@ -149,13 +150,17 @@ class ContextFitter:
         `ledger` is what the last call of this conversation returned. `system` is the system text, if the
         framework holds it apart (Chat Completions only); several texts are several messages. `tools` and the
         fields in `head` are counted, in the words of the dialect. `usage` is what the provider reported for
-        the last call. Raises BudgetExceeded if no lowering fits the room, and InvalidRequest if a broken
-        message cannot be mended.
+        the last call. `conversation` names the conversation, so that only what is new in it is read; without
+        a name it is recognised by its beginning. Raises BudgetExceeded if no lowering fits the room, and
+        InvalidRequest if a broken message cannot be mended.
         """
         if ledger is None:
             usage = None  # it would be that of a request which lamina has not fitted
-        memo = self._memos.pop(conversation, None) or _Memo()  # no other thread has it meanwhile
-        written = _write_messages(messages, self.codec, memo)
+        turns = [self.codec.write(message) for message in messages]
+        name = conversation or _name_by_beginning(turns)
+        memo = self._memos.pop(name, None) or _Memo()  # no other thread has it meanwhile
+        written = _join_turns(turns, memo.turns)
+        memo.turns = written.turns
         system_turns = _write_system(system)
         fitted = fit_request(
             self._make_request([*system_turns, *written.turns], tools=tools, head=head),
@@ -168,8 +173,7 @@ class ContextFitter:
             breakpoints="keep",  # a framework's messages have no place for lamina's markers
             recall=self._recall_mode,
         )
-        if conversation:
-            self._memos[conversation] = memo
+        self._memos[name] = memo
         sent_turns = fitted.request[self._field][len(system_turns) :]
         return FittedMessages(
             messages=_read_turns(sent_turns, messages, written, self.codec),
@@ -186,7 +190,7 @@ class ContextFitter:
         system: str | Sequence[str] = "",
     ) -> str:
         """Answer a call of the recall tool from the whole history. An unknown key is told in the answer."""
-        turns = _write_messages(messages, self.codec, _Memo()).turns
+        turns = [turn for message in messages for turn in self.codec.write(message)]
         log = self._dialect.parse(self._make_request([*_write_system(system), *turns])).log
         if not isinstance(arguments, str):
             arguments = json.dumps(dict(arguments))
@@ -255,23 +259,46 @@ class _Written(msgspec.Struct):
     counts: list[int] = []
 
 
-def _write_messages(messages: Sequence[Any], codec: MessageCodec, memo: _Memo) -> _Written:
-    """Write all messages. A turn that equals the one written at its position last time stays that object.
+def _name_by_beginning(turns_of_messages: Sequence[Sequence[Any]]) -> str:
+    """Name a conversation after its first turns, up to the first one of the user.
+
+    They stay as the conversation grows. Conversations that begin alike share a name, and so a memo. That
+    costs them time, but changes nothing.
+    """
+    beginning: list[str] = []
+    for turns in turns_of_messages:
+        for turn in turns:
+            beginning.append(repr(turn))
+            if _read_role(turn) == "user":
+                return _digest(beginning)
+    return _digest(beginning)
+
+
+def _read_role(turn: Any) -> Any:
+    if isinstance(turn, Mapping):
+        return turn.get("role")
+    return getattr(turn, "role", None)
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return sha256("\n".join(texts).encode(errors="surrogatepass")).hexdigest()
+
+
+def _join_turns(turns_of_messages: Sequence[Sequence[Any]], last_turns: Sequence[Any]) -> _Written:
+    """Join the turns of all messages. A turn that equals the last one at its position becomes that object.
 
     Otherwise the memo of `fit_request`, which compares values, would bring back the turns of an earlier call.
     """
     written = _Written()
-    for position, message in enumerate(messages):
-        turns = codec.write(message)
+    for position, turns in enumerate(turns_of_messages):
         written.counts.append(len(turns))
         for place, new_turn in enumerate(turns):
             turn = new_turn
             index = len(written.turns)
-            if index < len(memo.turns) and memo.turns[index] == new_turn:
-                turn = memo.turns[index]
+            if index < len(last_turns) and last_turns[index] == new_turn:
+                turn = last_turns[index]
             written.turns.append(turn)
             written.origins[id(turn)] = _WrittenTurn(position, place)
-    memo.turns = written.turns
     return written
 
 

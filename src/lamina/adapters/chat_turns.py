@@ -6,6 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+FRAME = "frame"
+"""A field of a turn for text that the framework writes around it.
+
+No API has it, and it is never sent. Fields that lamina does not know count, and go when their turn goes.
+"""
+
 
 class TurnParts:
     """Collects what one message of a framework holds, until it is written as a turn.
@@ -50,6 +56,22 @@ def write_tool(name: str, description: str | None, schema: Mapping[str, Any] | N
     """
     function = {"name": name, "description": description or "", "parameters": dict(schema or {})}
     return {"type": "function", "function": function}
+
+
+def write_output_format(output: Any) -> dict[str, Any]:
+    """Return the fields of a request that ask for a structured answer, as they are counted.
+
+    `output` is a model of Pydantic, the value of `response_format`, or None: then there are no such fields.
+    """
+    if output is None:
+        return {}
+    if isinstance(output, Mapping):
+        return {"response_format": dict(output)}
+    schema = output.model_json_schema()
+    for each in (schema, *schema.get("$defs", {}).values()):
+        each["additionalProperties"] = False  # clients make schemas strict
+    named = {"name": output.__name__, "strict": True, "schema": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
 def write_call(call_id: str, name: str, arguments: Any) -> dict[str, Any]:

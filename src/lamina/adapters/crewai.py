@@ -28,9 +28,11 @@ from crewai.hooks import (
 )
 from crewai.tools import BaseTool
 from crewai.utilities.agent_utils import convert_tools_to_openai_schema
+from crewai.utilities.pydantic_schema_utils import generate_model_description
 from pydantic import BaseModel, Field, PrivateAttr
 
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn
+from lamina.adapters.chat_turns import write_output_format
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 
@@ -103,7 +105,7 @@ class LaminaHooks:
         fitted = self.fitter.fit(
             history,
             tools=convert_tools_to_openai_schema(context.executor.original_tools)[0],
-            head={"model": str(getattr(context.llm, "model", ""))},
+            head={"model": str(getattr(context.llm, "model", "")), **_write_output_format(context)},
             ledger=self.ledgers.pop(name, None),
             conversation=name,
         )
@@ -123,6 +125,19 @@ class LaminaHooks:
             if history is not None:
                 return history
         return list(messages)
+
+
+def _write_output_format(context: LLMCallHookContext) -> dict[str, Any]:
+    """Return what CrewAI adds for a structured answer: that of the task, else that of the model.
+
+    To an agent with tools it sends the schema in the last request only. It counts in all of them.
+    """
+    output = getattr(context.executor, "response_model", None)
+    if output is None:
+        output = getattr(context.llm, "response_format", None)
+    if isinstance(output, type) and issubclass(output, BaseModel):
+        output = generate_model_description(output)
+    return write_output_format(output)
 
 
 def _name_conversation(history: Sequence[Mapping[str, Any]]) -> str:

@@ -63,6 +63,7 @@ class LaminaPlugin(BasePlugin):
             contents,
             head={"model": llm_request.model or "", "config": llm_request.config},
             ledger=ledgers.get(agent),
+            conversation=f"{callback_context.session.id} {agent}",
         )
         callback_context.state[LEDGER] = {**ledgers, agent: msgspec.to_builtins(fitted.ledger)}
         llm_request.contents = list(fitted.messages)

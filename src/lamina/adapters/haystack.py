@@ -32,14 +32,26 @@ _WAITING = "lamina_waiting"
 
 
 def make_hooks(
-    *, model: str = "", budget: Budget | int | None = None, recall: bool = True
+    *,
+    generator: Any = None,
+    model: str = "",
+    budget: Budget | int | None = None,
+    recall: bool = True,
 ) -> dict[str, list[Any]]:
     """Return the hooks of an agent. `budget` is a `Budget` or a window in tokens.
 
-    Without a budget the window of `model` counts. With `recall` off no handles are shown; otherwise
-    `recall_tool` belongs to the agent's tools.
+    `generator` is the agent's chat generator: Haystack does not show it to hooks. Its model and its
+    `response_format` count. Without a budget the window of the model counts. With `recall` off no handles are
+    shown; otherwise `recall_tool` belongs to the agent's tools.
     """
-    fit = FitHook(model=model, budget=budget, recall=recall)
+    settings = getattr(generator, "generation_kwargs", None) or {}
+    output_format = chat.write_output_format(settings.get("response_format"))
+    fit = FitHook(
+        model=model or str(getattr(generator, "model", None) or ""),
+        budget=budget,
+        recall=recall,
+        output_format=output_format,
+    )
     whole = WholeHook()
     return {"before_llm": [fit], "before_tool": [whole], "on_exit": [whole], "after_run": [whole]}
 
@@ -49,14 +61,22 @@ class FitHook:
 
     allowed_hook_points = ("before_llm",)
 
-    def __init__(self, *, model: str = "", budget: Budget | int | None = None, recall: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        model: str = "",
+        budget: Budget | int | None = None,
+        recall: bool = True,
+        output_format: dict[str, Any] | None = None,
+    ) -> None:
+        self.output_format = output_format or {}
         self.fitter = ContextFitter(CODEC, model=model, budget=budget, recall=recall)
 
     def run(self, state: State) -> None:
         """Fit the messages of the state, and put the whole history where `WholeHook` finds it."""
         history = list(state.data["messages"])
         tools = [chat.write_tool(each.name, each.description, each.parameters) for each in _list_tools(state)]
-        fitted = self.fitter.fit(history, tools=tools, ledger=_read_ledger(history))
+        fitted = self.fitter.fit(history, tools=tools, head=self.output_format, ledger=_read_ledger(history))
         ledger = msgspec.to_builtins(fitted.ledger)
         waiting = {"history": history, "sent": len(fitted.messages), "ledger": ledger}
         _set(state, "messages", list(fitted.messages))
@@ -64,7 +84,8 @@ class FitHook:
 
     def to_dict(self) -> dict[str, Any]:
         budget = msgspec.to_builtins(self.fitter.budget)
-        return dict(default_to_dict(self, model=self.fitter.model, budget=budget, recall=self.fitter.recall))
+        options = {"model": self.fitter.model, "budget": budget, "recall": self.fitter.recall}
+        return dict(default_to_dict(self, **options, output_format=self.output_format))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

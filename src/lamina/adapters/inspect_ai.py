@@ -24,6 +24,7 @@ from inspect_ai.model import (
     ContentReasoning,
     ContentText,
     Model,
+    ResponseSchema,
 )
 from inspect_ai.tool import Tool, ToolInfo, tool
 from inspect_ai.util import StoreModel, store_as
@@ -33,6 +34,7 @@ from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages, MessageCodec, Turn
 from lamina.core.values import Budget
 from lamina.errors import BadInput
+from lamina.fitting.request import fit_request
 
 _OWN = "lamina"
 """The key in the metadata of a message that lamina wrote."""
@@ -48,11 +50,18 @@ class LaminaSampleState(StoreModel):
 class LaminaCompaction(CompactionStrategy):
     """Fits the messages when Inspect counts more than `budget`, a `Budget` or a window in tokens.
 
-    If several agents of a sample compact, give each strategy and each `recall` the `name` of its agent.
+    If several agents of a sample compact, give each strategy and each `recall` the `name` of its agent. If
+    the model is asked for a structured answer, give its `response_schema`: Inspect does not count it.
     """
 
     def __init__(
-        self, *, budget: Budget | int, recall: bool = True, memory: bool = False, name: str | None = None
+        self,
+        *,
+        budget: Budget | int,
+        recall: bool = True,
+        memory: bool = False,
+        name: str | None = None,
+        response_schema: ResponseSchema | None = None,
     ) -> None:
         self.fitter = ContextFitter(CODEC, budget=budget, recall=recall)
         if self.fitter.budget is None:
@@ -61,7 +70,10 @@ class LaminaCompaction(CompactionStrategy):
             )
         self.budget = self.fitter.budget
         self.name = name
+        self._cutting = ContextFitter(CODEC, budget=_force_cut(self.budget), recall=recall)
+        self._output_format = _write_output_format(response_schema)
         room = self.budget.window - (self.budget.reserve or 0)
+        room -= _count_output_format(self._output_format)  # Inspect counts messages and tools only
         super().__init__(type="edit", threshold=int(room * self.budget.trigger), memory=memory)
 
     @property
@@ -81,8 +93,7 @@ class LaminaCompaction(CompactionStrategy):
         history = _add_new_messages(state.history, messages)
         fitted = self._fit(self.fitter, history, tools, state.ledger)
         if await _count_tokens(model, fitted.messages, tools) > self.threshold:
-            cutting = ContextFitter(CODEC, budget=_force_cut(self.budget), recall=self.fitter.recall)
-            fitted = self._fit(cutting, history, tools, state.ledger)
+            fitted = self._fit(self._cutting, history, tools, state.ledger)
         state.ledger = msgspec.to_builtins(fitted.ledger)
         state.history = history
         return list(fitted.messages), None
@@ -98,7 +109,7 @@ class LaminaCompaction(CompactionStrategy):
             chat.write_tool(each.name, each.description, each.parameters.model_dump(exclude_none=True))
             for each in tools
         ]
-        return fitter.fit(history, tools=definitions, ledger=ledger)
+        return fitter.fit(history, tools=definitions, head=self._output_format, ledger=ledger)
 
 
 @tool
@@ -120,6 +131,22 @@ def recall(name: str | None = None) -> Tool:
 
     execute.__doc__ = str(execute.__doc__).replace("Replaced below.", RECALL.description)
     return execute
+
+
+def _write_output_format(response_schema: ResponseSchema | None) -> dict[str, Any]:
+    if response_schema is None:
+        return {}
+    schema = response_schema.model_dump(exclude_none=True)
+    return chat.write_output_format({"type": "json_schema", "json_schema": schema})
+
+
+def _count_output_format(output_format: dict[str, Any]) -> int:
+    """Return the tokens that the schema of the answer takes in a request."""
+    request = {"messages": [{"role": "user", "content": "?"}]}
+    everything = Budget(window=1 << 40)
+    with_format = fit_request({**request, **output_format}, dialect="openai_chat", budget=everything)
+    without = fit_request(request, dialect="openai_chat", budget=everything)
+    return with_format.envelope.tokens - without.envelope.tokens
 
 
 async def _count_tokens(model: Model, messages: Sequence[ChatMessage], tools: Sequence[ToolInfo]) -> int:

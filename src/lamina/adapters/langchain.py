@@ -9,6 +9,7 @@ keeps it with the messages, and a fork or a rewind has the ledger of its moment.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NotRequired
 
@@ -20,6 +21,7 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     PrivateStateAttr,
 )
+from langchain.agents.structured_output import OutputToolBinding, ProviderStrategy, ToolStrategy
 from langchain.tools import ToolRuntime
 from langchain_core.messages import (
     AIMessage,
@@ -94,16 +96,66 @@ class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
 
     def _fit(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], Command[Any]]:
         """Return the request to send, and the command that writes the new ledger into the state."""
+        model_name = self.fitter.model or _read_model_name(request.model)
         fitted = self.fitter.fit(
             request.messages,
-            system=request.system_prompt or "",
-            tools=[dict(convert_to_openai_tool(tool)) for tool in request.tools],
-            head={"model": self.fitter.model or _read_model_name(request.model)},
+            system=_read_system(request.system_message),
+            head={"model": model_name, **_write_beside(request)},
             ledger=request.state.get("lamina_ledger"),
             usage=_read_usage(request.messages),
+            conversation=_read_thread(request),
         )
         command: Command[Any] = Command(update={"lamina_ledger": fitted.ledger})
         return request.override(messages=list(fitted.messages)), command
+
+
+def _write_beside(request: ModelRequest[Any]) -> dict[str, Any]:
+    """Return what LangChain sends beside the messages: the tools, and what a structured answer adds to them.
+
+    LangChain adds that after this hook. For a bare schema it chooses one of two ways by the model; the one
+    that takes more counts.
+    """
+    answer = request.response_format
+    if answer is None:
+        return _write_tools(request.tools)
+    if isinstance(answer, ToolStrategy):
+        return _add_output_tools(request.tools, answer)
+    if isinstance(answer, ProviderStrategy):
+        return _add_output_format(request.tools, answer)
+    schema = getattr(answer, "schema", answer)
+    ways = [
+        _add_output_tools(request.tools, ToolStrategy(schema)),
+        _add_output_format(request.tools, ProviderStrategy(schema)),
+    ]
+    return max(ways, key=lambda beside: len(json.dumps(beside)))
+
+
+def _add_output_tools(tools: Sequence[Any], answer: ToolStrategy[Any]) -> dict[str, Any]:
+    """Return the tools and those that the model answers with."""
+    output_tools = [OutputToolBinding.from_schema_spec(spec).tool for spec in answer.schema_specs]
+    return _write_tools([*tools, *output_tools])
+
+
+def _add_output_format(tools: Sequence[Any], answer: ProviderStrategy[Any]) -> dict[str, Any]:
+    """Return the tools and the format of the answer. LangChain then makes all schemas strict."""
+    return {**_write_tools(tools, strict=True), **answer.to_model_kwargs()}
+
+
+def _write_tools(tools: Sequence[Any], *, strict: bool | None = None) -> dict[str, Any]:
+    return {"tools": [dict(convert_to_openai_tool(tool, strict=strict)) for tool in tools]}
+
+
+def _read_system(message: SystemMessage | None) -> list[str]:
+    """Return the system text. Its message may have parts, some of which carry cache markers."""
+    if message is None:
+        return []
+    return [read_text(_write_message(message)[0]["content"])]
+
+
+def _read_thread(request: ModelRequest[Any]) -> str:
+    """Return the name of the thread that the graph runs in. A graph without a checkpointer has none."""
+    execution = getattr(request.runtime, "execution_info", None)
+    return str(getattr(execution, "thread_id", None) or "")
 
 
 def _make_recall_tool(fitter: ContextFitter) -> BaseTool:

@@ -20,6 +20,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.utils import CallTypes
 
 from lamina.adapters.bridge import RecentValues
+from lamina.adapters.chat_turns import write_output_format
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.dialects.openai_chat import DIALECT
@@ -31,8 +32,8 @@ from lamina.fitting.recall_answers import strip_recalls
 _PENDING = 1_024
 """How many calls may be under way at once. Of calls that never end the oldest are forgotten."""
 
-_HEAD = ("model", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "response_format")
-"""Arguments of a completion that matter for its size."""
+_HEAD = ("model", "tools", "functions", "tool_choice", "max_tokens", "max_completion_tokens")
+"""Arguments of a completion that matter for its size, besides `response_format`, which may be a class."""
 
 _FOLLOW_UP = "lamina_follow_up"
 """Marks a completion that answers a recall: it is fitted already."""
@@ -73,6 +74,7 @@ class LaminaLogger(CustomLogger):
         if streams:
             conversations = self._streamed
         request = {name: kwargs[name] for name in _HEAD if kwargs.get(name) is not None}
+        request |= write_output_format(kwargs.get("response_format"))
         pending = PendingCall(
             conversations, DIALECT, {**request, "messages": kwargs["messages"]}, streams=streams
         )

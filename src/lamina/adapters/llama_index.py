@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import msgspec
+from llama_index.core.agent.utils import messages_to_xml_format
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.workflow.prompts import DEFAULT_EARLY_STOPPING_PROMPT
 from llama_index.core.base.llms import types as llama
 from llama_index.core.bridge.pydantic import PrivateAttr, field_validator
 from llama_index.core.memory.types import BaseChatStoreMemory
@@ -24,8 +26,9 @@ from llama_index.core.storage.chat_store.loading import load_chat_store
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
 
+from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter
-from lamina.adapters.llama_index_messages import CODEC
+from lamina.adapters.llama_index_messages import CODEC, TAGGED_CODEC
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 
@@ -40,7 +43,8 @@ class LaminaMemory(BaseChatStoreMemory):
     """Keeps all messages in a chat store. `get` returns them fitted, `get_all` returns them whole."""
 
     budget: dict[str, Any]
-    _fitters: dict[tuple[bool, int], ContextFitter] = PrivateAttr(default_factory=dict)
+    _fitters: dict[tuple[bool, int, bool], ContextFitter] = PrivateAttr(default_factory=dict)
+    _beside: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @field_validator("chat_store", mode="before")
     @classmethod
@@ -75,8 +79,26 @@ class LaminaMemory(BaseChatStoreMemory):
         return memory
 
     def get(self, input: str | None = None, initial_token_count: int = 0, **_: Any) -> list[Any]:  # noqa: A002, ARG002
-        """Return the messages, fitted into the room that `initial_token_count` leaves, without handles."""
-        return self.fit(self.get_all(), name="memory", recall=False, taken=initial_token_count)
+        """Return the messages, fitted into the room that `initial_token_count` leaves, without handles.
+
+        A `LaminaAgent` says what it sends beside them.
+        """
+        return self.fit(
+            self.get_all(), name="memory", recall=False, taken=initial_token_count, **self._beside
+        )
+
+    def leave_room(self, *, system: Sequence[str], output: Any = None) -> None:
+        """Count in `get` what an agent adds to the memory: system texts, and the model of its last answer.
+
+        LlamaIndex asks for a structured answer in a request of its own. Each message of the memory then
+        stands between tags, and the system text is sent twice.
+        """
+        self._beside = {"system": list(system)}
+        if output is not None:
+            self._beside = {
+                "system": [*system, *system, *(block.text for block in messages_to_xml_format([])[0].blocks)],
+                "head": chat.write_output_format(output),
+            }
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[Any]:  # noqa: A002
         return await asyncio.to_thread(self.get, input, **kwargs)
@@ -93,7 +115,7 @@ class LaminaMemory(BaseChatStoreMemory):
     ) -> list[Any]:
         """Fit messages with the ledger of this name, and keep its next one in the chat store."""
         ledgers = self.read_ledgers()
-        fitter = self._find_fitter(recall, taken)
+        fitter = self._find_fitter(recall, taken, tagged=name == "memory" and "head" in request)
         fitted = fitter.fit(messages, ledger=ledgers.get(name), conversation=name, **request)
         ledgers[name] = msgspec.to_builtins(fitted.ledger)
         note = llama.ChatMessage(role="system", content="", additional_kwargs={LEDGER: ledgers})
@@ -106,14 +128,18 @@ class LaminaMemory(BaseChatStoreMemory):
             return dict(note.additional_kwargs[LEDGER])
         return {}
 
-    def _find_fitter(self, recall: bool, taken: int) -> ContextFitter:  # noqa: FBT001
+    def _find_fitter(self, recall: bool, taken: int, *, tagged: bool) -> ContextFitter:  # noqa: FBT001
         """Return the fitter that was used before, if there is one: it has read most of the messages."""
-        if (recall, taken) not in self._fitters:
+        key = (recall, taken, tagged)
+        if key not in self._fitters:
             if len(self._fitters) > _FITTERS:
                 self._fitters.clear()
             budget = msgspec.convert({**self.budget, "window": self.budget["window"] - taken}, Budget)
-            self._fitters[recall, taken] = ContextFitter(CODEC, budget=budget, recall=recall)
-        return self._fitters[recall, taken]
+            codec = CODEC
+            if tagged:
+                codec = TAGGED_CODEC
+            self._fitters[key] = ContextFitter(codec, budget=budget, recall=recall)
+        return self._fitters[key]
 
     def _ledger_key(self) -> str:
         return f"{self.chat_store_key}:{LEDGER}"
@@ -137,9 +163,14 @@ class LaminaAgent(FunctionAgent):
             raise BadInput(f"{type(memory).__name__} is not a LaminaMemory", place="memory", hint=hint)
         calls = await ctx.store.get(self.scratchpad_key, default=[])
         system = [message for message in llm_input[:1] if message.role == llama.MessageRole.SYSTEM]
+        history = await memory.aget_all()
+        if not calls and _is_users(history[-1:]) and _is_users(llm_input[-1:]):
+            history = [*history[:-1], llm_input[-1]]  # LlamaIndex may have written its state into it
+        texts = [str(self.system_prompt or ""), DEFAULT_EARLY_STOPPING_PROMPT]
+        memory.leave_room(system=texts, output=self.output_cls)
         messages = await asyncio.to_thread(
             memory.fit,
-            [*system, *await memory.aget_all(), *calls],
+            [*system, *history, *calls],
             name=self.name,
             recall=self.recall,
             tools=[each.metadata.to_openai_tool(skip_length_check=True) for each in tools],
@@ -167,3 +198,8 @@ class LaminaAgent(FunctionAgent):
 
         recall.__annotations__.update(ctx=Context, key=str, start=int, find=str)
         return FunctionTool.from_defaults(async_fn=recall, name=RECALL.name, description=RECALL.description)
+
+
+def _is_users(messages: Sequence[llama.ChatMessage]) -> bool:
+    """Whether there are messages, and all of them are the user's."""
+    return bool(messages) and all(message.role == llama.MessageRole.USER for message in messages)

@@ -61,4 +61,15 @@ def _read_message(turns: Sequence[Turn], source: llama.ChatMessage | None) -> ll
     return llama.ChatMessage(role=source.role, blocks=blocks, additional_kwargs=source.additional_kwargs)
 
 
+def _write_tagged_message(message: llama.ChatMessage) -> list[dict[str, Any]]:
+    """Write a message with the tags around it, which LlamaIndex adds when it asks for a structured answer."""
+    turns = _write_message(message)
+    for turn in turns:
+        turn[chat.FRAME] = f"\t<{message.role.value}>\n\t\t<message></message>\n\t</{message.role.value}>\n"
+    return turns
+
+
 CODEC = MessageCodec(write=_write_message, read=_read_message)
+
+TAGGED_CODEC = MessageCodec(write=_write_tagged_message, read=_read_message)
+"""Counts each message as it is sent in the request for a structured answer."""

@@ -10,12 +10,24 @@ The store has the whole history, item by item, and the ledger beside it. `equip`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
-from agents import Agent, FunctionTool, RunConfig
+from agents import (
+    Agent,
+    AgentOutputSchema,
+    FunctionTool,
+    Handoff,
+    Model,
+    RunConfig,
+    RunContextWrapper,
+    handoff,
+)
+from agents.agent_output import AgentOutputSchemaBase
 from agents.memory import SessionSettings
-from agents.run import CallModelData, ModelInputData
+from agents.models.openai_responses import Converter
+from agents.run import CallModelData, CallModelInputFilter, ModelInputData
 
 from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter
 from lamina.adapters.store_thread import StoreAddress, StoreThread, decode_stored, open_store_thread
@@ -58,9 +70,14 @@ class LaminaSession:
         self._where = Where(workspace, session_id)
         self._last_input: Sequence[Any] | None = None
 
-    def run_config(self, **settings: Any) -> RunConfig:
-        """Return a run's configuration with the filter in it; `settings` are RunConfig's own."""
-        return RunConfig(call_model_input_filter=self.filter, **settings)
+    def run_config(self, config: RunConfig | None = None, **settings: Any) -> RunConfig:
+        """Return a run's configuration with the filter in it; `settings` are RunConfig's own.
+
+        The SDK does not show its filters the configuration. So the filter knows the one that is made here:
+        a model that it names is used in place of the agent's.
+        """
+        config = replace(config or RunConfig(), **settings)
+        return replace(config, call_model_input_filter=self.make_filter(config))
 
     def equip(self, agent: Agent[Any]) -> Agent[Any]:
         """Return the agent with the recall tool of this session, as the last of its tools."""
@@ -68,23 +85,36 @@ class LaminaSession:
             return agent
         return agent.clone(tools=[*agent.tools, self.recall_tool])
 
+    def make_filter(self, config: RunConfig) -> CallModelInputFilter:
+        """Return the `call_model_input_filter` of a run with this configuration."""
+
+        async def fit(data: CallModelData[Any]) -> ModelInputData:
+            return await self._fit(data, config)
+
+        return fit
+
     async def filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Fit one call of the model, and store its ledger. It is a `call_model_input_filter`."""
+        """Fit one call of the model. It is the filter of a run whose configuration names no model."""
+        return await self._fit(data, RunConfig())
+
+    async def _fit(self, data: CallModelData[Any], config: RunConfig) -> ModelInputData:
+        """Fit one call of the model, and store its ledger."""
         items = data.model_data.input
         instructions = data.model_data.instructions
-        _, ledger = await self.store.arun(self._load)
+        sent_beside = await _write_beside(data.agent, RunContextWrapper(context=data.context))
+        head = {"model": _find_model_name(data.agent, config), "instructions": instructions or ""}
         fitted = self.fitter.fit(
             items,
-            head={"model": _read_model_name(data.agent), "instructions": instructions or ""},
-            tools=_write_tools(data.agent),
-            ledger=ledger,
+            head={**head, **sent_beside},
+            ledger=await self.store.arun(self._load_ledger),
+            conversation=self.session_id,
         )
         self._last_input = items
         await self.store.arun(self._append, [], msgspec.json.encode(fitted.ledger))
         return ModelInputData(input=list(fitted.messages), instructions=instructions)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        items, _ = await self.store.arun(self._load)
+        items = await self.store.arun(self._load_items)
         if limit is None:
             return items
         return items[max(len(items) - limit, 0) :]
@@ -94,7 +124,7 @@ class LaminaSession:
 
     async def pop_item(self) -> Any:
         """Remove the last item. The store only grows, so a record says that it is gone."""
-        items, _ = await self.store.arun(self._load)
+        items = await self.store.arun(self._load_items)
         if not items:
             return None
         await self.store.arun(self._append, [_POP], None)
@@ -103,8 +133,7 @@ class LaminaSession:
     async def clear_session(self) -> None:
         await self.store.arun(self._delete)
 
-    async def _load(self, store: Store) -> tuple[list[Any], dict[str, Any] | None]:
-        """Return all items, and the ledger."""
+    async def _load_items(self, store: Store) -> list[Any]:
         page = await store.read(self._where)
         items: list[Any] = []
         for record in page.records:
@@ -112,10 +141,15 @@ class LaminaSession:
                 items.pop()
             else:
                 items.append(decode_stored(record.body))
-        ledger = None
-        if page.head.state:
-            ledger = decode_stored(page.head.state)
-        return items, ledger
+        return items
+
+    async def _load_ledger(self, store: Store) -> dict[str, Any] | None:
+        """Return the ledger, without reading the items: each call of the model needs it."""
+        page = await store.read(self._where, last=0)
+        if not page.head.state:
+            return None
+        ledger: dict[str, Any] = decode_stored(page.head.state)
+        return ledger
 
     async def _append(self, store: Store, bodies: Sequence[bytes], ledger: bytes | None) -> None:
         await store.append(self._where, bodies, state=ledger)
@@ -125,30 +159,61 @@ class LaminaSession:
 
     async def _recall(self, _: Any, arguments: str) -> str:
         """Answer from the input of the last call: the session may not have its newest items yet."""
-        items, ledger = await self.store.arun(self._load)
-        return self.fitter.answer(self._last_input or items, arguments, ledger=ledger)
+        items = self._last_input
+        if items is None:
+            items = await self.store.arun(self._load_items)
+        ledger = await self.store.arun(self._load_ledger)
+        return self.fitter.answer(items, arguments, ledger=ledger)
 
 
 _POP = b"null"
 """The record that takes back the item before it. No item of the API is null."""
 
 
-def _read_model_name(agent: Agent[Any]) -> str:
-    """Return the name of the agent's model, which may be given by its name or as an object."""
-    if isinstance(agent.model, str):
-        return agent.model
-    return str(getattr(agent.model, "model", ""))
+def _find_model_name(agent: Agent[Any], config: RunConfig) -> str:
+    """Return the name of the model that the SDK will call: that of the run, of the agent, or the default.
+
+    A model without a name is "", and needs a budget.
+    """
+    model = config.model or agent.model
+    if isinstance(model, str):
+        return model
+    if not isinstance(model, Model):
+        model = config.model_provider.get_model(None)
+    return str(getattr(model, "model", ""))
 
 
-def _write_tools(agent: Agent[Any]) -> list[dict[str, Any]]:
-    """Return the agent's functions, to be counted. Tools of MCP servers and of the provider are not here."""
-    tools: list[dict[str, Any]] = []
-    for tool in agent.tools:
-        if isinstance(tool, FunctionTool):
-            fields = {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.params_json_schema,
-            }
-            tools.append({"type": "function", **fields})
-    return tools
+async def _write_beside(agent: Agent[Any], context: RunContextWrapper[Any]) -> dict[str, Any]:
+    """Return what the SDK sends beside the input, in its own words: tools, the output's schema, the prompt.
+
+    Handoffs are tools. All of them count, though the SDK leaves out those that are not enabled.
+    """
+    handoffs: list[Handoff[Any, Any]] = []
+    for target in agent.handoffs:
+        if isinstance(target, Agent):
+            handoffs.append(handoff(target))
+        else:
+            handoffs.append(target)
+    prompt = await agent.get_prompt(context)
+    tools = Converter.convert_tools(
+        await agent.get_all_tools(context), handoffs, allow_opaque_tool_search_surface=prompt is not None
+    )
+    beside: dict[str, Any] = {"tools": tools.tools}
+    schema = _read_output_schema(agent)
+    if schema is not None:
+        beside["text"] = Converter.get_response_format(schema)
+    if prompt is not None:
+        beside["prompt"] = prompt
+    return beside
+
+
+def _read_output_schema(agent: Agent[Any]) -> AgentOutputSchemaBase | None:
+    """Return the schema of a structured answer. None if the agent answers with text."""
+    output = agent.output_type
+    if output is None or output is str:
+        return None
+    if not isinstance(output, AgentOutputSchemaBase):
+        output = AgentOutputSchema(output)
+    if output.is_plain_text():
+        return None
+    return output

@@ -77,6 +77,7 @@ class LaminaCapability(AbstractCapability[Any]):
             head={"model": request_context.model.model_name, **beside.output_format},
             ledger=_read_ledger(ctx.messages),
             usage=_read_usage(ctx.messages),
+            conversation=ctx.conversation_id or "",
         )
         self._ledger = fitted.ledger
         return replace(request_context, messages=list(fitted.messages))

@@ -6,16 +6,23 @@
 
 The steps in `agent.memory` stay whole. smolagents has no hook at the model's input, so these classes override
 `write_memory_to_messages`. The ledger is an attribute of the memory, which is reset and pickled with it.
+
+smolagents asks the model in three ways: for the next step, for a new plan, and for an answer when the steps
+are used up. Each puts other texts around the memory, and they count. The calls of a step are sent as text,
+so that text counts, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from smolagents import ActionStep, AgentMemory, ChatMessage, CodeAgent, MemoryStep, Tool, ToolCallingAgent
-from smolagents.models import MessageRole, get_tool_json_schema
+from smolagents.agents import populate_template
+from smolagents.models import CODEAGENT_RESPONSE_FORMAT, MessageRole, get_tool_json_schema
 
 from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
@@ -33,6 +40,15 @@ class LaminaAgentMemory(AgentMemory):
     def reset(self) -> None:
         super().reset()
         self.ledger = None
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What smolagents puts around the memory when it asks: texts, and fields beside the messages."""
+
+    name: str
+    texts: Sequence[str]
+    head: dict[str, Any] = field(default_factory=dict)
 
 
 class _FittedMemory:
@@ -59,16 +75,22 @@ class _FittedMemory:
             all_tools.append(RecallTool(self))
         super().__init__(all_tools, model, *args, **kwargs)  # type: ignore[call-arg]
         self.memory = LaminaAgentMemory(self.memory.system_prompt.system_prompt)  # type: ignore[has-type]
+        self._question: _Question | None = None
 
     def write_memory_to_messages(self, summary_mode: bool = False) -> list[ChatMessage]:  # noqa: FBT001, FBT002
         """Write the fitted steps, as smolagents would write the whole ones."""
         memory = self.memory
+        question = self._question
+        if question is None:
+            question = _Question(
+                name="step", texts=[memory.system_prompt.system_prompt], head=self._write_head()
+            )
         fitted = self.fitter.fit(
             memory.steps,
-            system=memory.system_prompt.system_prompt,
-            tools=self._write_tools(),
+            system="\n".join(question.texts),
+            head=question.head,
             ledger=memory.ledger,
-            conversation=str(id(memory)),
+            conversation=f"{id(memory)} {question.name}",
         )
         memory.ledger = fitted.ledger
         messages: list[ChatMessage] = memory.system_prompt.to_messages(summary_mode=summary_mode)
@@ -76,20 +98,57 @@ class _FittedMemory:
             messages += step.to_messages(summary_mode=summary_mode)
         return messages
 
-    def _write_tools(self) -> list[dict[str, Any]]:
-        """Return the tools of a request. A code agent has them in its system prompt."""
-        return []
+    def provide_final_answer(self, task: str) -> ChatMessage:
+        """Ask for an answer when the steps are used up, with the texts of that question counted."""
+        templates = self.prompt_templates["final_answer"]
+        texts = [templates["pre_messages"], populate_template(templates["post_messages"], {"task": task})]
+        with self._asking(_Question(name="answer", texts=texts)):
+            message: ChatMessage = super().provide_final_answer(task)  # type: ignore[misc]
+        return message
+
+    def _generate_planning_step(self, task: Any, is_first_step: bool, step: int) -> Iterator[Any]:  # noqa: FBT001
+        """Ask for a plan. A later one is asked for with the memory between two texts, without tools."""
+        templates = self.prompt_templates["planning"]
+        variables = {
+            "task": task,
+            "tools": self.tools,
+            "managed_agents": self.managed_agents,
+            "remaining_steps": self.max_steps - step,
+        }
+        names = ("update_plan_pre_messages", "update_plan_post_messages")
+        texts = [populate_template(templates[name], variables) for name in names]
+        with self._asking(_Question(name="plan", texts=texts)):
+            yield from super()._generate_planning_step(task, is_first_step, step)  # type: ignore[misc]
+
+    @contextmanager
+    def _asking(self, question: _Question) -> Iterator[None]:
+        """Count the texts of this question in place of the system prompt and the tools."""
+        self._question = question
+        try:
+            yield
+        finally:
+            self._question = None
+
+    def _write_head(self) -> dict[str, Any]:
+        """Return what is sent beside the messages of a step."""
+        raise NotImplementedError
 
 
 class LaminaToolCallingAgent(_FittedMemory, ToolCallingAgent):
     """A `ToolCallingAgent` whose requests fit the window."""
 
-    def _write_tools(self) -> list[dict[str, Any]]:
-        return [get_tool_json_schema(each) for each in self.tools_and_managed_agents]
+    def _write_head(self) -> dict[str, Any]:
+        return {"tools": [get_tool_json_schema(each) for each in self.tools_and_managed_agents]}
 
 
 class LaminaCodeAgent(_FittedMemory, CodeAgent):
     """A `CodeAgent` whose requests fit the window. Its code calls `recall`."""
+
+    def _write_head(self) -> dict[str, Any]:
+        """Return the format of its answers. The tools stand in its system prompt."""
+        if self._use_structured_outputs_internally:
+            return {"response_format": CODEAGENT_RESPONSE_FORMAT}
+        return {}
 
 
 class RecallTool(Tool):
@@ -128,14 +187,35 @@ class NoteStep(MemoryStep):
 
 
 def _write_step(step: MemoryStep) -> list[dict[str, Any]]:
-    """Write an action as its calls and one result for all of them, and any other step as its messages."""
+    """Write an action as its calls, one result for all of them, and pictures. Other steps are messages."""
     if not isinstance(step, ActionStep) or not step.tool_calls:
         return [_write_text(message) for message in step.to_messages()]
-    calls = [chat.write_call(call.id, call.name, call.arguments) for call in step.tool_calls]
+    calls = [_write_call(call) for call in step.tool_calls]
     turns = [chat.write_assistant(_read_output(step), calls)]
+    turns[0][chat.FRAME] = _write_frame(step.tool_calls)
     turns += [chat.write_result(call.id, "") for call in step.tool_calls]
     turns[1]["content"] = "\n".join(_list_responses(step))
+    if step.observations_images:
+        turns.append({"role": "user", "content": [_PICTURE for _ in step.observations_images]})
     return turns
+
+
+_PICTURE = chat.write_image("data:image/png;base64,iVBORw0KGgo=")
+"""Stands for any picture. All of them count the same, and encoding one takes long."""
+
+
+def _write_call(call: Any) -> dict[str, Any]:
+    """Write a call. Code is sent as a quoted text, with its line ends written out, so it counts as that."""
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return chat.write_call(call.id, call.name, arguments)
+
+
+def _write_frame(calls: Sequence[Any]) -> str:
+    """Return what smolagents writes around the arguments of calls: they are sent as the text of a list."""
+    without_arguments = [replace(call, arguments={}).dict() for call in calls]
+    return f"Calling tools:\n{without_arguments}"
 
 
 def _write_text(message: ChatMessage) -> dict[str, Any]:
@@ -143,7 +223,15 @@ def _write_text(message: ChatMessage) -> dict[str, Any]:
     role = "user"
     if message.role in (MessageRole.ASSISTANT, MessageRole.TOOL_CALL):
         role = "assistant"
-    return {"role": role, "content": chat.read_text(message.content)}
+    text = chat.read_text(message.content)
+    pictures = [_PICTURE for part in message.content or () if _is_picture(part)]
+    if pictures:
+        return {"role": role, "content": [chat.write_text(text), *pictures]}
+    return {"role": role, "content": text}
+
+
+def _is_picture(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "image"
 
 
 def _read_output(step: ActionStep) -> str:
@@ -167,6 +255,8 @@ def _read_step(turns: Sequence[Turn], source: MemoryStep | None) -> MemoryStep:
     if not isinstance(source, ActionStep) or not source.tool_calls:
         return NoteStep(role=wire["role"], text=chat.read_text(wire["content"]))
     step = source
+    if turns[-1].wire["role"] != "user":
+        step = replace(step, observations_images=None)
     for turn in turns:
         if turn.place is not None:
             continue
@@ -179,11 +269,16 @@ def _read_step(turns: Sequence[Turn], source: MemoryStep | None) -> MemoryStep:
 
 
 def _change_calls(step: ActionStep, wire: dict[str, Any]) -> ActionStep:
-    """Return the step with the text and the arguments of a lowered turn."""
-    arguments = chat.map_arguments(wire)
-    calls = [
-        replace(call, arguments=arguments.get(call.id, call.arguments)) for call in step.tool_calls or ()
-    ]
+    """Return the step with the text of a lowered turn, and with those of its arguments that were lowered."""
+    sent_arguments = chat.map_arguments(wire)
+    calls: list[Any] = []
+    for call in step.tool_calls or ():
+        written = _write_call(call)["function"]["arguments"]
+        sent = sent_arguments.get(call.id, written)
+        if sent != written:
+            calls.append(replace(call, arguments=sent))
+        else:
+            calls.append(call)
     return replace(step, model_output=chat.read_text(wire.get("content")), tool_calls=calls)
 
 

@@ -3,7 +3,8 @@
     manager = LaminaConversationManager(budget=16_000)
     agent = Agent(tools=[*tools, manager.recall_tool], conversation_manager=manager, session_manager=…)
 
-While the model is called, `agent.messages` holds the fitted messages; before and after that, all of them. The
+`agent.messages` always holds all messages. The manager adds a middleware to its agent, which fits what each
+call of the model gets: the messages, the system text and the tools as Strands has put them together. The
 ledger is the manager's state, which a session manager keeps with the session. Use one manager for each agent.
 """
 
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from strands import Agent, ToolContext, tool
 from strands.agent.conversation_manager import ConversationManager
-from strands.hooks import AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
+from strands.hooks import BeforeInvocationEvent, HookRegistry
+from strands.middleware import InvokeModelContext, InvokeModelStage
 
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
 from lamina.adapters.chat_turns import (
@@ -43,13 +46,12 @@ class LaminaConversationManager(ConversationManager):
         super().__init__()
         self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
         self.ledger: dict[str, Any] | None = None
-        self._history: list[Any] | None = None
+        self._agents: WeakSet[Agent] = WeakSet()
         self.recall_tool = self._make_recall_tool()
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         super().register_hooks(registry, **kwargs)
-        registry.add_callback(BeforeModelCallEvent, self._show_fitted)
-        registry.add_callback(AfterModelCallEvent, self._show_whole)
+        registry.add_callback(BeforeInvocationEvent, self._join)
 
     def get_state(self) -> dict[str, Any]:
         return {**super().get_state(), "ledger": self.ledger}
@@ -67,31 +69,26 @@ class LaminaConversationManager(ConversationManager):
         if e is not None:
             raise e
 
-    def _show_fitted(self, event: BeforeModelCallEvent) -> None:
-        """Put the fitted messages into the agent just before the model is called.
+    def _join(self, event: BeforeInvocationEvent) -> None:
+        """Add the middleware when the agent is called first, so that it comes after those of its user."""
+        if event.agent not in self._agents:
+            self._agents.add(event.agent)
+            event.agent.add_middleware(InvokeModelStage.Input, self._fit)
 
-        Strands reads the request from `agent.messages` right after this hook, so the list itself is
-        changed. `_show_whole` brings the whole messages back.
-        """
-        agent = event.agent
-        self._history = list(agent.messages)
-        specs = agent.tool_registry.get_all_tool_specs()
+    def _fit(self, context: InvokeModelContext) -> InvokeModelContext:
+        """Return the context of a call of the model with the messages that fit."""
+        specs = context.tool_specs or ()
         tools = [write_tool(spec["name"], spec["description"], spec["inputSchema"]["json"]) for spec in specs]
         fitted = self.fitter.fit(
-            self._history,
-            system=agent.system_prompt or "",
+            context.messages,
+            system=_read_system(context.system_prompt),
             tools=tools,
-            head={"model": _read_model_name(agent)},
+            head={"model": _read_model_name(context.model)},
             ledger=self.ledger,
+            conversation=context.agent.agent_id,
         )
         self.ledger = fitted.ledger
-        agent.messages[:] = fitted.messages
-
-    def _show_whole(self, event: AfterModelCallEvent) -> None:
-        """Bring the whole history back after the call. Strands then appends the answer to it."""
-        if self._history is not None:
-            event.agent.messages[:] = self._history
-            self._history = None
+        return context.replace(messages=list(fitted.messages))
 
     def _make_recall_tool(self) -> Any:
         @tool(
@@ -107,12 +104,19 @@ class LaminaConversationManager(ConversationManager):
         return recall
 
 
-def _read_model_name(agent: Agent) -> str:
-    """Return the name of the agent's model, "" if its configuration does not have one.
+def _read_system(system_prompt: Any) -> list[str]:
+    """Return the system text: a prompt is one text, or a list of blocks of which some are cache points."""
+    if isinstance(system_prompt, str):
+        return [system_prompt]
+    return [block["text"] for block in system_prompt or () if "text" in block]
+
+
+def _read_model_name(model: Any) -> str:
+    """Return the name of a model, "" if its configuration does not have one.
 
     Each provider of Strands has a configuration of its own. Most have the name under `model_id`.
     """
-    config = agent.model.get_config()
+    config = model.get_config()
     if isinstance(config, Mapping):
         return str(config.get("model_id") or "")
     return ""

@@ -1,0 +1,175 @@
+"""Runs the code of each adapter's page as it is written, with no more installed than the page says.
+
+    python -m tools.adapter_pages [NAME...]    (all of them unless told)
+
+For each page in docs/adapters/ it makes an empty environment and types the page's own install line, with the
+wheel of this checkout in place of the published one. Packages that requirements/adapters/ pins have these
+versions. Then it runs all blocks of the page, one after the other, in an empty folder. A server on this
+machine plays the APIs of OpenAI and Gemini: its model reads one page of a manual with the tool that it is
+offered, and then answers. Fails if a block raises, or if the model never got a tool's result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.fitting.scripted_api import Call, Said, scripted_api
+from tools.clients.upstream import list_tools
+from tools.docs import ROOT, fences
+
+PAGES = ROOT / "docs" / "adapters"
+PINS = ROOT / "requirements" / "adapters"
+WITHOUT_CALLS = frozenset(("claude-agent",))
+"""Pages whose code calls no model."""
+
+MANUAL = "press the key"
+"""What the tool of every page returns."""
+
+RUNNER = """
+import ast, asyncio, sys
+async def main():
+    names = {"__name__": "__main__"}
+    for path in sys.argv[1:]:
+        code = compile(open(path).read(), path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        waiting = eval(code, names)
+        if waiting is not None:
+            await waiting
+asyncio.run(main())
+"""
+
+
+class Outcome(NamedTuple):
+    """How a page went: what was installed, how often the model was asked, and what went wrong."""
+
+    install: str
+    requests: int
+    trouble: str
+
+
+def main(names: list[str]) -> int:
+    pages = names or sorted(path.stem for path in PAGES.glob("*.md"))
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="lamina-pages-") as folder:
+        wheel = build_wheel(Path(folder))
+        for name in pages:
+            outcome = run_page(name, wheel, Path(folder) / name)
+            failed = failed or bool(outcome.trouble)
+            print(
+                f"{name}: {outcome.install}: {outcome.requests} requests, {outcome.trouble or 'ok'}",
+                flush=True,
+            )
+    return int(failed)
+
+
+def run_page(name: str, wheel: Path, folder: Path) -> Outcome:
+    """Install what the page says, and run its blocks."""
+    page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    install = read_install(page)
+    work = folder / "work"
+    work.mkdir(parents=True)
+    make_environment(name, install, wheel, folder)
+    blocks = write_blocks(page, name, folder)
+    (folder / "run.py").write_text(RUNNER, encoding="utf-8")
+    with scripted_api(read_manual) as api:
+        command = [str(folder / "venv/bin/python"), "-W", "ignore", str(folder / "run.py")]
+        done = subprocess.run(
+            [*command, *blocks],
+            cwd=work,
+            env=write_environment(api.url, folder),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        trouble = ""
+        if done.returncode:
+            trouble = done.stderr[-3000:]
+        elif name not in WITHOUT_CALLS and MANUAL not in json.dumps(api.requests[-1:]):
+            trouble = f"the model got no result of a tool in its {len(api.requests)} requests"
+        return Outcome(install, len(api.requests), trouble)
+
+
+def write_blocks(page: str, name: str, folder: Path) -> list[str]:
+    """Write each block into a file of its own: some frameworks read the source of their tools."""
+    lines = page.splitlines()
+    paths: list[str] = []
+    for fence in fences(lines, name):
+        if fence.language == "python":
+            path = folder / f"block_{len(paths)}.py"
+            path.write_text("\n".join(lines[fence.start : fence.end]), encoding="utf-8")
+            paths.append(str(path))
+    return paths
+
+
+def read_install(page: str) -> str:
+    """Return what the first install line of a page installs."""
+    line = re.search(r"`pip install ([^`]+)`", page)
+    if line is None:
+        raise SystemExit("a page has no install line")
+    return line[1]
+
+
+def make_environment(name: str, install: str, wheel: Path, folder: Path) -> None:
+    """Make an environment with these packages, in the versions that the tests of the adapter pin."""
+    pins = (PINS / f"{name}.txt").read_text(encoding="utf-8")
+    constraints = folder / "constraints.txt"
+    constraints.write_text("".join(f"{line}\n" for line in re.findall(r"(?m)^[a-z][^\\\n]*", pins)))
+    packages: list[str] = []
+    for package in shlex.split(install):
+        own = re.fullmatch(r"lamina(\[[a-z-]+\])", package)
+        packages.append(f"lamina{own[1]} @ {wheel.as_uri()}" if own else package)
+    uv = str(Path(sys.executable).parent / "uv")
+    python = str(folder / "venv/bin/python")
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], check=True)
+    options = ["--quiet", "--no-build", "--python", python, "--constraint", str(constraints)]
+    subprocess.run([uv, "pip", "install", *options, *packages], check=True)
+
+
+def build_wheel(folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def write_environment(url: str, folder: Path) -> dict[str, str]:
+    """Return the variables with which the frameworks find the model, and look for nothing else."""
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(folder / "work"),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "OPENAI_API_KEY": "none",
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_BASE": f"{url}/v1",
+        "GOOGLE_API_KEY": "none",
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "CREWAI_DISABLE_TELEMETRY": "true",
+        "OTEL_SDK_DISABLED": "true",
+        "HAYSTACK_TELEMETRY_ENABLED": "False",
+        "INSPECT_DISPLAY": "none",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
+def read_manual(request: dict[str, Any]) -> Said:
+    """Play the model: read a page, and answer when its text is there. smolagents answers with a tool, too."""
+    tools = list_tools(request)
+    if MANUAL not in json.dumps(request):
+        return [Call("read_page", {"number": 7}, "call_1")]
+    if "final_answer" in tools:
+        return [Call("final_answer", {"answer": "Press the key."}, "call_2")]
+    return ["Press the key."]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
