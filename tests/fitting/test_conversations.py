@@ -70,13 +70,14 @@ def test_an_edited_history_keeps_what_was_lowered_before_the_edit() -> None:
     assert sent(among, history(13, "tea")) == before
 
 
-def test_another_system_text_is_another_conversation_with_the_same_past() -> None:
+def test_another_system_text_is_the_same_conversation() -> None:
+    """A client that writes the time into it would otherwise begin anew with each request."""
     among = conversations()
     for steps in range(1, 14):
         before = sent(among, history(steps, "tea"))
     assert sent(among, history(13, "tea", system="It is noon."))[1:] == before[1:]
     assert sent(among, history(13, "tea")) == before
-    assert len(among.by_key) == 2
+    assert len(among.by_key) == 1
 
 
 def test_a_fork_takes_nothing_over_that_it_does_not_share() -> None:
@@ -279,24 +280,31 @@ requests = st.lists(
 
 
 class Plain:
-    """Which conversation a request belongs to, by its words alone: the rule, as it is meant."""
+    """Which conversation a request belongs to, by its words alone: the rule, as it is meant.
+
+    Every second text is an answer, so the first text is what was said before the first answer.
+    """
 
     def __init__(self) -> None:
-        self.histories: list[tuple[str, list[str]]] = []
+        self.histories: dict[int, tuple[str, list[str]]] = {}
 
     def find(self, system: str, words: list[str]) -> int:
         """The number of the conversation: that of the nearest, if the request goes on from all of it."""
         ranked = []
-        for number, (its_system, its_words) in enumerate(self.histories):
+        for order, (number, (its_system, its_words)) in enumerate(self.histories.items()):
+            if its_words[0] != words[0]:
+                continue
             pairs = takewhile(lambda pair: pair[0] == pair[1], zip(words, its_words, strict=False))
             shared = len(list(pairs))
-            ranked.append((shared, shared == len(its_words), its_system == system, number))
-        _, continues, same_system, number = max(ranked, default=(0, False, False, -1))
-        if continues and same_system:
-            self.histories[number] = (system, words)
-            return number
-        self.histories.append((system, words))
-        return len(self.histories) - 1
+            same_system = its_system == system
+            continues = shared == len(its_words) and (shared > 1 or same_system)
+            ranked.append((shared, continues, same_system, len(its_words), order, number))
+        *_, number = max(ranked, default=(-1,))
+        if not ranked or not max(ranked)[1]:
+            number = len(self.histories)
+        self.histories.pop(number, None)  # the one that was used last stands last
+        self.histories[number] = (system, words)
+        return number
 
 
 @given(requests)

@@ -17,8 +17,6 @@ from weakref import ReferenceType, ref
 
 import msgspec
 
-from lamina.core.ledger import rewind
-from lamina.core.recall import list_refs
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.port import Dialect
@@ -28,8 +26,9 @@ from lamina.fitting.events import Listeners
 from lamina.fitting.markers import Breakpoints
 from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer
 from lamina.fitting.recalls import read_turns
+from lamina.fitting.recognise import recognise, rewind_to_fork
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
 
 if TYPE_CHECKING:
@@ -148,23 +147,29 @@ class Conversations:
 
         if self.store is not None:
             self._take_stored(self.store.load(thread_ids(digests), dialect.name))
-        nearest = self._find_nearest(new)
-        shares_answer = nearest.shared > digests.first_answer
-        if not nearest.continues and not shares_answer:
+        recognised = recognise(digests, self._list_unnamed(dialect))
+        if recognised.nearest is None:
             likeliest = self._find_likeliest(digests, dialect)
             return next(self.numbers), msgspec.structs.replace(new, last_request=likeliest)
-        known_conversation = self.by_key[nearest.key]
-        if nearest.continues and nearest.same_system:
+        known_conversation = self.by_key[recognised.nearest]
+        if recognised.relation == "continues":
             known_conversation.memo.parse = memo.parse
             continued = msgspec.structs.replace(known_conversation, digests=digests, turns=turns)
-            return nearest.key, continued
+            return recognised.nearest, continued
 
-        shared_length = len(digests.system) + nearest.shared
-        shared_refs = [name for name, _ in list_refs(log)][:shared_length]
         memo.build = copy(known_conversation.memo.build)
+        ledger = rewind_to_fork(
+            known_conversation.ledger,
+            known_conversation.exchanges,
+            request=request,
+            log=log,
+            digests=digests,
+            shared=recognised.shared,
+            dialect=dialect,
+        )
         fork = msgspec.structs.replace(
             new,
-            ledger=rewind(known_conversation.ledger, shared_refs),
+            ledger=ledger,
             windows=known_conversation.windows,
             exchanges=known_conversation.exchanges,
             last_request=known_conversation.last_request,
@@ -272,6 +277,14 @@ class Conversations:
             default=None,
         )
 
+    def _list_unnamed(self, dialect: Dialect) -> list[tuple[int, RequestDigests]]:
+        """Return the conversations that may be recognised by their content. Named ones never are."""
+        return [
+            (key, conversation.digests)
+            for key, conversation in self.by_key.items()
+            if isinstance(key, int) and conversation.dialect == dialect.name
+        ]
+
     def _find_likeliest(self, digests: RequestDigests, dialect: Dialect) -> LastRequest | None:
         """Return the last request that a new conversation most likely goes on from; None if none is like it.
 
@@ -291,13 +304,6 @@ class Conversations:
             if same >= LEAST_SAME and 2 * same >= len(earlier):
                 return conversation.last_request
         return None
-
-    def _find_nearest(self, new: Conversation) -> _Nearness:
-        """Compare a new request with every remembered conversation."""
-        return max(
-            (_measure_nearness(new, conversation, key) for key, conversation in self.by_key.items()),
-            default=_NOT_NEAR,
-        )
 
 
 class AnswerCalls:
@@ -351,28 +357,3 @@ def _branch_memo(memo: RequestMemo) -> RequestMemo:
     branch = RequestMemo()
     branch.parse.known = list(memo.parse.known)
     return branch
-
-
-class _Nearness(NamedTuple):
-    """How near a conversation is to a request. The nearest is the greatest; of equals, the newest."""
-
-    shared: int = 0
-    continues: bool = False
-    same_system: bool = False
-    key: int = -1
-
-
-_NOT_NEAR = _Nearness()
-
-
-def _measure_nearness(new: Conversation, conversation: Conversation, key: str | int) -> _Nearness:
-    """Compare a new request with one conversation. Named ones are never recognised by their content."""
-    if isinstance(key, str) or conversation.dialect != new.dialect:
-        return _NOT_NEAR
-    shared = count_shared_links(new.digests.chain, conversation.digests.chain)
-    return _Nearness(
-        shared=shared,
-        continues=shared == len(conversation.digests.chain),
-        same_system=new.digests.system == conversation.digests.system,
-        key=key,
-    )

@@ -1,6 +1,6 @@
 """What a request says, as digests: enough to tell whether another request continues it.
 
-Only for `lamina.fitting.conversations`.
+`lamina.fitting.recognise` compares them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,14 @@ class RequestDigests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     digests: tuple[Digest, ...] = ()
     chain: tuple[bytes, ...] = ()
     first_answer: int = 0
+
+    @property
+    def opening(self) -> bytes:
+        """The hash of what was said before the model's first answer; b"" if nothing was said."""
+        if not self.chain:
+            return b""
+        length = max(self.first_answer, 1)
+        return self.chain[min(length, len(self.chain)) - 1]
 
 
 NO_DIGESTS = RequestDigests()

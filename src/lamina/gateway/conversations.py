@@ -22,12 +22,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from lamina.core.ledger import rewind
-from lamina.core.recall import list_refs
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import Usage
-from lamina.fitting.recall_loop import splice_exchanges
+from lamina.fitting.recognise import Recognised, recognise, rewind_to_fork
 from lamina.fitting.request import RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.gateway.bodies import RequestBody
@@ -211,7 +209,7 @@ class ConversationIndex:
             digests = similar.digests
         parsed = dialect.parse(body.request, memo=memo)
         digests = digest_log(parsed.log, digests)
-        if similar is not None and _opening_link(digests) == _opening_link(similar.digests):
+        if similar is not None and digests.opening == similar.digests.opening:
             family = similar.family
         else:
             family = family_of(workspace, identity.group, dialect.name, digests)
@@ -231,22 +229,22 @@ class ConversationIndex:
         workspace, identity, dialect, _, family, parsed, digests, memo = call
         members = self._members(workspace, family)
         certain = True
-        nearest = _choose_nearest(members.values(), digests)
-        if self.shared or not nearest.continues:
+        recognised = _recognise(members, digests)
+        if self.shared or recognised.relation != "continues":
             try:
                 members = await self._load_members(workspace, family)
-                nearest = _choose_nearest(members.values(), digests)
+                recognised = _recognise(members, digests)
             except StoreGone:
                 certain = False
-        conversation = nearest.conversation
-        if conversation is not None and nearest.continues:
+        conversation = recognised.nearest
+        if conversation is not None and recognised.relation == "continues":
             conversation.memo.parse = memo
             self._touch(conversation)
-            return ConversationMatch(conversation, parsed, digests, nearest.shared, certain)
+            return ConversationMatch(conversation, parsed, digests, recognised.shared, certain)
 
         state = ConversationSnapshot(dialect=dialect.name, group=identity.group, parent=identity.parent)
-        if conversation is not None and nearest.shared > digests.first_answer:
-            state = _fork_state(state, conversation, call, nearest.shared)
+        if conversation is not None:
+            state = _fork_state(state, conversation, call, recognised.shared)
         name = _make_name(identity, family, digests, members)
         new_conversation = LiveConversation(workspace, name, family, state)
         new_conversation.memo.parse = memo
@@ -383,50 +381,14 @@ def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests)
     for text in (workspace, group, dialect):
         digest.update(len(text.encode()).to_bytes(4, "big"))
         digest.update(text.encode())
-    digest.update(_opening_link(digests))
+    digest.update(digests.opening)
     return digest.hexdigest()
 
 
-def _opening_link(digests: RequestDigests) -> bytes:
-    """The hash of the opening words; b"" without any."""
-    if not digests.chain:
-        return b""
-    opening = max(digests.first_answer, 1)
-    return digests.chain[min(opening, len(digests.chain)) - 1]
-
-
-class _Nearness(NamedTuple):
-    """How near a conversation is. The nearest is the greatest."""
-
-    continues: bool = False
-    shared: int = 0
-    same_system: bool = False
-    length: int = 0
-    conversation: LiveConversation | None = None
-
-
-def _choose_nearest(members: Iterable[LiveConversation], digests: RequestDigests) -> _Nearness:
-    best = _Nearness()
-    for member in members:
-        nearness = _compare(member, digests)
-        if nearness[:4] >= best[:4]:
-            best = nearness
-    return best
-
-
-def _compare(member: LiveConversation, digests: RequestDigests) -> _Nearness:
-    """Compare a request with the last one of a conversation.
-
-    It continues that one if it has all of its messages. Without a common answer the system text must be the
-    same too: a title call and the conversation itself may begin with the same words.
-    """
-    chain = member.digests.chain
-    shared = count_shared_links(digests.chain, chain)
-    same_system = member.digests.system == digests.system
-    continues = bool(chain) and shared == len(chain)
-    if shared <= digests.first_answer and not same_system:
-        continues = False
-    return _Nearness(continues, shared, same_system, len(chain), member)
+def _recognise(
+    members: Mapping[str, LiveConversation], digests: RequestDigests
+) -> Recognised[LiveConversation]:
+    return recognise(digests, [(member, member.digests) for member in members.values()])
 
 
 def _fork_state(
@@ -437,16 +399,19 @@ def _fork_state(
 ) -> ConversationSnapshot:
     """The state of a fork: ledger and recalls of the common part, and the windows that were learnt."""
     exchanges = conversation.state.exchanges
-    log = call.parsed.log
-    spliced = splice_exchanges(call.request, exchanges, call.digests)
-    if spliced is not call.request:
-        log = call.dialect.parse(spliced).log
-    length = len(call.digests.system) + shared + len(log) - len(call.parsed.log)
-    refs = [ref for ref, _ in list_refs(log)][:length]
+    ledger = rewind_to_fork(
+        conversation.state.ledger,
+        exchanges,
+        request=call.request,
+        log=call.parsed.log,
+        digests=call.digests,
+        shared=shared,
+        dialect=call.dialect,
+    )
     return msgspec.structs.replace(
         state,
         parent=conversation.name,
-        ledger=rewind(conversation.state.ledger, refs),
+        ledger=ledger,
         windows=conversation.state.windows,
         exchanges=exchanges,
     )
