@@ -159,9 +159,9 @@ async def _read_one(store: Store, workspace: str, name: str) -> dict[str, Any] |
 
 
 def _place(workspace: str, name: str) -> Where:
-    from lamina.gateway.conversation_store import WORKSPACE  # noqa: PLC0415 - an extra
+    from lamina.gateway.conversation_store import conversation_place  # noqa: PLC0415 - an extra
 
-    return Where(f"{WORKSPACE}{workspace}", name)
+    return conversation_place(workspace, name)
 
 
 def _no_such(name: str) -> StoreError:

@@ -24,7 +24,7 @@ from lamina.cli.stored import find_key, hide_password
 from lamina.errors import LaminaError
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store
-from lamina.stores.port import Where
+from lamina.stores.port import OwnName, Where
 
 if TYPE_CHECKING:
     from lamina.gateway.clients import ClientRow
@@ -182,7 +182,7 @@ def _check_store(arguments: argparse.Namespace) -> CheckLine:
 async def _read_from_store(arguments: argparse.Namespace) -> None:
     key = await find_key(arguments.key_file)
     async with open_chosen_store(arguments.store, load_settings(), key=key, create=False) as store:
-        await store.read(Where("gateway/default", "ready"), last=0)
+        await store.read(Where(OwnName("gateway/default"), "ready"), last=0)
 
 
 def _is_missing_file(arguments: argparse.Namespace) -> bool:

@@ -25,10 +25,10 @@ from lamina.errors import BadInput, LaminaError
 from lamina.fitting.conversation import Conversation, ConversationRecord, from_record, to_record
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
-from lamina.stores.port import Store, Where
+from lamina.stores.port import OwnName, Store, Where
 from lamina.stores.retries import retry_conflicts
 
-WORKSPACE = "lamina.wrap"
+WORKSPACE = OwnName("lamina.wrap")
 """The workspace of wrapped clients, so that they do not appear among the sessions in the same store."""
 
 ALIKE = 16
