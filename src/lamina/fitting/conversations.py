@@ -26,7 +26,7 @@ from lamina.errors import BadInput
 from lamina.fitting.conversation import Conversation, named_id, thread_ids
 from lamina.fitting.events import Listeners
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer
+from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
 from lamina.fitting.recalls import read_turns
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, count_shared_links, digest_log
@@ -146,11 +146,14 @@ class Conversations:
         nearest = self._find_nearest(new)
         shares_answer = nearest.shared > digests.first_answer
         if not nearest.continues and not shares_answer:
-            return next(self.numbers), new
+            left_names = self._find_left_names(new)
+            return next(self.numbers), msgspec.structs.replace(new, left_names=left_names)
         known_conversation = self.by_key[nearest.key]
         if nearest.continues and nearest.same_system:
             known_conversation.memo.parse = memo.parse
-            continued = msgspec.structs.replace(known_conversation, digests=digests, turns=turns)
+            continued = msgspec.structs.replace(
+                known_conversation, digests=digests, turns=turns, left_names=()
+            )
             return nearest.key, continued
 
         shared_length = len(digests.system) + nearest.shared
@@ -160,7 +163,7 @@ class Conversations:
             new,
             ledger=rewind(known_conversation.ledger, shared_refs),
             windows=known_conversation.windows,
-            exchanges=known_conversation.exchanges,
+            exchanges=select_exchanges(known_conversation.exchanges, digests),
         )
         return next(self.numbers), fork
 
@@ -200,6 +203,8 @@ class Conversations:
             names = [named_id(key)]
         for name in names[:1]:
             self.store.save(name, conversation)
+        for name in conversation.left_names:
+            self.store.forget_lost_text(name, conversation)
 
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
         """Return the conversation with the name of this view.
@@ -222,7 +227,10 @@ class Conversations:
             )
         log = dialect.parse(request, memo=conversation.memo.parse).log
         digests = digest_log(log, conversation.digests)
-        return msgspec.structs.replace(conversation, dialect=dialect.name, digests=digests)
+        exchanges = select_exchanges(conversation.exchanges, digests)
+        return msgspec.structs.replace(
+            conversation, dialect=dialect.name, digests=digests, exchanges=exchanges
+        )
 
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
         """Remember stored conversations that are new here, or that another process has continued.
@@ -264,6 +272,25 @@ class Conversations:
             key=lambda conversation: _count_same_turns(conversation.turns, turns),
             default=None,
         )
+
+    def _find_left_names(self, new: Conversation) -> tuple[str, ...]:
+        """The names in the store of conversations that a client has left for one with another beginning.
+
+        A client that edits or deletes its first message begins anew, by the chain of its digests. But it
+        sends most of its other messages again.
+        """
+        if self.store is None:
+            return ()
+        digests = frozenset(new.digests.digests)
+        names: list[str] = []
+        for key, conversation in self.by_key.items():
+            if isinstance(key, str) or conversation.dialect != new.dialect:
+                continue
+            own_digests = conversation.digests.digests
+            shared = sum(digest in digests for digest in own_digests)
+            if 2 * shared > len(own_digests):
+                names += thread_ids(conversation.digests)[:1]
+        return tuple(names)
 
     def _find_nearest(self, new: Conversation) -> _Nearness:
         """Compare a new request with every remembered conversation."""
