@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import anyio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina import Budget
@@ -107,6 +107,7 @@ def _find_secrets(text: str) -> set[str]:
     return set(re.findall(r"secret-\d{4}", text))
 
 
+@settings(max_examples=12)
 @given(st.lists(changes, min_size=1, max_size=3))
 def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change]) -> None:
     talk = Talk()

@@ -101,6 +101,7 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     """
     yield _check_user_settings()
     yield _check_store(arguments)
+    yield from _check_sqlite()
     missing_package = find_missing_package()
     if missing_package:
         yield _describe_missing(missing_package, arguments)
@@ -119,6 +120,17 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     if settings is not None and (arguments.reach or arguments.upstream):
         for name, upstream in settings.upstreams.items():
             yield _check_upstream(name, upstream.url)
+
+
+def _check_sqlite() -> Iterator[CheckLine]:
+    """Say once and plainly if the SQLite in use has a fault that lamina works around."""
+    from lamina.stores.sqlite.links import describe_fault, remedy, usual_driver  # noqa: PLC0415
+
+    driver = usual_driver()
+    fault = describe_fault(driver)
+    if fault:
+        next_step = f"{remedy(driver)}, for faster writes by several processes"
+        yield CheckLine(subject="sqlite", verdict="remark", text=fault, next_step=next_step)
 
 
 def _describe_missing(package: str, arguments: argparse.Namespace) -> CheckLine:
