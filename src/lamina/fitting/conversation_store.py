@@ -73,7 +73,7 @@ class ConversationStore:
         for name in names:
             state = self._call(partial(_read_state, where=Where(WORKSPACE, name)))
             if state:
-                records = _decode(state)
+                records = decode_records(state)
                 return [from_record(record) for record in records if record.dialect == dialect]
         return []
 
@@ -170,7 +170,7 @@ async def _write_record(store: Store, *, where: Where, conversation: Conversatio
 
     async def write() -> None:
         state = await _read_state(store, where=where)
-        others = [other for other in _decode(state) if other.uid != record.uid]
+        others = [other for other in decode_records(state) if other.uid != record.uid]
         kept_others = [forget_lost_text(other, conversation) for other in others[: ALIKE - 1]]
         await store.append(where, [], was=state, state=msgspec.json.encode([record, *kept_others]))
 
@@ -180,7 +180,7 @@ async def _write_record(store: Store, *, where: Where, conversation: Conversatio
 async def _forget_lost_text(store: Store, *, where: Where, living: Conversation) -> None:
     async def write() -> None:
         state = await _read_state(store, where=where)
-        records = _decode(state)
+        records = decode_records(state)
         reduced = [forget_lost_text(record, living) for record in records]
         if reduced != records:
             await store.append(where, [], was=state, state=msgspec.json.encode(reduced))
@@ -188,7 +188,8 @@ async def _forget_lost_text(store: Store, *, where: Where, living: Conversation)
     await retry_conflicts(write, tries=TRIES)
 
 
-def _decode(state: bytes) -> list[ConversationRecord]:
+def decode_records(state: bytes) -> list[ConversationRecord]:
+    """The conversations that are stored under one name. Raises BadInput if they cannot be read."""
     if not state:
         return []
     try:

@@ -27,7 +27,7 @@ from lamina.core.recall import list_refs
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import Usage
-from lamina.fitting.recall_loop import splice_exchanges
+from lamina.fitting.recall_loop import select_exchanges, splice_exchanges
 from lamina.fitting.request import RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.gateway.bodies import RequestBody
@@ -391,7 +391,7 @@ def _fork_state(
     shared: int,
 ) -> ConversationSnapshot:
     """The state of a fork: ledger and recalls of the common part, and the windows that were learnt."""
-    exchanges = conversation.state.exchanges
+    exchanges = select_exchanges(conversation.state.exchanges, call.digests)
     log = call.parsed.log
     spliced = splice_exchanges(call.request, exchanges, call.digests)
     if spliced is not call.request:
