@@ -8,33 +8,59 @@ with. vLLM and SGLang list it as `max_model_len`, llama.cpp as `n_ctx` (in `meta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Annotated, Any
 
-_FIELDS = (  # what was loaded comes before what the model could do
-    "loaded_context_length",
-    "max_model_len",
-    "n_ctx",
-    "context_window",
-    "context_length",
-)
+import msgspec
+
+Tokens = Annotated[int, msgspec.Meta(gt=0)]
+
+
+class _Limits(msgspec.Struct):
+    """How long a request may be, as servers call it."""
+
+    loaded_context_length: Tokens | None = None
+    max_model_len: Tokens | None = None
+    n_ctx: Tokens | None = None
+    context_window: Tokens | None = None
+    context_length: Tokens | None = None
+
+    def window(self) -> int | None:
+        """The first that is given. What was loaded comes before what the model could do."""
+        limits = msgspec.structs.astuple(self)[: len(_Limits.__struct_fields__)]
+        return next(filter(None, limits), None)
+
+
+class _ListedModel(_Limits, kw_only=True):
+    id: str
+    meta: _Limits | None = None
+
+
+class _Listing(msgspec.Struct):
+    data: list[Any]
 
 
 def read_served_windows(listing: Any) -> dict[str, int]:
     """The window of each model that a server lists with one, in tokens.
 
-    The answer is that of a server of any kind, so nothing is taken for granted.
+    The answer is that of a server of any kind, so whatever has another shape is passed over.
     """
-    if not isinstance(listing, Mapping):
-        return {}
     windows: dict[str, int] = {}
-    entries = listing.get("data")
-    for entry in entries if isinstance(entries, list) else ():
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("id"), str):
-            continue
-        window = _find_window(entry) or _find_window(entry.get("meta"))
-        if window:
-            windows[entry["id"]] = window
+    with suppress(msgspec.ValidationError):
+        for entry in msgspec.convert(listing, type=_Listing).data:
+            windows |= _read_model(entry)
     return windows
+
+
+def _read_model(entry: Any) -> dict[str, int]:
+    """The window of one model by its id; nothing if the entry does not say it."""
+    try:
+        model = msgspec.convert(entry, type=_ListedModel)
+    except msgspec.ValidationError:
+        return {}
+    limits = model.meta or _Limits()
+    window = model.window() or limits.window()
+    return {model.id: window} if window else {}
 
 
 def choose_window(windows: Mapping[str, int], model: str) -> int | None:
@@ -42,19 +68,6 @@ def choose_window(windows: Mapping[str, int], model: str) -> int | None:
 
     A server with one model answers to every name, as llama.cpp does.
     """
-    if model in windows:
-        return windows[model]
     if len(windows) == 1:
         return next(iter(windows.values()))
-    return None
-
-
-def _find_window(fields: Any) -> int:
-    """The first of the fields that says how long a request may be; 0 without one."""
-    if not isinstance(fields, Mapping):
-        return 0
-    for name in _FIELDS:
-        value = fields.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return 0
+    return windows.get(model)
