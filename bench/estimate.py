@@ -67,8 +67,18 @@ UNKNOWN = "unknown"
 BOUNDS = (UNKNOWN, "claude_bound", "claude3_bound")
 """Families that are fitted to the upper end of the errors."""
 
-BOUNDED = ("o200k_base", "cl100k_base", "llama3", "qwen3", "deepseek_v3", "mistral_v3", "gemma2", "gemma3")
-BOUNDED += ("glm4", "kimi_k2")
+BOUNDED = (
+    "o200k_base",
+    "cl100k_base",
+    "llama3",
+    "qwen3",
+    "deepseek_v3",
+    "mistral_v3",
+    "gemma2",
+    "gemma3",
+    "glm4",
+    "kimi_k2",
+)
 """The vocabularies that the estimate for unknown models bounds."""
 
 UPPER_QUANTILE = 0.97
