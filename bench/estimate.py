@@ -2,6 +2,7 @@
 
     python bench/estimate.py            how far the shipped table is off, per family and per sort of text
     python bench/estimate.py --fit      fit a new table on half of the corpus, judge it on the other half
+    python bench/estimate.py --family unknown --fit      only this one
     python bench/estimate.py --json     the same figures as JSON
     python bench/estimate.py --quick    a run of a second or two, to see that it works
 
@@ -9,6 +10,11 @@ The corpus is what any Debian machine with Python has (sources, manuals, licence
 many languages) and what this script makes up (JSON, logs, identifiers, noise). The exact counts are
 splintr's; for Claude they are those of `ctok` where it is installed (`pip install ctok`), else Claude is
 left out. Errors are signed and in per cent: negative means that the estimate is too low.
+
+The families in `BOUNDS` are fitted not to the middle of the errors but to their upper end, since a request
+that is longer than its estimate may not fit the window. `unknown` is for models whose tokenizer nobody knows:
+it is fitted to the largest count of all vocabularies, and for each vocabulary `below` says how many texts are
+longer than that.
 """
 
 from __future__ import annotations
@@ -37,6 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.samples import QUICK_HELP
 from lamina.core.text.estimate import FAMILIES, PATTERNS, UNIT, estimate_tokens, features
+from lamina.models.counters.vocabularies import vocabulary
 
 Sample = tuple[str, str]
 Count = Callable[[str], int]
@@ -55,7 +62,36 @@ VOCABULARIES = {
     "deepseek": "deepseek_v3",
     "mistral": "mistral_v3",
 }
-CLAUDE = {"claude": "4.8", "claude3": "3.0"}
+CLAUDE = {"claude": "4.8", "claude3": "3.0", "claude_bound": "4.8", "claude3_bound": "3.0"}
+UNKNOWN = "unknown"
+BOUNDS = (UNKNOWN, "claude_bound", "claude3_bound")
+"""Families that are fitted to the upper end of the errors."""
+
+BOUNDED = (
+    "o200k_base",
+    "cl100k_base",
+    "llama3",
+    "qwen3",
+    "deepseek_v3",
+    "mistral_v3",
+    "gemma2",
+    "gemma3",
+    "glm4",
+    "kimi_k2",
+)
+"""The vocabularies that the estimate for unknown models bounds."""
+
+UPPER_QUANTILE = 0.97
+UPPER_MARGIN = 1.08
+"""The fit for unknown models covers this share of the corpus, and gets this margin for other texts.
+
+A lower quantile with a larger margin costs less of a window than a higher one with a smaller margin, for as
+many texts that are longer than estimated: the margin serves texts that are not like the corpus.
+"""
+
+REWEIGHTINGS, REFINING_SWEEPS = 40, 60
+LEAST_ERROR = 0.02
+"""How often the rows of that fit are weighed anew, the length of a fit, and the least error that counts."""
 
 LANGUAGES = {
     "german": ("de",),
@@ -79,13 +115,14 @@ ODD = ("rules", "runs", "noise, ascii", "noise, unicode")
 """Sorts that weigh a tenth in a fit: they bound the error on strange text and are not what people send."""
 
 LEAST = {"o": 0.3, "t": 0.02, "l": 0.3, "g": 0.1, "k": 0.1, "h": 0.1, "j": 0.3, "q": 0.3, "w": 0.2, "u": 0.5}
-LEAST |= {"ss": 0.02, "1": 0.3}
+LEAST |= {"n": 0.02, "ss": 0.02, "1": 0.3}
 """Least weights: the corpus has too little of these to learn from, and no text may be free."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fit and judge the byte-class estimate.")
     parser.add_argument("--fit", action="store_true", help="fit a new table on one half of the corpus")
+    parser.add_argument("--family", choices=FAMILIES, nargs="+", help="fit and judge only these")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     arguments = parser.parse_args()
@@ -94,13 +131,20 @@ def main() -> None:
     size = sum(len(text.encode()) for _, text in samples)
     print(f"{len(samples):,} samples, {size:,} bytes", file=sys.stderr)
     families = QUICK_FAMILIES if arguments.quick else FAMILIES
-    exact = exact_counts([text for _, text in samples], families)
+    if arguments.family:
+        families = tuple(arguments.family)
+    texts = [text for _, text in samples]
+    exact = exact_counts(texts, families)
+    if UNKNOWN in families:
+        exact[UNKNOWN] = largest_counts(texts)
     table: dict[str, list[int]] = {}
     if arguments.fit:
         sweeps = QUICK_SWEEPS if arguments.quick else SWEEPS
         halves = {name: counts[::2] for name, counts in exact.items()}
         table = fit(samples[::2], halves, sweeps=sweeps)
     figures = judge(samples[1::2], {name: counts[1::2] for name, counts in exact.items()}, table)
+    if UNKNOWN in families:
+        figures[UNKNOWN]["below"] = shares_below(texts[1::2], table.get(UNKNOWN))
     print(json.dumps(figures, indent=1) if arguments.json else written(figures))
     if table and not arguments.json:
         print(written_table(table))
@@ -119,6 +163,17 @@ def judge(samples: list[Sample], exact: dict[str, list[int]], table: dict[str, l
     return figures
 
 
+def shares_below(texts: list[str], weights: list[int] | None) -> dict[str, float]:
+    """For each vocabulary the per cent of texts with more tokens than is estimated for unknown models."""
+    count = estimator(UNKNOWN, weights)
+    estimates = [min(count(text), len(text.encode())) for text in texts]
+    shares: dict[str, float] = {}
+    for name, counts in bounded_counts(texts).items():
+        below = sum(tokens > estimate for tokens, estimate in zip(counts, estimates, strict=True))
+        shares[name] = round(100 * below / len(texts), 1)
+    return shares
+
+
 def estimator(family: str, weights: list[int] | None) -> Count:
     if weights is None:
         return lambda text: estimate_tokens(text, family=family)
@@ -135,20 +190,24 @@ def errors(count: Count, samples: list[Sample], truth: list[int]) -> dict[str, d
 
 
 def summary(values: list[float]) -> dict[str, float]:
+    """Errors in per cent, and how many of them are too low."""
     twentieths = statistics.quantiles(values, n=20, method="inclusive")
     found = {
         "mean": statistics.fmean(values),
         "p5": twentieths[0],
         "p95": twentieths[-1],
         "worst": min(values),
+        "below": 100 * sum(value < 0 for value in values) / len(values),
     }
     return {name: round(value, 1) for name, value in found.items()}
 
 
 def written(figures: dict[str, Any]) -> str:
-    lines = [f"{'family':10} {'counter':16} {'mean':>7} {'p5':>7} {'p95':>7} {'worst':>7}"]
+    lines = [f"{'family':10} {'counter':16} {'mean':>7} {'p5':>7} {'p95':>7} {'worst':>7} {'below':>7}"]
     for family, counters in figures.items():
+        shares = counters.pop("below", {})
         lines += [f"{family:10} {name:16} {_row(found['all'])}" for name, found in counters.items()]
+        lines += [f"{family:10} below {name:10} {share:7.1f} %" for name, share in shares.items()]
     for sort in next(iter(figures.values()))["estimate"]:
         lines += ["", sort] if sort != "all" else []
         for family, counters in figures.items() if sort != "all" else ():
@@ -181,11 +240,24 @@ def exact_counts(texts: list[str], families: Sequence[str]) -> dict[str, list[in
     return counts
 
 
+def largest_counts(texts: list[str]) -> list[int]:
+    """The largest count of each text in all vocabularies that the estimate for unknown models bounds."""
+    return [max(counts) for counts in zip(*bounded_counts(texts).values(), strict=True)]
+
+
+def bounded_counts(texts: list[str]) -> dict[str, list[int]]:
+    counts: dict[str, list[int]] = {}
+    for name in BOUNDED:
+        count = vocabulary(name).count
+        counts[name] = [count(text) for text in texts]
+    return counts
+
+
 def _splintr_counters(families: Sequence[str]) -> Iterator[tuple[str, Count]]:
-    for family, vocabulary in VOCABULARIES.items():
+    for family, name in VOCABULARIES.items():
         if family not in families:
             continue
-        encode = Tokenizer.from_pretrained(vocabulary).encode_ordinary
+        encode = Tokenizer.from_pretrained(name).encode_ordinary
         yield family, partial(_length, encode)
 
 
@@ -221,9 +293,31 @@ def fit(samples: list[Sample], exact: dict[str, list[int]], *, sweeps: int) -> d
     for family, truth in exact.items():
         print(f"fitting {family}", file=sys.stderr)
         scaled = [[value / tokens for value in row] for row, tokens in zip(rows, truth, strict=True)]
-        weights = least_squares(scaled, importance, sweeps=sweeps)
+        if family in BOUNDS:
+            weights = upper_fit(scaled, importance)
+        else:
+            weights = least_squares(scaled, importance, sweeps=sweeps)
         table[family] = [round(UNIT * weight) for weight in weights]
     return table
+
+
+def upper_fit(rows: list[list[float]], importance: list[float]) -> list[float]:
+    """Weights with which `UPPER_QUANTILE` of the rows sum to 1 or more, with the margin on top.
+
+    Regression to a quantile: least squares again and again, in which a row that is too low weighs more than
+    one that is too high, and a small error of either as much as a large one.
+    """
+    numpy: Any = importlib.import_module("numpy")  # the rows are weighed so often that Python takes minutes
+    matrix, plain_weights = numpy.array(rows), numpy.array(importance)
+    row_weights = plain_weights
+    weights = [LEAST.get(pattern, 0.0) for pattern in PATTERNS]
+    for _ in range(1 + REWEIGHTINGS):
+        heavy = matrix * row_weights[:, None]
+        weights = descend((heavy.T @ matrix).tolist(), heavy.sum(0).tolist(), weights, REFINING_SWEEPS)
+        errors = 1 - matrix @ numpy.array(weights)
+        side = numpy.where(errors > 0, UPPER_QUANTILE, 1 - UPPER_QUANTILE)
+        row_weights = plain_weights * side / numpy.maximum(abs(errors), LEAST_ERROR)
+    return [UPPER_MARGIN * weight for weight in weights]
 
 
 def least_squares(rows: list[list[float]], importance: list[float], *, sweeps: int) -> list[float]:
@@ -235,8 +329,13 @@ def least_squares(rows: list[list[float]], importance: list[float], *, sweeps: i
     heavy = [[value * weight for value, weight in zip(column, importance, strict=True)] for column in columns]
     normal = [[_dot(left, right) for right in columns] for left in heavy]
     target = [sum(column) for column in heavy]
+    return descend(normal, target, [LEAST.get(pattern, 0.0) for pattern in PATTERNS], sweeps)
+
+
+def descend(normal: list[list[float]], target: list[float], start: list[float], sweeps: int) -> list[float]:
+    """Solve the normal equations by coordinate descent, from `start` on; no weight gets below its least."""
     least = [LEAST.get(pattern, 0.0) for pattern in PATTERNS]
-    weights = list(least)
+    weights = list(start)
     for _ in range(sweeps):
         for index, line in enumerate(normal):
             if line[index]:
@@ -331,6 +430,16 @@ def made_up(rng: random.Random, *, each: int = 20) -> Iterator[tuple[str, list[s
     )
     words = [word for word in words if word.isalpha()] or sorted(sys.stdlib_module_names)
     pick, below, some = rng.choice, rng.randrange, range(each)
+    running = [
+        word for text in _read_some("/usr/share/common-licenses/*", rng) for word in text.split()
+    ] or words
+    short = [word.lower() for word in running if word.isalpha() and len(word) <= 4]
+    yield "short words", [_short_words(rng, short, style) for style in some]
+    yield "small json", ["".join(_small_object(rng, short) for _ in range(300)) for _ in some]
+    yield "figures", [_figures(rng, style) for style in some]
+    yield "tables", [_table(rng, running, style) for style in some]
+    yield "emoji lists", [_emoji_list(rng, running, style) for style in some]
+    yield "console", ["\n".join(_console_line(rng, words, running) for _ in range(150)) for _ in some]
     yield "json", [_json(rng, words, style) for style in some]
     yield "log", ["\n".join(_log_line(rng, words) for _ in range(100)) for _ in some]
     yield "csv", ["\n".join(_csv_line(rng, words) for _ in range(150)) for _ in some]
@@ -362,6 +471,83 @@ def made_up(rng: random.Random, *, each: int = 20) -> Iterator[tuple[str, list[s
     yield "noise, ascii", ["".join(chr(below(32, 127)) for _ in range(9_000)) for _ in some]
     ranges = ((0xA0, 0x3000), (0x3040, 0xD7A0), (0xE000, 0xFFFE), (0x10000, 0x1F000))
     yield "noise, unicode", ["".join(chr(below(*pick(ranges))) for _ in range(9_000)) for _ in some]
+
+
+def _short_words(rng: random.Random, short: list[str], style: int) -> str:
+    if style % 3 == 0:
+        return " ".join(rng.choices(short, k=1500))
+    return (" ".join(rng.choices(short, k=rng.randrange(1, 12))) + " ") * 200
+
+
+def _small_object(rng: random.Random, short: list[str]) -> str:
+    below = rng.randrange
+    numbers = f"{below(10)},{below(100)},{below(10)}"
+    return f'{{"{rng.choice("abcdxyz")}":{below(10)},"{rng.choice(short)}":[{numbers}]}},'
+
+
+def _figures(rng: random.Random, style: int) -> str:
+    """Decimals, addresses, lists, times or small numbers."""
+    below = rng.randrange
+    if style % 5 == 0:
+        rows = [",".join(f"{rng.uniform(-999, 999):.{below(1, 7)}f}" for _ in range(6)) for _ in range(200)]
+        return "\n".join(rows)
+    if style % 5 == 1:
+        addresses = (f"{below(256)}.{below(256)}.{below(256)}.{below(256)}" for _ in range(400))
+        return "\n".join(f"{address}:{below(65536)}" for address in addresses)
+    if style % 5 == 2:
+        return json.dumps([[below(10 ** below(1, 6)) for _ in range(16)] for _ in range(90)])
+    if style % 5 == 3:
+        return "\n".join(f"{_time(rng)} {below(10**6)}" for _ in range(250))
+    return "".join(f"{below(10 ** below(1, 3))} " for _ in range(2500))
+
+
+def _table(rng: random.Random, running: list[str], style: int) -> str:
+    """A table in Markdown, with or without padding."""
+    columns = rng.randrange(3, 8)
+    rows = [[_cell(rng, running) for _ in range(columns)] for _ in range(120)]
+    if style % 2:
+        rows = [[cell.ljust(14) for cell in row] for row in rows]
+    rule = "---|" if style % 3 else " :--- |"
+    head = f"| {' | '.join(rng.choices(running, k=columns))} |"
+    return "\n".join([head, "|" + rule * columns, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _cell(rng: random.Random, running: list[str]) -> str:
+    words = rng.choice(
+        ("yes", rng.choice(running), f"`{rng.choice(running)}`", " ".join(rng.choices(running, k=4)))
+    )
+    number = rng.choice((str(rng.randrange(10**5)), f"{rng.random():.2%}", f"{rng.random() * 100:.1f}"))
+    return rng.choice((words, number))
+
+
+_EMOJI = [
+    chr(code)
+    for first, end in ((0x1F300, 0x1F650), (0x2600, 0x26FF), (0x1F900, 0x1F9FF))
+    for code in range(first, end)
+]
+
+
+def _emoji_list(rng: random.Random, running: list[str], style: int) -> str:
+    if style % 2:
+        joined = ("\ufe0f", "\u200d", "\U0001f3fd", "")
+        return "".join(rng.choice(_EMOJI) + rng.choice(joined) for _ in range(900))
+    return "\n".join(f"- {rng.choice(_EMOJI)} {' '.join(rng.choices(running, k=7))}" for _ in range(150))
+
+
+def _console_line(rng: random.Random, words: list[str], running: list[str]) -> str:
+    """A line as test runners, loggers, stack traces and listings of folders print it."""
+    below, pick = rng.randrange, rng.choice
+    clock = f"{below(24):02}:{below(60):02}"
+    text = " ".join(rng.choices(running, k=below(2, 9)))
+    lines = (
+        f"[{clock}:{below(60):02}.{below(1000):03}] {pick(words)}.{pick(words)}:{below(900)} - {text}",
+        f"--- PASS: Test{pick(words).title()}/{pick(words)}_{below(99)} ({rng.random():.2f}s)",
+        f"    at {pick(words)} ({'/'.join(rng.choices(words, k=4))}.js:{below(900)}:{below(80)})",
+        f"-rw-r--r-- 1 root root {below(10**6):>7} Nov {below(1, 29):>2} {clock} {pick(words)}.py",
+        f"{below(300):>6}\t{text}",
+        f"tests/{pick(words)}/test_{pick(words)}.py ..F.s.. [{below(100):>3}%]",
+    )
+    return pick(lines)
 
 
 def _identifier(rng: random.Random, words: list[str]) -> str:

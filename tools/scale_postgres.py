@@ -37,7 +37,7 @@ import aiohttp
 import psycopg
 
 from lamina.gateway.conversation_store import decode_state
-from lamina.stores.port import Where
+from lamina.stores.port import OwnName, Where
 from lamina.stores.postgres import open_postgres
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -318,8 +318,9 @@ async def make_trouble(run: Run, gateway: GatewayAt, primary: Server, standby: S
 async def _count_stored(url: str) -> tuple[int, int]:
     """The conversations in the store, and those of them that were cut."""
     async with open_postgres(url) as store:
-        listed = await store.list("gateway/default")
-        pages = [await store.read(Where("gateway/default", each.conversation), last=0) for each in listed]
+        place = OwnName("gateway/default")
+        listed = await store.list(place)
+        pages = [await store.read(Where(place, each.conversation), last=0) for each in listed]
     return len(listed), sum(decode_state(page.head.state).was_cut for page in pages)
 
 

@@ -30,7 +30,7 @@ from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session
 from lamina.stores.address import open_store
-from lamina.stores.port import ListedConversation
+from lamina.stores.port import ListedConversation, OwnName
 from lamina.workspace.workspace import Workspace
 from tests.cli.chatting import Answer, environment, model
 from tests.cli.running import run
@@ -308,7 +308,7 @@ def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
 
 async def list_costs(address: str) -> tuple[ListedConversation, ...]:
     async with open_store(address) as store:
-        return tuple(await store.list(COSTS))
+        return tuple(await store.list(OwnName(COSTS)))
 
 
 def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

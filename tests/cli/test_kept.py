@@ -264,21 +264,39 @@ def test_what_is_whole_of_a_damaged_conversation_is_rescued(tmp_path: Path) -> N
     assert run("sessions", "rescue", "none", "--store", "memory:").code == 2
 
 
-def test_a_file_with_a_risky_sqlite_is_told_once_and_by_verify_alone(
+def test_a_file_with_a_faulty_sqlite_is_safe_and_only_doctor_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
-    monkeypatch.setattr(links, "_warned", set())
     address = f"sqlite+sqlite3:{tmp_path}/a.db"
     kept(address)
-    monkeypatch.setattr(links, "_warned", set())
     assert run("sessions", "list", "--store", address).err == "1 conversation\n"
-    assert run("sessions", "show", "chat", "--store", address).err.count("SQLite") == 0
+    for action in ("show chat", "verify"):
+        assert "SQLite" not in run("sessions", *action.split(), "--store", address).err
+    assert json.loads(run("sessions", "verify", "--store", address, "--json").out)["risk"] == ""
+    monkeypatch.setattr(links, "usual_driver", lambda: "sqlite3")
+    lines = json.loads(run("doctor", "--store", address, "--json").out)["lines"]
+    [line] = [line for line in lines if line["subject"] == "sqlite"]
+    assert line["verdict"] == "remark"
+    assert "SQLite 3.40.1 has the WAL-reset fault" in line["text"]
+    assert "its files are safe" in line["text"]
+    assert "install apsw" in line["next_step"]
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.51.3")
+    lines = json.loads(run("doctor", "--store", address, "--json").out)["lines"]
+    assert "sqlite" not in [line["subject"] for line in lines]
+
+
+def test_where_nothing_keeps_processes_apart_verify_tells_the_risk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"sqlite+sqlite3:{tmp_path}/a.db"
+    kept(address)
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
+    monkeypatch.setattr(links, "can_lock", lambda: False)
+    monkeypatch.setattr(links, "_warned", {"3.40.1"})
     assert run("sessions", "verify", "--store", address).err.count("WAL-reset fault") == 1
     told = json.loads(run("sessions", "verify", "--store", address, "--json").out)
     assert "install apsw" in told["risk"]
-    monkeypatch.setattr(sqlite3, "sqlite_version", "3.51.3")
-    assert json.loads(run("sessions", "verify", "--store", address, "--json").out)["risk"] == ""
 
 
 BASE = """

@@ -24,7 +24,7 @@ from lamina.sessions.search import StoredIndex, open_search
 from lamina.settings import Settings
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Store, Where, search_place
+from lamina.stores.port import OwnName, Store, Where, search_place
 from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import Sealed, add_key, generate, make_primary, rekey, rewrap, shred
 from lamina.stores.sqlite import open_sqlite
@@ -264,7 +264,7 @@ async def test_only_what_changed_is_kept_anew_and_vectors_are_not_made_twice() -
         return await embed(texts)
 
     store = MemoryStore()
-    where = Where("lamina.search/team", "a")
+    where = Where(OwnName("lamina.search/team"), "a")
     async with open_search(store, workspace="team", embedder=counting) as index:
         await index.replace("a", [Chunk(text=f"text {n}", place=f"{n}") for n in range(10)])
         assert (await store.read(where)).head.count == 10
@@ -282,7 +282,7 @@ async def test_only_what_changed_is_kept_anew_and_vectors_are_not_made_twice() -
 @pytest.mark.anyio
 async def test_what_is_out_of_date_is_written_anew_in_the_end() -> None:
     store = MemoryStore()
-    where = Where("lamina.search/team", "a")
+    where = Where(OwnName("lamina.search/team"), "a")
     async with opened(store) as index:
         for number in range(400):
             await index.replace("a", [Chunk(text=f"version {number}"), Chunk(text="same")])
@@ -316,7 +316,9 @@ async def test_two_processes_see_each_others_changes() -> None:
 @pytest.mark.anyio
 async def test_what_cannot_be_read_is_told() -> None:
     store = MemoryStore()
-    await store.append(Where("lamina.search/team", "a"), [b"{}"], state=b'{"v":1,"id":"x","length":1}')
+    await store.append(
+        Where(OwnName("lamina.search/team"), "a"), [b"{}"], state=b'{"v":1,"id":"x","length":1}'
+    )
     with pytest.raises(BadInput, match="cannot be read"):
         await open_search(store, workspace="team").__aenter__()
     for workspace in ("lamina.search/team", "lamina.sealed", "w" * 1020):
@@ -336,7 +338,7 @@ async def test_vectors_of_another_length_are_refused_and_leave_nothing() -> None
         with pytest.raises(BadInput):
             await other.replace("b", [Chunk(text="dulcimer")])
         assert await other.sources() == {"a": 1}
-    assert (await store.read(Where("lamina.search/team", "b"))).head.count == 0
+    assert (await store.read(Where(OwnName("lamina.search/team"), "b"))).head.count == 0
 
 
 # The index in a file of its own, which is plain text.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import lamina
 from lamina import BadInput, Budget
+from lamina.cli import main
 from lamina.errors import KeyNeeded
 from lamina.fitting import conversation
 from lamina.stores.memory import MemoryStore
@@ -145,3 +147,24 @@ print("done")
 def test_the_budget_holds_over_a_restart_with_a_ledger_and_no_store() -> None:
     client = lamina.wrap(CHAT.client("http://127.0.0.1:1"), budget=Budget(window=3_000))
     assert conversation(client, "a", ledger=lamina.Ledger()) is not client
+
+
+def test_what_is_stored_can_be_listed_and_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    address = str(tmp_path / "chats.db")
+    with scripted_api(remembering(CHAT)) as served:
+        client = CHAT.client(served.url, store=address)
+        client.chat.completions.create(**CHAT.request([user("Part 0?")]))
+        conversation(client, "support-42").chat.completions.create(**CHAT.request([user("Part 1?")]))
+        client.close()
+    assert main(["conversations", "list", "--wrapped", "--store", address, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["conversations"]
+    names = [row["name"] for row in rows]
+    assert "name:support-42" in names
+    assert len(names) == 2
+    for name in names:
+        assert main(["conversations", "delete", name, "--wrapped", "--store", address]) == 2
+        assert main(["conversations", "delete", name, "--wrapped", "--store", address, "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["conversations", "list", "--wrapped", "--store", address]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["conversations", "prune", "--wrapped", "--store", address]) == 2

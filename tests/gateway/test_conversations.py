@@ -15,7 +15,7 @@ import pytest
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import fit_request
 from lamina.gateway import fit
-from lamina.gateway.conversation_store import FAMILIES, WORKSPACE, decode_state
+from lamina.gateway.conversation_store import FAMILIES, conversation_workspace, decode_state
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Where
@@ -43,7 +43,7 @@ def states(store: Path, workspace: str = "default") -> dict[str, Any]:
 
     async def read() -> dict[str, Any]:
         async with open_store(str(store)) as opened:
-            place = f"{WORKSPACE}{workspace}"
+            place = conversation_workspace(workspace)
             heads = [head async for head in every_conversation(opened, place)]
             names = [head.conversation for head in heads]
             pages = [await opened.read(Where(place, name), last=0) for name in names]
@@ -292,7 +292,7 @@ def test_a_conversation_that_was_never_cut_is_stored_once_by_two_gateways(tmp_pa
                     gateway = (first, second)[step % 2]
                     await post(client, gateway.url, messages_request(step, size=20))
         async with open_store(str(store)) as opened:
-            heads = [head async for head in every_conversation(opened, f"{WORKSPACE}default")]
+            heads = [head async for head in every_conversation(opened, conversation_workspace("default"))]
             return [(head.conversation, head.count) for head in heads]
 
     [(_, count)] = asyncio.run(main())
@@ -347,7 +347,7 @@ def test_what_is_kept_is_a_setting(keep: str, least: int, most: int, tmp_path: P
             for steps in range(0, 21, 4):
                 await post(client, gateway.url, messages_request(steps))
         async with open_store(str(store)) as opened:
-            [head] = [head async for head in every_conversation(opened, f"{WORKSPACE}default")]
+            [head] = [head async for head in every_conversation(opened, conversation_workspace("default"))]
             return head.count
 
     count = asyncio.run(main())

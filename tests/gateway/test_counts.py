@@ -116,7 +116,8 @@ def test_each_profile_leaves_out_its_list_and_nothing_else() -> None:
 
     async def send_to(profile: str) -> SeenRequest:
         async with run_stub() as stub, open_client() as client:
-            upstreams = {"one": UpstreamSettings(url=stub.url, profile=profile)}  # type: ignore[arg-type]
+            upstream = UpstreamSettings(url=stub.url, profile=profile, window=200_000)  # type: ignore[arg-type]
+            upstreams = {"one": upstream}
             settings = GatewaySettings(port=0, keep="nothing", upstreams=upstreams)
             async with (
                 run_gateway(settings) as gateway,
@@ -148,7 +149,7 @@ def test_upstreams_are_chosen_by_prefix_then_by_model_then_by_api() -> None:
         async with run_stub() as first, run_stub() as second, run_stub() as third, open_client() as client:
             upstreams = {
                 "local": UpstreamSettings(
-                    url=f"{first.url}/base", profile="llama.cpp", models=("qwen*", "tiny")
+                    url=f"{first.url}/base", profile="llama.cpp", models=("qwen*", "tiny"), window=32_000
                 ),
                 "openai": UpstreamSettings(url=second.url, profile="openai"),
                 "claude": UpstreamSettings(url=third.url, profile="anthropic", prefix="/claude"),

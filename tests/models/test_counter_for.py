@@ -22,7 +22,7 @@ from lamina.models.framing import framing_for
         ("us.anthropic.claude-3-haiku-20240307-v1:0", "ctok-3.0", "measured"),
         ("claude-sonnet-5-20260901", "ctok-4.8", "measured"),
         ("claude-sonnet-5-5", "ctok-4.8", "estimated"),
-        ("claude-2.1", "estimate:claude3", "estimated"),
+        ("claude-2.1", "estimate:claude3_bound", "estimated"),
         ("gemini-3-pro-preview", "gemma2", "measured"),
         ("gemini-2.5-pro", "gemma2", "estimated"),
         ("gemini-3.5-flash", "gemma4", "estimated"),
@@ -42,8 +42,8 @@ from lamina.models.framing import framing_for
         ("glm-4.5v", "glm4", "exact"),
         ("glm-5.2", "glm4", "estimated"),
         ("kimi-k2", "kimi_k2", "estimated"),
-        ("mystery-1", "estimate:o200k", "estimated"),
-        ("", "estimate:o200k", "estimated"),
+        ("mystery-1", "estimate:unknown", "estimated"),
+        ("", "estimate:unknown", "estimated"),
     ],
 )
 def test_every_model_has_a_counter_and_no_more_is_claimed_than_is_known(
@@ -55,7 +55,7 @@ def test_every_model_has_a_counter_and_no_more_is_claimed_than_is_known(
 
 @pytest.mark.parametrize(
     ("model", "family"),
-    [("gpt-4o", "o200k"), ("gpt-4", "cl100k"), ("claude-opus-5", "claude"), ("qwen3", "qwen3")],
+    [("gpt-4o", "o200k"), ("gpt-4", "cl100k"), ("claude-opus-5", "claude_bound"), ("qwen3", "qwen3")],
 )
 def test_without_the_native_packages_the_estimate_counts(
     model: str, family: str, monkeypatch: pytest.MonkeyPatch
@@ -73,7 +73,7 @@ def test_without_ctok_claude_is_estimated(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "ctok", None)
     monkeypatch.setattr(claude, "_counter", claude._counter.__wrapped__)  # noqa: SLF001
     monkeypatch.setattr(claude, "_count_of", claude._count_of.__wrapped__)  # noqa: SLF001
-    assert counter_for.__wrapped__("claude-opus-4-7").name == "estimate:claude"
+    assert counter_for.__wrapped__("claude-opus-4-7").name == "estimate:claude_bound"
 
 
 def test_a_model_without_vocabulary_is_refused_with_what_to_do() -> None:

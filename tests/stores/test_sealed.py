@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import anyio
 import pytest
@@ -10,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from lamina.context.search.chunks import Chunk
 from lamina.errors import BadInput, Conflict, Reused, StoreError, WrongKey
+from lamina.sessions.search import open_search
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import ListedConversation, Once, Store, StoredHead, Where, Within
-from lamina.stores.sealed import Sealed, generate
+from lamina.stores.sealed import Sealed, add_key, generate, make_primary, retire, rewrap, verify
 from lamina.stores.sealed.cipher import NotSealedHere
 from lamina.stores.sealed.documents import new_data_key, unwrap
 from lamina.stores.sealed.records import SealedPlace
@@ -24,6 +28,7 @@ from lamina.testing.stores import store
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 KEY = generate()
 WHERE = Where("team", "chat")
+Result = TypeVar("Result")
 
 
 @asynccontextmanager
@@ -255,40 +260,177 @@ def test_a_conversation_deleted_while_it_is_listed_is_no_alarm() -> None:
     anyio.run(trial)
 
 
-class DiesOnDelete(MemoryStore):
-    """Fails at the n-th deletion from now on, for every n: -1 never."""
+class DiedHere(Exception):
+    """Stands for the end of a process: no code of lamina catches it."""
 
-    left = -1
+
+class DiesAtCall(MemoryStore):
+    """Dies at the n-th call that changes it, before or after the change; -1 never."""
+
+    calls_left = -1
+    dies_after = False
+
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await self._change(partial(super().append, where, records, **arguments))
 
     async def delete(self, where: Where) -> bool:
-        self.left -= 1
-        if self.left == -1:
-            raise StoreError("the process died here")
-        return await super().delete(where)
+        return await self._change(partial(super().delete, where))
+
+    async def withdraw(self, where: Where, *, was: bytes) -> bool:
+        return await self._change(partial(super().withdraw, where, was=was))
+
+    async def _change(self, change: Callable[[], Awaitable[Result]]) -> Result:
+        self.calls_left -= 1
+        if self.calls_left != -1:
+            return await change()
+        if self.dies_after:
+            await change()
+        raise DiedHere
 
 
-@pytest.mark.parametrize("survives", [0, 1])
-def test_a_deletion_that_was_interrupted_counts_and_is_finished_by_another(
-    survives: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lamina.stores.sealed.store.PATIENCE", 2)
+class OnlyThePort:
+    """A store of somebody else: the four functions, and nothing that is optional."""
 
+    def __init__(self, store: Store) -> None:
+        self.append = store.append
+        self.read = store.read
+        self.list = store.list
+        self.delete = store.delete
+
+
+async def interrupted_deletion(
+    call: int, *, dies_after: bool, only_the_port: bool = False
+) -> tuple[MemoryStore, bool]:
+    """A store in which the deletion of a conversation died at a call; False if it was finished before."""
+    inner = DiesAtCall()
+    sealed = Sealed(OnlyThePort(inner) if only_the_port else inner, KEY, create=True)
+    await sealed.append(WHERE, [b"old"], state=b"old ledger")
+    async with open_search(sealed, workspace=WHERE.workspace) as index:
+        await index.replace(WHERE.conversation, [Chunk(text="old words")])
+    inner.calls_left = call
+    inner.dies_after = dies_after
+    try:
+        await sealed.delete(WHERE)
+    except DiedHere:
+        died = True
+    else:
+        died = False
+    inner.calls_left = -1
+    return inner, died
+
+
+@pytest.mark.parametrize("remedy", ["append", "delete", "index"])
+@pytest.mark.parametrize("dies_after", [True, False])
+def test_a_deletion_that_dies_anywhere_can_be_finished(remedy: str, *, dies_after: bool) -> None:
     async def trial() -> None:
-        inner = DiesOnDelete()
-        sealed = Sealed(inner, KEY, create=True)
-        await sealed.append(WHERE, [b"old"])
-        inner.left = survives
-        with pytest.raises(StoreError, match="died here"):
-            await sealed.delete(WHERE)
-        inner.left = -1
-        again = Sealed(inner, KEY)
-        assert (await again.read(WHERE)).head == StoredHead()
-        assert await again.list("team") == []
-        with pytest.raises(StoreError, match="not finished"):
-            await again.append(WHERE, [b"new"])
-        assert await again.delete(WHERE)
-        await again.append(WHERE, [b"new"], expect=0)
-        for each in (again, sealed):
+        outcomes: list[str] = []
+        for call in range(20):
+            inner, died = await interrupted_deletion(call, dies_after=dies_after)
+            if not died:
+                break
+            outcomes.append(await check_recovery(inner, remedy))
+        else:
+            pytest.fail("a deletion has no end")
+        last = ["gone"] if dies_after else []  # the last call of a deletion drops the card
+        assert set(outcomes) == {"there", "unfinished", *last}
+
+    anyio.run(trial)
+
+
+async def check_recovery(inner: MemoryStore, remedy: str) -> str:
+    """What a new process finds after a deletion that died, and that it can go on. The outcome in a word."""
+    again = Sealed(inner, KEY)
+    unfinished = await again.unfinished_deletions(WHERE.workspace)
+    bodies = [record.body for record in (await again.read(WHERE)).records]
+    outcome = "gone"
+    if unfinished:
+        outcome = "unfinished"
+        assert (unfinished, bodies) == (["chat"], [])
+        open_card = await again.vault.card(WHERE, fresh=True)
+        assert open_card is not None
+        assert open_card.card.data == (), "the keys are gone before anything else"
+        with pytest.raises(StoreError, match="deletion was interrupted"):
+            await verify(again, WHERE)
+    elif bodies:
+        outcome = "there"
+        assert bodies == [b"old"]
+    if not unfinished:
+        assert (await verify(again, WHERE)).count == len(bodies)
+    assert [each.conversation for each in await again.list(WHERE.workspace)] == ["chat"] * len(bodies)
+    if remedy == "delete" or outcome == "there":
+        assert await again.delete(WHERE) is (outcome != "gone")
+    if remedy == "index":
+        async with open_search(again, workspace=WHERE.workspace) as index:
+            await index.replace(WHERE.conversation, [Chunk(text="new words")])
+            assert [hit.chunk.text for hit in await index.query("words")] == ["new words"]
+    head = await again.append(WHERE, [b"new"], expect=0, was=b"", state=b"new ledger")
+    assert head == StoredHead(count=1, state=b"new ledger")
+    assert [record.body for record in (await Sealed(inner, KEY).read(WHERE)).records] == [b"new"]
+    assert (await verify(again, WHERE)).count == 1
+    assert await again.unfinished_deletions(WHERE.workspace) == []
+    return outcome
+
+
+def test_a_store_without_conditions_finishes_a_deletion_too() -> None:
+    async def trial() -> None:
+        inner, died = await interrupted_deletion(3, dies_after=True, only_the_port=True)
+        assert died
+        await check_recovery(inner, "append")
+
+    anyio.run(trial)
+
+
+class SlowDeletion(MemoryStore):
+    """Lets something happen before a record or a card is deleted, once."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    withdrawals_before = 0
+
+    async def withdraw(self, where: Where, *, was: bytes) -> bool:
+        self.withdrawals_before -= 1
+        if self.withdrawals_before < 0 and self.meanwhile is not None:
+            happens = self.meanwhile
+            self.meanwhile = None
+            await happens()
+        return await super().withdraw(where, was=was)
+
+
+@pytest.mark.parametrize("withdrawals_before", [0, 1])
+def test_a_slow_deletion_spares_what_was_begun_after_it(withdrawals_before: int) -> None:
+    async def trial() -> None:
+        inner = SlowDeletion()
+        slow = Sealed(inner, KEY, create=True)
+        fast = Sealed(inner, KEY)
+        await slow.append(WHERE, [b"old"])
+
+        async def meanwhile() -> None:
+            await fast.append(WHERE, [b"new"], expect=0)
+
+        inner.withdrawals_before = withdrawals_before
+        inner.meanwhile = meanwhile
+        assert await slow.delete(WHERE)
+        assert inner.meanwhile is None
+        for each in (slow, fast, Sealed(inner, KEY)):
             assert [record.body for record in (await each.read(WHERE)).records] == [b"new"]
+        assert (await verify(fast, WHERE)).count == 1
+
+    anyio.run(trial)
+
+
+def test_a_key_is_not_retired_while_an_interrupted_deletion_needs_it() -> None:
+    async def trial() -> None:
+        inner, died = await interrupted_deletion(3, dies_after=True)
+        assert died
+        new = generate()
+        sealed = Sealed(inner, [KEY, new])
+        assert await sealed.unfinished_deletions(WHERE.workspace) == ["chat"]
+        await make_primary(sealed, await add_key(sealed, new))
+        with pytest.raises(StoreError, match="in use"):
+            await retire(sealed, KEY.id)
+        await rewrap(sealed)
+        await retire(sealed, KEY.id)
+        later = Sealed(inner, new)
+        await later.append(WHERE, [b"new"], expect=0)
+        assert [record.body for record in (await later.read(WHERE)).records] == [b"new"]
 
     anyio.run(trial)

@@ -16,7 +16,8 @@ import pytest
 from lamina.errors import BadInput, StoreError
 from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, schema, tables, writer
-from lamina.stores.sqlite.links import Driver, SqliteConnection, SqliteFailure, connect, warn_if_faulty
+from lamina.stores.sqlite.links import Driver, SqliteConnection, SqliteFailure, connect, warn_if_unsafe
+from lamina.stores.sqlite.process_lock import LOCK_SUFFIX, ProcessLock
 from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
 from lamina.testing.store_trial import expect_error, make_bodies
 
@@ -60,16 +61,48 @@ def test_a_setting_that_does_not_hold_is_refused(path: Path, monkeypatch: pytest
         connect(str(path), driver="sqlite3", writes=True)
 
 
-def test_an_sqlite_with_the_wal_reset_fault_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_only_an_sqlite_that_nothing_makes_safe_is_warned_of_and_once(
+    monkeypatch: pytest.MonkeyPatch, *, has_locks: bool
+) -> None:
     monkeypatch.setattr(links, "_warned", set())
+    monkeypatch.setattr(links, "can_lock", lambda: has_locks)
     faulty = {"3.7.0": 1, "3.40.1": 1, "3.51.2": 1, "3.51.3": 0, "3.6.23": 0, "3.54.1": 0, "4.0.0": 0}
     for version, warned in faulty.items():
         monkeypatch.setattr(sqlite3, "sqlite_version", version)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            warn_if_faulty("sqlite3")
-            warn_if_faulty("sqlite3")
-        assert [each.category for each in seen] == [WalResetRisk] * warned, version
+            warn_if_unsafe("sqlite3")
+            warn_if_unsafe("sqlite3")
+        expected = [] if has_locks else [WalResetRisk] * warned
+        assert [each.category for each in seen] == expected, version
+        assert bool(links.describe_fault("sqlite3")) == bool(warned)
+
+
+def test_with_the_wal_reset_fault_one_process_writes_at_a_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "BUSY_MS", 50)
+    monkeypatch.setattr(writer, "is_faulty", lambda _: False)
+    with_store(path, lambda store: store.append(HERE, [b"a"]))
+    assert not Path(f"{path}{LOCK_SUFFIX}").exists(), "a SQLite without the fault needs no lock"
+    monkeypatch.setattr(writer, "is_faulty", lambda _: True)
+    with_store(path, lambda store: store.append(HERE, [b"b"]))
+    other = ProcessLock(str(path), needed=False, patience=0)  # the file of the lock tells others to take it
+    monkeypatch.setattr(writer, "is_faulty", lambda _: False)
+
+    async def trial(store: SqliteStore) -> None:
+        with other.hold():
+            for attempt in (store.append(HERE, [b"c"]), store.delete(HERE)):
+                with pytest.raises(StoreError, match="another process holds the file"):
+                    await attempt
+            assert (await store.read(HERE)).head.count == 2, "nobody waits to read"
+        await store.append(HERE, [b"c"], expect=2)
+        assert await store.delete(HERE)
+
+    with_store(path, trial)
+    with other.hold(), pytest.raises(StoreError, match="another process holds the file"):
+        with_store(path, lambda store: store.read(HERE))
 
 
 def test_a_new_file_is_for_its_owner(path: Path) -> None:
@@ -255,7 +288,8 @@ def test_a_backup_under_load_is_one_moment(path: Path) -> None:
         return page.head.count
 
     with_store(path, work)
-    assert sorted(each.name for each in path.parent.iterdir()) == [
+    names = sorted(each.name for each in path.parent.iterdir())
+    assert [name for name in names if not name.endswith(LOCK_SUFFIX)] == [
         "chats.db",
         *(copy.name for copy in copies),
     ]

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from lamina.errors import BadInput, LaminaError
 from lamina.stores.checks import check_no_plain, is_sealed_name
 from lamina.stores.memory import MemoryStore, _Conversation
-from lamina.stores.port import HEADER, ListedConversation, Once, RecordPage, Store, StoredHead, Where
+from lamina.stores.port import HEADER, ListedConversation, Once, OwnName, RecordPage, Store, StoredHead, Where
 from lamina.testing.stores import store
 
 
@@ -241,6 +241,19 @@ class SealsTooLate(MemoryStore):
         return StoredHead(count=1, state=arguments["state"])
 
 
+class TakesNamesOfLamina(MemoryStore):
+    """Lets anybody write where only lamina itself does."""
+
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await super().append(Where(OwnName(where.workspace), where.conversation), records, **arguments)
+
+
+class WithdrawsBlindly(MemoryStore):
+    async def withdraw(self, where: Where, *, was: bytes) -> bool:
+        del was
+        return await self.delete(where)
+
+
 FAULTS: dict[Callable[[], Store], str] = {
     NoCompareAndSwap: "an append expects what was read",
     ComparesTooEarly: "of two writers one wins",
@@ -253,6 +266,8 @@ FAULTS: dict[Callable[[], Store], str] = {
     TailReversed: "a read finds what it names",
     CleansNames: "odd names stay apart",
     DeletesRecordsOnly: "what is deleted is gone",
+    TakesNamesOfLamina: "names of lamina are refused",
+    WithdrawsBlindly: "a deletion on condition spares what came later",
     HalfOfAFailedGroup: "a group is kept whole or not at all",
     HalfOfACancelledGroup: "a cancelled append happened or did not",
     HeadOfAnotherMoment: "a read sees one moment",

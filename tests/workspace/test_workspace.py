@@ -225,7 +225,11 @@ def test_a_walk_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ".git/config .GIT/config sub/.Env .env.local \uff0eenv KEY.PEM .env. .ENV\ufe0f git~1".split(),
+    (
+        ".git/config .GIT/config sub/.Env .env.local \uff0eenv KEY.PEM .env. .ENV\ufe0f git~1 "
+        "prod.env .envrc .git-credentials .pgpass id_dsa app.JKS vault.kdbx "
+        ".kube/config home/.Kube/CONFIG .docker/config.json ./.docker//config.json a/.docker/config.json"
+    ).split(),
     ids=ascii,
 )
 def test_secrets_are_excluded_in_every_spelling(root: Path, name: str) -> None:
@@ -233,6 +237,22 @@ def test_secrets_are_excluded_in_every_spelling(root: Path, name: str) -> None:
     assert "excluded" in str(refused(lambda: space.read(name)))
     refused(lambda: space.write(name, b"x"))
     refused(lambda: space.move("a.txt", name))
+
+
+def test_a_file_that_is_a_secret_by_its_folder_stays_one(root: Path) -> None:
+    (root / ".docker").mkdir()
+    (root / ".docker" / "config.json").write_bytes(SECRET)
+    (root / ".docker" / "Dockerfile").write_text("FROM scratch")
+    (root / "config.json").write_text("{}")
+    space = Workspace(root)
+    assert space.read("config.json") == b"{}"
+    assert space.read(".docker/Dockerfile") == b"FROM scratch"
+    reasons = {item.path: item.why for item in space.items(".docker")}
+    assert reasons == {".docker/Dockerfile": "", ".docker/config.json": "excluded"}
+    assert "excluded by their place" in str(refused(lambda: space.move(".docker", "notes")))
+    space.make_folder("outer")
+    space.move(".docker/Dockerfile", "outer/Dockerfile")
+    assert (root / ".docker" / "config.json").read_bytes() == SECRET
 
 
 @given(st.text(max_size=20))

@@ -1,4 +1,7 @@
-"""`lamina conversations`: what the gateway keeps: list it, show one, delete one, remove old ones."""
+"""`lamina conversations`: what the gateway keeps: list it, show one, delete one, remove old ones.
+
+With --wrapped it lists and deletes what `lamina.wrap(..., store=...)` keeps.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from lamina.cli.parser import add_json, whole_number
 from lamina.cli.stored import add_store, open_named_store
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, StoreError
+from lamina.fitting.conversation_store import WORKSPACE as WRAPPED
+from lamina.fitting.conversation_store import decode_records
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store, Where
 
@@ -22,7 +27,8 @@ _EXAMPLES = """\
 actions: list; show NAME; delete NAME --yes; prune --days N --yes
 
 Show prints a conversation's state: the client's id, the model, its requests, its cuts, and what of it is
-stored in full. Prune deletes conversations whose last request is older than N days.
+stored in full. Prune deletes conversations whose last request is older than N days. With --wrapped, list and
+delete are about the conversations of wrapped clients: lamina.wrap(client, store=...).
 
 examples:
   lamina conversations list
@@ -38,12 +44,15 @@ DAY = 86_400
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina conversations ACTION [NAME] [--store STORE] [--workspace NAME] [--key-file FILE]\n"
-        "                [--days N] [--yes] [--json]"
+        "                [--wrapped] [--days N] [--yes] [--json]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("action", metavar="ACTION", choices=[*_ACTIONS], help=", ".join(_ACTIONS))
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="a conversation")
     add_store(parser)
+    parser.add_argument(
+        "--wrapped", action="store_true", help="those of wrapped clients, for list and delete"
+    )
     parser.add_argument("--days", metavar="N", type=whole_number, default=30, help="for prune (default: 30)")
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     add_json(parser, "what the action found")
@@ -53,11 +62,16 @@ def run(arguments: argparse.Namespace) -> int:
     if bool(arguments.name) != (arguments.action in _NAMED):
         hint = "see lamina conversations --help"
         raise BadInput(f"{arguments.action} takes a name, or none", place="conversations", hint=hint)
+    if arguments.wrapped and arguments.action not in _WRAPPED_ACTIONS:
+        hint = f"use it with {' or '.join(_WRAPPED_ACTIONS)}"
+        raise BadInput(f"{arguments.action} cannot do that", place="--wrapped", hint=hint)
     return anyio.run(_run_action, arguments)
 
 
 async def _run_action(arguments: argparse.Namespace) -> int:
     async with open_named_store(arguments) as (store, workspace):
+        if arguments.wrapped:
+            return await _WRAPPED_ACTIONS[arguments.action](store, arguments)
         return await _ACTIONS[arguments.action](store, workspace or "default", arguments)
 
 
@@ -95,13 +109,49 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Delete one conversation of the gateway. Without --yes nothing is deleted."""
+    return await _delete_at(store, _place(workspace, arguments.name), arguments)
+
+
+async def _delete_at(store: Store, where: Where, arguments: argparse.Namespace) -> int:
     if not arguments.yes:
         problem = f"{arguments.name!r} would be gone for good"
         raise BadInput(problem, place="delete", hint="say --yes if you mean it")
-    if not await store.delete(_place(workspace, arguments.name)):
+    if not await store.delete(where):
         raise _no_such(arguments.name)
     tell(f"{arguments.name!r} is deleted")
     return 0
+
+
+async def _list_wrapped(store: Store, arguments: argparse.Namespace) -> int:
+    """Print what is stored of the conversations of wrapped clients. Those that begin alike share a name."""
+    rows = [row async for row in _read_wrapped(store)]
+    if arguments.json:
+        emit({"conversations": rows})
+        return 0
+    for row in rows:
+        counts = f"{row['requests']:>6,} requests  {row['branches']:>2} branches  {row['cuts']:>3} cuts"
+        print(f"{counts}  {row['name']}")
+    tell(count_noun(len(rows), "conversation"))
+    return 0
+
+
+async def _delete_wrapped(store: Store, arguments: argparse.Namespace) -> int:
+    """Delete what is stored under one name of a wrapped client. Without --yes nothing is deleted."""
+    return await _delete_at(store, Where(WRAPPED, arguments.name), arguments)
+
+
+async def _read_wrapped(store: Store) -> AsyncIterator[dict[str, Any]]:
+    async for head in every_conversation(store, WRAPPED):
+        page = await store.read(Where(WRAPPED, head.conversation), last=0)
+        records = decode_records(page.head.state)
+        if records:
+            yield {
+                "name": head.conversation,
+                "dialect": records[0].dialect,
+                "branches": len(records),
+                "requests": sum(record.revision for record in records),
+                "cuts": sum(len(record.ledger.get("cuts", ())) for record in records),
+            }
 
 
 async def _prune(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
@@ -159,9 +209,9 @@ async def _read_one(store: Store, workspace: str, name: str) -> dict[str, Any] |
 
 
 def _place(workspace: str, name: str) -> Where:
-    from lamina.gateway.conversation_store import WORKSPACE  # noqa: PLC0415 - an extra
+    from lamina.gateway.conversation_store import conversation_place  # noqa: PLC0415 - an extra
 
-    return Where(f"{WORKSPACE}{workspace}", name)
+    return conversation_place(workspace, name)
 
 
 def _no_such(name: str) -> StoreError:
@@ -175,4 +225,9 @@ _ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] 
     "show": _show,
     "delete": _delete,
     "prune": _prune,
+}
+
+_WRAPPED_ACTIONS: dict[str, Callable[[Store, argparse.Namespace], Awaitable[int]]] = {
+    "list": _list_wrapped,
+    "delete": _delete_wrapped,
 }

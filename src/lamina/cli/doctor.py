@@ -24,7 +24,7 @@ from lamina.cli.stored import find_key, hide_password
 from lamina.errors import LaminaError
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store
-from lamina.stores.port import Where
+from lamina.stores.port import OwnName, Where
 
 if TYPE_CHECKING:
     from lamina.gateway.clients import ClientRow
@@ -101,6 +101,7 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     """
     yield _check_user_settings()
     yield _check_store(arguments)
+    yield from _check_sqlite()
     missing_package = find_missing_package()
     if missing_package:
         yield _describe_missing(missing_package, arguments)
@@ -119,6 +120,17 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     if settings is not None and (arguments.reach or arguments.upstream):
         for name, upstream in settings.upstreams.items():
             yield _check_upstream(name, upstream.url)
+
+
+def _check_sqlite() -> Iterator[CheckLine]:
+    """Say once and plainly if the SQLite in use has a fault that lamina works around."""
+    from lamina.stores.sqlite.links import describe_fault, remedy, usual_driver  # noqa: PLC0415
+
+    driver = usual_driver()
+    fault = describe_fault(driver)
+    if fault:
+        next_step = f"{remedy(driver)}, for faster writes by several processes"
+        yield CheckLine(subject="sqlite", verdict="remark", text=fault, next_step=next_step)
 
 
 def _describe_missing(package: str, arguments: argparse.Namespace) -> CheckLine:
@@ -182,7 +194,7 @@ def _check_store(arguments: argparse.Namespace) -> CheckLine:
 async def _read_from_store(arguments: argparse.Namespace) -> None:
     key = await find_key(arguments.key_file)
     async with open_chosen_store(arguments.store, load_settings(), key=key, create=False) as store:
-        await store.read(Where("gateway/default", "ready"), last=0)
+        await store.read(Where(OwnName("gateway/default"), "ready"), last=0)
 
 
 def _is_missing_file(arguments: argparse.Namespace) -> bool:

@@ -30,7 +30,7 @@ from lamina.inspector.views import Inspector
 from lamina.replay.traces.lamina_exports import log_to_trace
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import Store, Where
+from lamina.stores.port import OwnName, Store, Where
 
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
@@ -214,7 +214,7 @@ _NOTHING = UnreadableLine(place="", reason="it was not read yet")
 
 def _list_places(workspace: str) -> list[str]:
     """The workspaces of a store that hold conversations: the sessions', and the gateway's."""
-    return [workspace, f"{GATEWAY_WORKSPACE}{workspace or 'default'}"]
+    return [workspace, OwnName(f"{GATEWAY_WORKSPACE}{workspace or 'default'}")]
 
 
 async def _read_trace(store: Store, where: Where) -> Trace | UnreadableLine:

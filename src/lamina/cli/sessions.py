@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -188,6 +188,7 @@ async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -
     names = arguments.names
     if not names:
         names = [head.conversation async for head in every_conversation(store, workspace)]
+        names += await _list_unfinished_deletions(store, workspace)
     counts = {name: await _verify_conversation(store, Where(workspace, name)) for name in names}
     risk = _risk_of(store)
     if arguments.json:
@@ -197,6 +198,17 @@ async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -
         if risk:
             tell(f"but take care: {risk}")
     return 0
+
+
+async def _list_unfinished_deletions(store: Store, workspace: str) -> Sequence[str]:
+    """The conversations of a sealed store whose deletion was interrupted. No list has them any more."""
+    if not hasattr(store, "vault"):  # sealed; without the extra nothing can be
+        return ()
+    from lamina.stores.sealed import Sealed  # noqa: PLC0415 - an extra
+
+    if not isinstance(store, Sealed):
+        return ()
+    return await store.unfinished_deletions(workspace)
 
 
 async def _verify_conversation(store: Store, where: Where) -> int:

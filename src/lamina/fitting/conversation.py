@@ -7,11 +7,12 @@ from uuid import uuid4
 
 import msgspec
 
+from lamina.core.recall import list_refs
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.usage import Usage
-from lamina.fitting.recall_loop import RecallExchange
+from lamina.fitting.recall_loop import RecallExchange, select_exchanges
 from lamina.fitting.request import RequestMemo
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests
+from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
 
 LINK_BYTES = 16
 """The length of one link in the chain of a request's digests."""
@@ -42,7 +43,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     refused a request as too long. `last_request` is what the next one is compared with; a fork has that of
     the conversation that it was forked from. `exchanges` are the recalls that the client did not see; a
     request with them in it has a memo of its own (`spliced_memo`). In a store the conversation is known by
-    its `uid`, and `revision` counts its calls.
+    its `uid`, and `revision` counts its calls. `left_names` are the names there of conversations that the
+    client left for this one: see `Conversations.save`.
     """
 
     ledger: Ledger = Ledger()
@@ -58,6 +60,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     windows: dict[str, int] = {}
     fitted: Any = None
     last_request: LastRequest | None = None
+    left_names: tuple[str, ...] = ()
 
 
 def named_id(name: str) -> str:
@@ -92,6 +95,29 @@ class ConversationRecord(msgspec.Struct, frozen=True, kw_only=True, omit_default
     exchanges: tuple[RecallExchange, ...] = ()
 
 
+def forget_lost_text(record: ConversationRecord, living: Conversation) -> ConversationRecord:
+    """Return what may stay stored of another branch: no text that the living branch has no more.
+
+    A branch is left when a client edits or deletes messages, or goes back. Its digests quote what the user
+    said, and nobody would ever delete that. If the client goes on with the other branch after all, it sends
+    these messages again, and they are folded anew.
+    """
+    links = _split_chain(record.chain)
+    if count_shared_links(living.digests.chain, links) == len(links):
+        return record  # the living branch goes on where this one ended
+    ledger = Ledger.load(record.ledger)
+    if not ledger.folds and not record.exchanges:
+        return record
+    log = (*living.digests.system_segments, *living.digests.segments)
+    refs = frozenset(ref for ref, _ in list_refs(log))
+    folds = tuple(fold for fold in ledger.folds if refs.issuperset(fold.covers))
+    return msgspec.structs.replace(
+        record,
+        ledger=msgspec.structs.replace(ledger, folds=folds).dump(),
+        exchanges=select_exchanges(record.exchanges, living.digests),
+    )
+
+
 def to_record(conversation: Conversation) -> ConversationRecord:
     """Return what is stored of a conversation."""
     usage = conversation.usage
@@ -114,15 +140,20 @@ def to_record(conversation: Conversation) -> ConversationRecord:
 
 def from_record(record: ConversationRecord) -> Conversation:
     """Return the conversation that was stored. It knows its digests, but not its segments."""
-    chain = record.chain
-    links = tuple(chain[at : at + LINK_BYTES] for at in range(0, len(chain), LINK_BYTES))
     return Conversation(
         uid=record.uid,
         revision=record.revision,
         dialect=record.dialect,
         ledger=Ledger.load(record.ledger),
-        digests=RequestDigests(system=record.system, chain=links, first_answer=record.first_answer),
+        digests=RequestDigests(
+            system=record.system, chain=_split_chain(record.chain), first_answer=record.first_answer
+        ),
         usage=record.usage,
         windows=record.windows,
         exchanges=record.exchanges,
     )
+
+
+def _split_chain(chain: bytes) -> tuple[bytes, ...]:
+    """Return the links that were joined to be stored."""
+    return tuple(chain[at : at + LINK_BYTES] for at in range(0, len(chain), LINK_BYTES))

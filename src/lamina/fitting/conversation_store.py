@@ -1,9 +1,12 @@
 """The conversations of a wrapped client in a store, so that they go on after a restart.
 
 A conversation without a name is stored under the hash of its first request and first answer, with all others
-that begin alike; the chain of its digests tells them apart. Messages are not stored: the client sends them
-with each request. A store is async and a client may not be, so the store lives in a thread of its own, which
-is started when it is first used and ends with the program.
+that begin alike; the chain of its digests tells them apart. Messages are not stored, since the client sends
+them with each request; but digests of old ones and recalled texts are, and both quote messages. So when a
+client has changed its history, the branch that it left keeps nothing that the new one has lost.
+
+A store is async and a client may not be, so the store lives in a thread of its own, which is started when it
+is first used and ends with the program.
 """
 
 from __future__ import annotations
@@ -22,13 +25,19 @@ import msgspec
 from anyio.from_thread import BlockingPortal
 
 from lamina.errors import BadInput, LaminaError
-from lamina.fitting.conversation import Conversation, ConversationRecord, from_record, to_record
+from lamina.fitting.conversation import (
+    Conversation,
+    ConversationRecord,
+    forget_lost_text,
+    from_record,
+    to_record,
+)
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
-from lamina.stores.port import Store, Where
+from lamina.stores.port import OwnName, Store, Where
 from lamina.stores.retries import retry_conflicts
 
-WORKSPACE = "lamina.wrap"
+WORKSPACE = OwnName("lamina.wrap")
 """The workspace of wrapped clients, so that they do not appear among the sessions in the same store."""
 
 ALIKE = 16
@@ -64,17 +73,26 @@ class ConversationStore:
         for name in names:
             state = self._call(partial(_read_state, where=Where(WORKSPACE, name)))
             if state:
-                records = _decode(state)
+                records = decode_records(state)
                 return [from_record(record) for record in records if record.dialect == dialect]
         return []
 
     def save(self, name: str, conversation: Conversation) -> None:
-        """Store a conversation. If that fails, it is logged: the answer has come, and is not lost."""
-        record = to_record(conversation)
+        """Store a conversation. If that fails, it is logged: the answer has come, and is not lost.
+
+        Other branches under this name lose what this one has lost: see `forget_lost_text`.
+        """
         try:
-            self._call(partial(_write_record, where=Where(WORKSPACE, name), record=record))
+            self._call(partial(_write_record, where=Where(WORKSPACE, name), conversation=conversation))
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("the conversation could not be stored: %s", error)
+
+    def forget_lost_text(self, name: str, living: Conversation) -> None:
+        """Remove from the branches under another name what the living one has lost. A failure is logged."""
+        try:
+            self._call(partial(_forget_lost_text, where=Where(WORKSPACE, name), living=living))
+        except (LaminaError, OSError) as error:
+            logging.getLogger("lamina").warning("deleted text could not be removed: %s", error)
 
     def close(self) -> None:
         """Close the store. It is opened again if it is used after that."""
@@ -146,19 +164,32 @@ async def _read_state(store: Store, *, where: Where) -> bytes:
     return page.head.state
 
 
-async def _write_record(store: Store, *, where: Where, record: ConversationRecord) -> None:
+async def _write_record(store: Store, *, where: Where, conversation: Conversation) -> None:
     """Write a conversation over its last record, before those that begin alike."""
+    record = to_record(conversation)
 
     async def write() -> None:
         state = await _read_state(store, where=where)
-        others = [other for other in _decode(state) if other.uid != record.uid]
-        records = [record, *others[: ALIKE - 1]]
-        await store.append(where, [], was=state, state=msgspec.json.encode(records))
+        others = [other for other in decode_records(state) if other.uid != record.uid]
+        kept_others = [forget_lost_text(other, conversation) for other in others[: ALIKE - 1]]
+        await store.append(where, [], was=state, state=msgspec.json.encode([record, *kept_others]))
 
     await retry_conflicts(write, tries=TRIES)
 
 
-def _decode(state: bytes) -> list[ConversationRecord]:
+async def _forget_lost_text(store: Store, *, where: Where, living: Conversation) -> None:
+    async def write() -> None:
+        state = await _read_state(store, where=where)
+        records = decode_records(state)
+        reduced = [forget_lost_text(record, living) for record in records]
+        if reduced != records:
+            await store.append(where, [], was=state, state=msgspec.json.encode(reduced))
+
+    await retry_conflicts(write, tries=TRIES)
+
+
+def decode_records(state: bytes) -> list[ConversationRecord]:
+    """The conversations that are stored under one name. Raises BadInput if they cannot be read."""
     if not state:
         return []
     try:

@@ -24,7 +24,7 @@ from lamina.errors import BadInput
 from lamina.fitting.conversation import Conversation, LastRequest, named_id, thread_ids
 from lamina.fitting.events import Listeners
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer
+from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
 from lamina.fitting.recalls import read_turns
 from lamina.fitting.recognise import recognise, rewind_to_fork
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo
@@ -149,18 +149,25 @@ class Conversations:
             self._take_stored(self.store.load(thread_ids(digests), dialect.name))
         recognised = recognise(digests, self._list_unnamed(dialect))
         if recognised.nearest is None:
-            likeliest = self._find_likeliest(digests, dialect)
-            return next(self.numbers), msgspec.structs.replace(new, last_request=likeliest)
+            new = msgspec.structs.replace(
+                new,
+                last_request=self._find_likeliest(digests, dialect),
+                left_names=self._find_left_names(new),
+            )
+            return next(self.numbers), new
         known_conversation = self.by_key[recognised.nearest]
         if recognised.relation == "continues":
             known_conversation.memo.parse = memo.parse
-            continued = msgspec.structs.replace(known_conversation, digests=digests, turns=turns)
+            continued = msgspec.structs.replace(
+                known_conversation, digests=digests, turns=turns, left_names=()
+            )
             return recognised.nearest, continued
 
         memo.build = copy(known_conversation.memo.build)
+        exchanges = select_exchanges(known_conversation.exchanges, digests)
         ledger = rewind_to_fork(
             known_conversation.ledger,
-            known_conversation.exchanges,
+            exchanges,
             request=request,
             log=log,
             digests=digests,
@@ -171,7 +178,7 @@ class Conversations:
             new,
             ledger=ledger,
             windows=known_conversation.windows,
-            exchanges=known_conversation.exchanges,
+            exchanges=exchanges,
             last_request=known_conversation.last_request,
         )
         return next(self.numbers), fork
@@ -212,6 +219,8 @@ class Conversations:
             names = [named_id(key)]
         for name in names[:1]:
             self.store.save(name, conversation)
+        for name in conversation.left_names:
+            self.store.forget_lost_text(name, conversation)
 
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
         """Return the conversation with the name of this view.
@@ -234,7 +243,10 @@ class Conversations:
             )
         log = dialect.parse(request, memo=conversation.memo.parse).log
         digests = digest_log(log, conversation.digests)
-        return msgspec.structs.replace(conversation, dialect=dialect.name, digests=digests)
+        exchanges = select_exchanges(conversation.exchanges, digests)
+        return msgspec.structs.replace(
+            conversation, dialect=dialect.name, digests=digests, exchanges=exchanges
+        )
 
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
         """Remember stored conversations that are new here, or that another process has continued.
@@ -304,6 +316,25 @@ class Conversations:
             if same >= LEAST_SAME and 2 * same >= len(earlier):
                 return conversation.last_request
         return None
+
+    def _find_left_names(self, new: Conversation) -> tuple[str, ...]:
+        """The names in the store of conversations that a client has left for one with another beginning.
+
+        A client that edits or deletes its first message begins anew, by the chain of its digests. But it
+        sends most of its other messages again.
+        """
+        if self.store is None:
+            return ()
+        digests = frozenset(new.digests.digests)
+        names: list[str] = []
+        for key, conversation in self.by_key.items():
+            if isinstance(key, str) or conversation.dialect != new.dialect:
+                continue
+            own_digests = conversation.digests.digests
+            shared = sum(digest in digests for digest in own_digests)
+            if 2 * shared > len(own_digests):
+                names += thread_ids(conversation.digests)[:1]
+        return tuple(names)
 
 
 class AnswerCalls:

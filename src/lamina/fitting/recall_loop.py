@@ -227,6 +227,21 @@ def splice_exchanges(
     return _with_turns(request, [*spliced, *turns[position:]])
 
 
+def select_exchanges(
+    exchanges: Iterable[RecallExchange], digests: RequestDigests
+) -> tuple[RecallExchange, ...]:
+    """Return the exchanges whose place is in a request: the client still has everything before them.
+
+    The others hold recalled text that the client may have deleted.
+    """
+    return tuple(exchange for exchange in exchanges if _has_place(digests, exchange.place))
+
+
+def _has_place(digests: RequestDigests, place: RecallPlace) -> bool:
+    """Whether a request begins with everything that came before this place."""
+    return place.segments <= len(digests.chain) and digests.chain[place.segments - 1] == place.link
+
+
 def _choose_exchanges(exchanges: Sequence[RecallExchange], digests: RequestDigests) -> list[RecallExchange]:
     """Return one exchange for each place, in order: the one whose answer follows there, else the last."""
     by_place: dict[int, RecallExchange] = {}

@@ -30,6 +30,7 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR, PROBES, is_below
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.security import admit_visitor
+from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.shared import Gateway
 from lamina.gateway.telemetry import open_telemetry
 from lamina.inspector.page_cookies import make_key
@@ -114,6 +115,7 @@ class _Shared:
             learner=learner,
             metrics=self.metrics,
             journal=self.journal,
+            windows=ServedWindows(self.environment),
         )
         async with _open_session(self.settings) as session:
             self.gateway = Gateway(

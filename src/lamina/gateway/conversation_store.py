@@ -27,7 +27,7 @@ from lamina.fitting.request_digests import RequestDigests
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key
-from lamina.stores.port import Store, Where
+from lamina.stores.port import OwnName, Store, Where
 
 WORKSPACE = "gateway/"
 FAMILIES = "gateway-families/"
@@ -42,6 +42,26 @@ LINK = 16
 """Bytes of one link of a chain."""
 
 _Value = TypeVar("_Value")
+
+
+def conversation_workspace(workspace: str) -> OwnName:
+    """The workspace of a store that holds the gateway's conversations of a workspace."""
+    return OwnName(f"{WORKSPACE}{workspace}")
+
+
+def conversation_place(workspace: str, name: str) -> Where:
+    """Where the gateway stores a conversation."""
+    return Where(conversation_workspace(workspace), name)
+
+
+def _family_place(workspace: str, family: str) -> Where:
+    """Where the names of the conversations are stored that begin alike."""
+    return Where(OwnName(f"{FAMILIES}{workspace}"), family)
+
+
+def _answer_place(workspace: str, answer_id: str) -> Where:
+    """Where the name of the conversation is stored that an answer belongs to."""
+    return Where(OwnName(f"{ANSWERS}{workspace}"), answer_id)
 
 
 class StoreGone(Exception):
@@ -140,14 +160,14 @@ class GatewayStore:
 
     async def load_family(self, workspace: str, family: str) -> list[str]:
         """The names of the conversations that begin alike, the newest first."""
-        where = Where(f"{FAMILIES}{workspace}", family)
+        where = _family_place(workspace, family)
         page = await self._call(lambda store: store.read(where, last=MEMBERS))
         names = [record.body.decode() for record in page.records]
         return list(dict.fromkeys(reversed(names)))
 
     async def load(self, workspace: str, name: str) -> GatewayConversation | None:
         """A conversation, or None if it was deleted or never saved."""
-        where = Where(f"{WORKSPACE}{workspace}", name)
+        where = conversation_place(workspace, name)
         page = await self._call(lambda store: store.read(where, last=0))
         if not page.head.state:
             return None
@@ -170,21 +190,21 @@ class GatewayStore:
         that nobody finds is not.
         """
         source = msgspec.json.encode(msgspec.structs.replace(state, updated=int(time())))
-        where = Where(f"{WORKSPACE}{workspace}", name)
+        where = conversation_place(workspace, name)
         if not was:
-            listed = Where(f"{FAMILIES}{workspace}", family)
+            listed = _family_place(workspace, family)
             await self._call(lambda store: store.append(listed, [name.encode()]))
         await self._call(lambda store: store.append(where, records, was=was, state=source))
         return source
 
     async def save_answer(self, workspace: str, answer_id: str, name: str) -> None:
         """Remember to which conversation an answer belongs."""
-        where = Where(f"{ANSWERS}{workspace}", answer_id)
+        where = _answer_place(workspace, answer_id)
         await self._call(lambda store: store.append(where, [name.encode()]))
 
     async def load_answer(self, workspace: str, answer_id: str) -> str:
         """The name of the conversation that an answer belongs to; "" if nothing was remembered."""
-        where = Where(f"{ANSWERS}{workspace}", answer_id)
+        where = _answer_place(workspace, answer_id)
         page = await self._call(lambda store: store.read(where, last=1))
         for record in page.records:
             return record.body.decode()
@@ -193,7 +213,7 @@ class GatewayStore:
     async def is_ready(self) -> bool:
         """Whether the store answers."""
         try:
-            await self._call(lambda store: store.read(Where(f"{WORKSPACE}default", "ready"), last=0))
+            await self._call(lambda store: store.read(conversation_place("default", "ready"), last=0))
         except StoreGone:
             return False
         return True

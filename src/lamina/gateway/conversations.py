@@ -25,6 +25,7 @@ import msgspec
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import Usage
+from lamina.fitting.recall_loop import select_exchanges
 from lamina.fitting.recognise import Recognised, recognise, rewind_to_fork
 from lamina.fitting.request import RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
@@ -398,7 +399,7 @@ def _fork_state(
     shared: int,
 ) -> ConversationSnapshot:
     """The state of a fork: ledger and recalls of the common part, and the windows that were learnt."""
-    exchanges = conversation.state.exchanges
+    exchanges = select_exchanges(conversation.state.exchanges, call.digests)
     ledger = rewind_to_fork(
         conversation.state.ledger,
         exchanges,

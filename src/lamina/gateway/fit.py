@@ -54,6 +54,7 @@ from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversa
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.saving import ConversationSaver, encode_lowered, encode_new_segments
 from lamina.gateway.sent_marks import mark_last_request
+from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.sizes import (
     UNCOUNTED,
     CountedRequest,
@@ -88,8 +89,10 @@ class Fitter:
         learner: AnswerLearner,
         metrics: GatewayMetrics,
         journal: Journal,
+        windows: ServedWindows,
     ) -> None:
         self._settings = settings
+        self._windows = windows
         self._store = store
         self.index = index
         self._saver = saver
@@ -117,6 +120,7 @@ class Fitter:
         except (BadInput, RecursionError) as error:
             self._note_failure(incoming, error)
             return call.unchanged()
+        await self._windows.ask(incoming.upstream, incoming.model)
         async with self.index.lock(incoming.workspace, parsed_call.family):
             match = await self.index.find(parsed_call)
             outgoing = await self._decide(call, match, parsed_call)
@@ -549,7 +553,8 @@ class Fitter:
 
     def _budget(self, incoming: IncomingRequest, state: ConversationSnapshot) -> Budget:
         reported = state.windows.get(incoming.model)
-        return find_budget(incoming.upstream.settings, incoming.model, reported)
+        served_window = self._windows.find(incoming.upstream, incoming.model)
+        return find_budget(incoming.upstream.settings, incoming.model, reported, served_window=served_window)
 
     def _note_failure(self, incoming: IncomingRequest, error: BaseException) -> None:
         kind = type(error).__name__

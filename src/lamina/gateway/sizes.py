@@ -77,9 +77,15 @@ def find_counter(tokenizer: str, model: str) -> Counter:
     return msgspec.structs.replace(counter, framing=counter_for(model).framing)
 
 
-def find_budget(upstream: UpstreamSettings, model: str, reported_window: int | None) -> Budget:
-    """The budget of a model at an upstream. A smaller window that the upstream reported comes first."""
-    budget = _find_configured(upstream.window, upstream.default_window, upstream.reserve, model)
+def find_budget(
+    upstream: UpstreamSettings, model: str, reported_window: int | None, *, served_window: int | None = None
+) -> Budget:
+    """The budget of a model at an upstream. A smaller window that the upstream reported comes first.
+
+    `served_window` is what the upstream lists for the model. The window of the settings wins over it.
+    """
+    window = upstream.window or served_window or 0
+    budget = _find_configured(window, upstream.default_window, upstream.reserve, model)
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)

@@ -23,7 +23,7 @@ from lamina.core.wording import describe_segment, text_of
 from lamina.errors import BadInput, NotFound, StoreError
 from lamina.fitting.recalls import answer_recall_text, recall_text
 from lamina.formats.codec import decode
-from lamina.gateway.conversation_store import WORKSPACE, ConversationSnapshot, decode_state
+from lamina.gateway.conversation_store import ConversationSnapshot, conversation_workspace, decode_state
 from lamina.sessions import Session
 from lamina.stores.paging import every_conversation, every_record
 from lamina.stores.port import Store, StoredHead, Where
@@ -68,7 +68,7 @@ class ConversationLibrary:
         self._only = only
         self._places: dict[str, str] = {
             "session": workspace,
-            "gateway": f"{WORKSPACE}{workspace or 'default'}",
+            "gateway": conversation_workspace(workspace or "default"),
         }
         self._remembered: dict[str, _Remembered] = {}
         self._indexed: dict[str, StoredHead] = {}

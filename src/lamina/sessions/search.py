@@ -30,8 +30,9 @@ from lamina.context.search.index import TRIES, Embedder, Hit, Index, source_is_b
 from lamina.context.search.sqlite import SqliteChunkTables
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.address import open_store
+from lamina.stores.checks import check_workspace
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import SEARCH, RecordPage, Store, Where, search_place
+from lamina.stores.port import SEARCH, OwnName, RecordPage, Store, Where, search_place
 
 VERSION = 1
 SLACK = 64
@@ -90,10 +91,9 @@ async def open_search(
         ):
             yield index
         return
+    check_workspace(workspace)
     if search_place(Where(workspace, "source")) is None:
-        raise BadInput(
-            f"{workspace!r}", place="workspace", hint="give a shorter name, and none of lamina's own"
-        )
+        raise BadInput(f"{workspace!r}", place="workspace", hint="give a shorter name")
     chunk_table = await run_sync(SqliteChunkTables, ":memory:")
     try:
         index = StoredIndex(chunk_table, embedder, store, workspace)
@@ -112,7 +112,7 @@ class StoredIndex(Index):
     ) -> None:
         super().__init__(chunk_table, embedder)
         self._store = store
-        self._workspace = f"{SEARCH}{workspace}"
+        self._workspace = OwnName(f"{SEARCH}{workspace}")
         self._loaded: dict[str, LoadedSource] = {}
 
     async def refresh(self) -> None:

@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
-from lamina.stores.port import NAME_BYTES, RESERVED, Once, StoredHead, Where, Within
+from lamina.stores.port import (
+    NAME_BYTES,
+    OWN_PREFIXES,
+    RESERVED,
+    Once,
+    OwnName,
+    StoredHead,
+    Where,
+    Within,
+)
 
 
 def select_places(
@@ -59,7 +68,16 @@ def check_where(where: Where) -> None:
 
 
 def check_workspace(workspace: str) -> None:
+    """Raise BadInput for a name that some store could not store, or that only lamina itself may use.
+
+    Whoever could choose `lamina.search/alice` would read the search index of the workspace `alice`.
+    """
     _check_name(workspace, "workspace")
+    is_marked = isinstance(workspace, OwnName | Within)
+    if not is_marked and workspace.startswith(OWN_PREFIXES):
+        prefixes = ", ".join(map(repr, OWN_PREFIXES))
+        hint = f"choose another one: names that begin with {prefixes} are lamina's own"
+        raise BadInput(f"{workspace!r}", place="workspace", hint=hint)
 
 
 def _check_name(name: str, place: str) -> None:

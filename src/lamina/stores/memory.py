@@ -103,9 +103,19 @@ class MemoryStore:
     async def delete(self, where: Where) -> bool:
         check_where(where)
         await checkpoint()
+        return self._delete(where)
+
+    async def withdraw(self, where: Where, *, was: bytes) -> bool:
+        check_where(where)
+        await checkpoint()
+        return self._delete(where, was=was)
+
+    def _delete(self, where: Where, *, was: bytes | None = None) -> bool:
         self._check_key(where.workspace)
-        if where not in self._kept:
+        conversation = self._kept.get(where)
+        if conversation is None:
             return False
+        check_head(where, conversation.head(), expect=None, was=was)
         del self._kept[where]
         index = search_place(where)
         if index is not None:

@@ -9,6 +9,10 @@ A store is sealed or it is plain, never both. It is sealed as soon as it holds t
 (`Within`, or a name that begins with `RESERVED`) raises KeyNeeded. And a store that holds plain conversations
 accepts no header: WrongKey. So a forgotten key never looks like an empty store, and plain text never gets
 between sealed records. A store needs no key for this, only these two kinds of names.
+
+Names of workspaces that begin with one of `OWN_PREFIXES` are lamina's own: search indexes, seals, what the
+gateway keeps. A caller may not choose one, since tenants often choose the names of their workspaces. A plain
+string of this kind raises BadInput in every store; lamina's own code marks its names with `OwnName`.
 """
 
 from __future__ import annotations
@@ -31,6 +35,20 @@ SEARCH = "lamina.search/"
 """Begins the names of the workspaces that hold the search index of another workspace."""
 
 
+OWN_PREFIXES = ("lamina.", "gateway/", "gateway-families/", "gateway-answers/")
+"""Begin the names of workspaces that no caller may choose."""
+
+
+class OwnName(str):
+    """The name of a workspace that lamina itself uses: its type says that no caller chose it.
+
+    It is equal to the same plain string. A wrapper that passes calls on to a store has to pass on the name as
+    it is. Never make one of a name that somebody else may choose as a whole: put it behind a prefix.
+    """
+
+    __slots__ = ()
+
+
 class Within(str):
     """The name of a workspace within a sealed store: its type says that the records are sealed already.
 
@@ -48,7 +66,7 @@ class Where(msgspec.Struct, frozen=True, order=True):
     conversation: str
 
 
-HEADER = Where(RESERVED, "header")
+HEADER = Where(OwnName(RESERVED), "header")
 """The conversation that makes a store a sealed one."""
 
 
@@ -59,7 +77,7 @@ def search_place(where: Where) -> Where | None:
     """
     if isinstance(where.workspace, Within) or where.workspace.startswith((SEARCH, RESERVED)):
         return None
-    workspace = f"{SEARCH}{where.workspace}"
+    workspace = OwnName(f"{SEARCH}{where.workspace}")
     if len(workspace.encode()) > NAME_BYTES:
         return None
     return Where(workspace, where.conversation)
@@ -118,6 +136,8 @@ class Store(Protocol):
     `limit`. Only one of `after`, `last` and `at` may be given: two raise BadInput. So do negative numbers,
     and names that are empty or that some store could not store. Places that do not exist are left out.
 
+    Each of them raises BadInput for the name of a workspace that is lamina's own and not an `OwnName`.
+
     `list` returns the conversations of a workspace, in order of code points, after one, at most `limit`.
 
     `delete` removes a conversation wholly, with its `search_place`, and returns True if there was one.
@@ -170,6 +190,18 @@ class Rekeyable(Protocol):
         was: bytes | None = None,
         state: bytes | None = None,
     ) -> StoredHead: ...
+
+
+@runtime_checkable
+class Withdrawable(Protocol):
+    """A store that can delete a conversation on condition.
+
+    `withdraw` is `delete`, but raises Conflict and deletes nothing if the state of the conversation is not
+    `was`. So of two processes that delete a conversation the slower one does not delete what somebody began
+    under its name after the faster one.
+    """
+
+    async def withdraw(self, where: Where, *, was: bytes) -> bool: ...
 
 
 @runtime_checkable

@@ -21,12 +21,17 @@ import anyio
 from lamina.errors import BadInput, Conflict, Reused, StoreError
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import (
+    HEADER,
+    OWN_PREFIXES,
+    SEARCH,
     ListedConversation,
     Once,
+    OwnName,
     RecordPage,
     Rekeyable,
     StoredHead,
     Where,
+    Withdrawable,
 )
 from lamina.testing.cases import Conformance, expect_equal, make_cases
 from lamina.testing.store_races import RACES
@@ -253,6 +258,25 @@ async def names_that_cannot_be_kept_are_refused(trial: StoreTrial) -> None:
             await expect_bodies(store.read(Where(trial.workspace, "n" * 100_000 + end)), [end.encode()])
 
 
+async def names_of_lamina_are_refused(trial: StoreTrial) -> None:
+    """A workspace that only lamina itself uses is BadInput for every caller that names it by a string."""
+    async with trial.open() as store:
+        for prefix in OWN_PREFIXES:
+            workspace = f"{prefix}{trial.workspace}"
+            where = Where(workspace, "c")
+            await expect_error(store.append(where, [b"x"]), BadInput)
+            await expect_error(store.read(where), BadInput)
+            await expect_error(store.delete(where), BadInput)
+            await expect_error(store.list(workspace), BadInput)
+            if isinstance(store, Rekeyable):
+                await expect_error(store.replace(where, {}, expect=0), BadInput)
+        await expect_error(store.append(Where(str(HEADER.workspace), "header"), [b"x"]), BadInput)
+        index = Where(OwnName(f"{SEARCH}{trial.workspace}"), "c")
+        await expect_count(store.append(index, [b"chunk"]), 1)
+        await expect_value(store.list(index.workspace), [ListedConversation(conversation="c", count=1)])
+        await expect_value(store.delete(index), value=True)
+
+
 async def a_group_is_kept_whole_or_not_at_all(trial: StoreTrial) -> None:
     """A group with something that is no record leaves nothing of itself, its state or its key."""
     once = Once(key="k", digest=b"d")
@@ -321,6 +345,23 @@ async def what_is_deleted_is_gone(trial: StoreTrial) -> None:
         await expect_value(
             store.read(trial.where), RecordPage(records=number_bodies(b"x"), head=StoredHead(count=1))
         )
+
+
+async def a_deletion_on_condition_spares_what_came_later(trial: StoreTrial) -> None:
+    """`withdraw` deletes the conversation that has the state which its caller saw, and no other."""
+    async with trial.open() as store:
+        if not isinstance(store, Withdrawable):
+            return
+        await expect_value(store.withdraw(trial.where, was=b"s"), value=False)
+        await store.append(trial.where, [b"a"], state=b"s")
+        for state in (b"", b"t"):
+            await expect_error(store.withdraw(trial.where, was=state), Conflict)
+        await expect_bodies(store.read(trial.where), [b"a"])
+        await expect_value(store.withdraw(trial.where, was=b"s"), value=True)
+        await expect_value(store.read(trial.where), RecordPage())
+        await store.append(trial.where, [b"new"], state=b"t")
+        await expect_error(store.withdraw(trial.where, was=b"s"), Conflict)
+        await expect_bodies(store.read(trial.where), [b"new"])
 
 
 async def bodies_of_any_size(trial: StoreTrial) -> None:
@@ -426,10 +467,12 @@ PROMISES: tuple[StorePromise, ...] = (
     a_list_goes_page_by_page,
     odd_names_stay_apart,
     names_that_cannot_be_kept_are_refused,
+    names_of_lamina_are_refused,
     a_group_is_kept_whole_or_not_at_all,
     a_repeated_append_is_kept_once,
     a_key_is_for_one_body,
     what_is_deleted_is_gone,
+    a_deletion_on_condition_spares_what_came_later,
     bodies_of_any_size,
     many_records,
     replacing_changes_bodies_only,

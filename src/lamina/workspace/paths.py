@@ -8,7 +8,7 @@ so none of these may get a name around a pattern.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -22,7 +22,13 @@ SECRET = (
     ".jj",
     ".env",
     ".env.*",
+    "*.env",
+    ".envrc",
     ".netrc",
+    ".git-credentials",
+    ".pgpass",
+    ".kube/config",
+    ".docker/config.json",
     ".ssh",
     ".aws",
     ".gnupg",
@@ -32,12 +38,19 @@ SECRET = (
     "*.key",
     "*.p12",
     "*.pfx",
+    "*.jks",
+    "*.kdbx",
     "id_rsa",
+    "id_dsa",
     "id_ed25519",
     "id_ecdsa",
     ".lamina-*",
 )
-"""Names that are never read or written: keys, and folders whose files version control runs."""
+"""Names that are never read or written: keys, and folders whose files version control runs.
+
+A pattern with a slash is of names that stand in each other: `config.json` is a secret only in `.docker`, and
+projects keep other files in a folder of that name.
+"""
 
 NOISE = (
     "node_modules",
@@ -72,15 +85,46 @@ def join_path(names: Iterable[str]) -> str:
     return "/".join(names) or "."
 
 
-def find_excluded(names: Iterable[str], patterns: Iterable[str] = SECRET) -> str:
+def find_excluded(names: Sequence[str], patterns: Iterable[str] = SECRET) -> str:
     """The first of these names that a pattern forbids, "" if none is forbidden."""
-    folded_patterns = list(map(fold, patterns))
-    for name in names:
-        folded_name = fold(name)
-        for pattern in folded_patterns:
-            if fnmatchcase(folded_name, pattern):
-                return name
+    known_patterns = tuple(patterns)
+    for end in range(1, len(names) + 1):
+        if is_excluded(names[:end], known_patterns):
+            return names[end - 1]
     return ""
+
+
+def is_excluded(names: Sequence[str], patterns: Iterable[str] = SECRET) -> bool:
+    """Whether a pattern forbids the last of these names, alone or with the folders before it."""
+    folded_names = tuple(map(fold, names))
+    return any(_matches_end(folded_names, _split_pattern(pattern)) for pattern in patterns)
+
+
+def holds_excluded(name: str, patterns: Iterable[str] = SECRET) -> bool:
+    """Whether a pattern forbids something because it is in a folder of this name.
+
+    Such a folder keeps its name: `.docker/config.json` would no longer be a secret in `notes`.
+    """
+    folded_name = fold(name)
+    for pattern in patterns:
+        folders = _split_pattern(pattern)[:-1]
+        if any(fnmatchcase(folded_name, folder) for folder in folders):
+            return True
+    return False
+
+
+def _matches_end(folded_names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether the last names match the parts of a pattern, one by one."""
+    last_names = folded_names[-len(parts) :]
+    if len(last_names) < len(parts):
+        return False
+    return all(map(fnmatchcase, last_names, parts))
+
+
+@lru_cache(maxsize=1024)
+def _split_pattern(pattern: str) -> tuple[str, ...]:
+    """The folded patterns of the names that stand in each other."""
+    return tuple(map(fold, pattern.split("/")))
 
 
 @lru_cache(maxsize=4096)

@@ -22,7 +22,17 @@ from os import PathLike
 from typing import NamedTuple
 
 from lamina.errors import BadInput
-from lamina.workspace.paths import NOISE, SECRET, display_name, find_excluded, is_plain, join_path, split_path
+from lamina.workspace.paths import (
+    NOISE,
+    SECRET,
+    display_name,
+    find_excluded,
+    holds_excluded,
+    is_excluded,
+    is_plain,
+    join_path,
+    split_path,
+)
 
 LARGEST = 8 * 2**20
 """Bytes of one file, read or written: far more text than any context window takes."""
@@ -206,6 +216,9 @@ class Workspace:
         new_names = self._check_path(to, change=True)
         if new_names[: len(names)] == names:
             raise BadInput("a folder cannot be moved into itself", place=display_name(path))
+        if holds_excluded(names[-1], self.exclude):
+            problem = "a folder of this name may hold files that are excluded by their place in it"
+            raise BadInput(problem, place=display_name(path), hint="move the files that you need one by one")
         with (
             self._changing,
             _refuse_os_errors(path),
@@ -313,7 +326,7 @@ class Workspace:
         name = names[-1]
         if not is_plain(name):
             return FolderItem(join_path((*names[:-1], display_name(name))), why="a name that cannot be shown")
-        if find_excluded((name,), self.exclude):
+        if is_excluded(names, self.exclude):
             return FolderItem(path, why="excluded")
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -353,7 +366,7 @@ class Workspace:
     def _walk_item(self, item: FolderItem, left: list[int], depth: int) -> Iterator[FolderItem]:
         """What is below a folder that was listed, or the folder itself with the reason why not."""
         names = split_path(item.path)
-        if find_excluded(names[-1:], self.skip):
+        if is_excluded(names, self.skip):
             yield item._replace(why="skipped")
             return
         try:

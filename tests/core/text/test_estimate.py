@@ -55,6 +55,44 @@ def test_the_estimate_is_near_the_exact_count(family: str, sort: str) -> None:
     assert 0.6 < estimate_tokens(text, family=family) / exact < 1.6
 
 
+BOUNDED = ("o200k_base", "cl100k_base", "llama3", "qwen3", "deepseek_v3", "mistral_v3", "gemma3", "glm4")
+HARD = SPREAD | {
+    "short words": "the cat sat on the mat and ate a rat ",
+    "one word": "big ",
+    "letters": "a b ",
+    "digits": "1 2 3 4 5 6 ",
+    "small json": '{"a":1,"b":[1,2,3]},',
+    "times": "2026-03-14T06:12:09Z 48213\n",
+    "hex": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n",
+    "table": "| vessel | tonnes |\n|---|--:|\n| Grey Heron | 118.25 |\n| `Alma` | 7.5 % |\n",
+    "log": "[06:12:09.482] harbour.master:118 - the Grey Heron is at quay 4 (0.31s)\n",
+    "emoji": "🚢 ⚓ 🌊 ok, 👍🏽 🐦\n",
+    "japanese": "港長はここに寄港するすべての船を、到着時刻と積み荷とともに記録する。",
+    "korean": "항만장은 이곳에 들르는 모든 배를 도착 시각과 화물과 함께 기록한다. ",
+    "thai": "นายท่าเรือบันทึกเรือทุกลำที่แวะมาที่นี่ พร้อมเวลาที่มาถึงและสินค้า ",
+}
+
+
+def test_the_estimate_for_unknown_models_is_an_upper_bound() -> None:
+    """Of all texts and vocabularies few are above the estimate, and none by much."""
+    ratios: dict[tuple[str, str], float] = {}
+    for vocabulary in BOUNDED:
+        encode = Tokenizer.from_pretrained(vocabulary).encode_ordinary
+        for sort, text in HARD.items():
+            estimate = estimate_tokens(text * 20, family="unknown")
+            ratios[vocabulary, sort] = estimate / len(encode(text * 20))
+    too_low = {pair: ratio for pair, ratio in ratios.items() if ratio < 1}
+    assert len(too_low) <= 0.03 * len(ratios), too_low
+    assert min(ratios.values()) > 0.9, too_low
+
+
+def test_the_bound_for_unknown_models_leaves_most_of_the_window() -> None:
+    """An upper bound is easily had; this one is near the truth on what agents send."""
+    encode = Tokenizer.from_pretrained("o200k_base").encode_ordinary
+    text = (PROSE + CODE + JSON) * 10
+    assert estimate_tokens(text, family="unknown") < 1.6 * len(encode(text))
+
+
 def test_newer_claude_models_count_more_than_older_ones() -> None:
     assert estimate_tokens(PROSE, family="claude") > 1.2 * estimate_tokens(PROSE, family="claude3")
 

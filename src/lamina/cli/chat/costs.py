@@ -12,7 +12,7 @@ import msgspec
 from lamina.agent import TurnCost
 from lamina.errors import Conflict
 from lamina.sessions import Session
-from lamina.stores.port import Store, Where
+from lamina.stores.port import OwnName, Store, Where
 
 COSTS = "lamina.chat/"
 """Begins the names of the workspaces that hold what the conversations of another workspace have cost."""
@@ -71,4 +71,4 @@ async def _read_cost(store: Store, session: Session, *, uncounted: int) -> tuple
 
 def cost_place(workspace: str, conversation: str) -> Where:
     """Where the cost of a conversation is stored. Whoever deletes the conversation deletes it, too."""
-    return Where(f"{COSTS}{workspace}", conversation)
+    return Where(OwnName(f"{COSTS}{workspace}"), conversation)

@@ -26,6 +26,7 @@ from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
+from lamina.models.served_windows import choose_window, read_served_windows
 
 TINY = "tiny"
 SMOLLM2 = "smollm2"
@@ -194,14 +195,19 @@ def _ollama_models(host: str) -> list[str]:
 
 def _first_served_model(url: str, environment: Mapping[str, str]) -> str:
     """The first model that a compatible server lists."""
-    headers = {}
-    key = environment.get("OPENAI_API_KEY", "")
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    names = _listed_names(_fetch_json(f"{url.rstrip('/')}/models", headers), "data", "id")
+    listing = _fetch_json(f"{url.rstrip('/')}/models", _bearer(environment))
+    names = _listed_names(listing, "data", "id")
     if not names:
         raise BadInput("it lists no models", place=f"OPENAI_BASE_URL {url}", hint="name one with --model")
     return names[0]
+
+
+def _bearer(environment: Mapping[str, str]) -> dict[str, str]:
+    """The header with the user's key for a compatible server; none without a key."""
+    key = environment.get("OPENAI_API_KEY", "")
+    if not key:
+        return {}
+    return {"Authorization": f"Bearer {key}"}
 
 
 def _listed_names(answer: Any, list_name: str, field: str) -> list[str]:
@@ -276,20 +282,28 @@ def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) 
         model=route.model,
         client=client,
         where=f"at {route.url or _PROVIDERS[route.dialect]}",
-        budget=_budget(route.model, window),
+        budget=_budget(route, window, environment),
         output=OUTPUT if route.dialect == "anthropic" else None,
     )
 
 
-def _budget(model: str, window: int) -> Budget | None:
-    """The budget for a window that was given; None if the model's own window is known."""
+def _budget(route: ModelRoute, window: int, environment: Mapping[str, str]) -> Budget | None:
+    """The budget for a window that was given; None if the model's own window is known.
+
+    A server of somebody's own lists its window, which may be smaller than what the model could do.
+    """
     if window:
         return Budget(window=window)
+    if route.url and route.dialect == "openai_chat":
+        listing = _fetch_json(f"{route.url.rstrip('/')}/models", _bearer(environment))
+        served_window = choose_window(read_served_windows(listing), route.model)
+        if served_window is not None:
+            return Budget(window=served_window)
     try:
-        facts_of(model)
+        facts_of(route.model)
     except BadInput:
         hint = "give its context window in tokens with --window"
-        raise BadInput(f"unknown model {model!r}", place="--model", hint=hint) from None
+        raise BadInput(f"unknown model {route.model!r}", place="--model", hint=hint) from None
     return None
 
 

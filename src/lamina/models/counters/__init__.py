@@ -36,7 +36,7 @@ def _text_counter(model: str) -> Counter:
         return counter
     prefix = longest_prefix(own_name(model), _FAMILIES)
     if prefix is None:
-        return estimate_for("o200k")
+        return estimate_for("unknown")
     return estimate_for(_FAMILIES[prefix])
 
 
@@ -45,9 +45,9 @@ _FAMILIES = {
     for prefixes, family in (
         ("gpt-4 gpt-3.5 gpt-35 text-embedding", "cl100k"),  # where splintr is not installed
         ("gpt-4o gpt-4.1 gpt-4.5", "o200k"),
-        ("claude", "claude"),
-        ("claude-2 claude-3 claude-instant claude-opus-4 claude-sonnet-4 claude-haiku-4", "claude3"),
-        ("claude-opus-4-7 claude-opus-4.7 claude-opus-4-8 claude-opus-4.8", "claude"),
+        ("claude", "claude_bound"),
+        ("claude-2 claude-3 claude-instant claude-opus-4 claude-sonnet-4 claude-haiku-4", "claude3_bound"),
+        ("claude-opus-4-7 claude-opus-4.7 claude-opus-4-8 claude-opus-4.8", "claude_bound"),
         ("gemini gemma", "gemini"),
         ("llama meta-llama", "llama3"),
         ("qwen qwq", "qwen3"),

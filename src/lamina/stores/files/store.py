@@ -26,6 +26,7 @@ from anyio import CapacityLimiter, to_thread
 from lamina.errors import BadInput, Broken, Damaged, StoreError
 from lamina.stores.checks import (
     check_append_arguments,
+    check_head,
     check_key,
     check_no_plain,
     check_read_arguments,
@@ -160,17 +161,11 @@ class FilesStore:
 
     async def delete(self, where: Where) -> bool:
         check_where(where)
+        return await self._run(partial(self._delete, where), writes=True)
 
-        def delete() -> bool:
-            self._check_key(where.workspace)
-            index = search_place(where)
-            if index is not None and (self._folder(where) / HEAD).exists():
-                with self._lock_conversation(index, alone=True):  # not nested: they may share a lock
-                    self._delete_folder(self._folder(index))
-            with self._lock_conversation(where, alone=True):
-                return self._delete_folder(self._folder(where))
-
-        return await self._run(delete, writes=True)
+    async def withdraw(self, where: Where, *, was: bytes) -> bool:
+        check_where(where)
+        return await self._run(partial(self._delete, where, was=was), writes=True)
 
     async def replace(
         self,
@@ -308,6 +303,27 @@ class FilesStore:
         if head_file is None:
             return None
         return head_file.count
+
+    def _delete(self, where: Where, *, was: bytes | None = None) -> bool:
+        """Delete a conversation and its search index, if its state is `was`. False if there was none."""
+        self._check_key(where.workspace)
+        with self._lock_conversation(where, alone=True):
+            self._check_state(where, was)
+        index = search_place(where)
+        if index is not None and (self._folder(where) / HEAD).exists():
+            with self._lock_conversation(index, alone=True):  # not nested: they may share a lock
+                self._delete_folder(self._folder(index))
+        with self._lock_conversation(where, alone=True):
+            self._check_state(where, was)
+            return self._delete_folder(self._folder(where))
+
+    def _check_state(self, where: Where, was: bytes | None) -> None:
+        """Raise Conflict if there is a conversation whose state is not `was`. None allows any."""
+        if was is None:
+            return
+        conversation = self._conversation(where)
+        if conversation.head_file is not None:
+            check_head(where, conversation.head, expect=None, was=was)
 
     def _delete_folder(self, folder: Path) -> bool:
         """Take a folder out of sight at once, then remove what is in it. False if there was nothing."""

@@ -139,6 +139,12 @@ class PostgresStore:
         delete = partial(writes.delete_conversation, where=where)
         return await self._run(delete, where.conversation, hint="delete it again")
 
+    async def withdraw(self, where: Where, *, was: bytes) -> bool:
+        check_where(where)
+        await self._bring_up()
+        delete = partial(writes.delete_conversation, where=where, was=was)
+        return await self._run(delete, where.conversation, hint="delete it again")
+
     async def replace(
         self,
         where: Where,

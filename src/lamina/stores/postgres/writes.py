@@ -161,13 +161,16 @@ _SET_STATE: LiteralString = """
     WHERE workspace = %(workspace)s AND name = %(conversation)s"""
 
 
-async def delete_conversation(call: ConnectionCall, where: Where) -> bool:
-    """Delete a conversation and its search index, also if they are damaged. False if there was none.
+async def delete_conversation(call: ConnectionCall, where: Where, *, was: bytes | None = None) -> bool:
+    """Delete a conversation and its search index. False if there was none.
 
-    Records without a head are deleted as well, so that a damaged conversation can be removed.
+    Without `was` it is deleted also if it is damaged, and so are records without a head.
     """
     names = names_of(where)
     row = await lock_head(call.connection, where, names)
+    if was is not None and row is not None:
+        head = await check_head_row(call.connection, where, row)
+        check_head(where, head, expect=None, was=was)
     if row is None and not await select_flag(call.connection, HAS_RECORDS, names):
         return False
     steps = [(step, names) for step in _DELETE]

@@ -147,6 +147,16 @@ def _data_cipher(key: Key, place: SealedPlace) -> Cipher:
     return Cipher(derive_key(key.secret, "lamina/wrap data/1", salt=place.store))
 
 
+def mark_deleting(card: Card) -> Card | None:
+    """The card of a conversation that is being deleted; None if it is one already.
+
+    Its data keys go first, so that a deletion which is interrupted leaves nothing that can be read.
+    """
+    if card.gone == DELETING:
+        return None
+    return msgspec.structs.replace(card, gone=DELETING, data=())
+
+
 def rewrap_card(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[str], Key]) -> Card | None:
     """The card with its data keys wrapped by the primary key; None if they are already.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 
 from lamina.errors import BadInput
-from lamina.stores.port import RESERVED, Where, Within
+from lamina.stores.port import RESERVED, OwnName, Where, Within
 from lamina.stores.sealed.cipher import Cipher, frame_fields, mac
 
 HASHED = "hashed"
@@ -40,13 +40,13 @@ class SealedNames:
         """The name under which the inner store keeps a workspace: hashed, unless names stay plain."""
         if not self._is_plain(workspace):
             return Within(self._hashed_workspace(workspace))
-        if workspace.startswith(RESERVED):
+        if workspace.startswith(RESERVED):  # the names of cards, which are never sealed themselves
             hint = f"names that begin with {RESERVED!r} are lamina's own"
             raise BadInput(f"{workspace!r}", place="workspace", hint=hint)
         return Within(workspace)
 
-    def card_workspace(self, workspace: str) -> str:
-        return f"{RESERVED}.{self._hashed_workspace(workspace)}"
+    def card_workspace(self, workspace: str) -> OwnName:
+        return OwnName(f"{RESERVED}.{self._hashed_workspace(workspace)}")
 
     def card_place(self, where: Where) -> Where:
         """Where the card of a conversation is stored."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.errors import Tampered
+from lamina.errors import StoreError, Tampered
 from lamina.stores.paging import check_page
 from lamina.stores.port import Where
 from lamina.stores.sealed.cipher import same
+from lamina.stores.sealed.documents import DELETING
 from lamina.stores.sealed.pages import VerifiedPage
 from lamina.stores.sealed.store import Sealed
 
@@ -30,12 +31,18 @@ async def anchor(sealed: Sealed, where: Where) -> Anchor:
 
 
 async def verify(sealed: Sealed, where: Where, *, since: Anchor | None = None, batch: int = 500) -> Anchor:
-    """Read all of a conversation, and verify the whole chain and that it continues `since`."""
+    """Read all of a conversation, and verify the whole chain and that it continues `since`.
+
+    Raises StoreError if it was deleted and the deletion was interrupted.
+    """
     check_page(batch)
     place = 0
     link = b""
     while True:
         page = await sealed.reader.read(where, after=place, limit=batch)
+        if page.open_card is not None and page.open_card.card.gone == DELETING:
+            problem = "its deletion was interrupted: its keys are gone, and some of its records may be left"
+            raise StoreError(problem, conversation=where.conversation, hint="delete it again")
         links = _links_of(page, link)
         if link and not same(links[0], link):
             raise _tampered(where, f"record {place} does not continue the one before it")

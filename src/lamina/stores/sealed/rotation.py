@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.paging import attempts, check_page
 from lamina.stores.port import Rekeyable, Where
-from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
+from lamina.stores.sealed.documents import DELETING, SHREDDED, Card, Header, new_data_key, rewrap_card
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.pages import VerifiedPage
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
@@ -72,7 +72,7 @@ async def rewrap(sealed: Sealed) -> int:
         return rewrap_card(open_card.card, open_card.place, primary, sealed.vault.key)
 
     count = 0
-    async for where in conversations(sealed):
+    async for where in _every_card(sealed):
         before = await sealed.vault.card(where, fresh=True)
         after = await sealed.vault.change_card(where, change)
         if before is not None and not before.same_as(after):
@@ -85,7 +85,7 @@ async def retire(sealed: Sealed, key: str) -> None:
     header = await sealed.vault.unlock(fresh=True)
     if header.primary == key:
         raise StoreError(f"key {key!r} is the primary key", hint="make another one primary first")
-    using = [where async for where in conversations(sealed) if await _uses(sealed, where, key)]
+    using = [where async for where in _every_card(sealed) if await _uses(sealed, where, key)]
     if using:
         problem = f"key {key!r} is in use by {len(using)} conversations"
         raise StoreError(problem, conversation=using[0].conversation, hint="rewrap() them first")
@@ -144,15 +144,26 @@ async def shred(sealed: Sealed, where: Where) -> bool:
 
 
 async def conversations(sealed: Sealed) -> AsyncIterator[Where]:
-    """Every conversation that has a card, lamina's own index among them."""
+    """Every conversation that has a card and is not being deleted, lamina's own index among them."""
+    async for where in _every_card(sealed):
+        open_card = await sealed.vault.card(where)
+        if open_card is not None and open_card.card.gone != DELETING:
+            yield where
+
+
+async def _every_card(sealed: Sealed) -> AsyncIterator[Where]:
+    """Every conversation that has a card.
+
+    The card of one whose deletion was interrupted needs its key, too: nobody could finish it otherwise.
+    """
     if await sealed.vault.card(INDEX) is None:
         return
     yield INDEX
     for workspace in await sealed.workspaces():
         for inner_name in await sealed.count_within(sealed.vault.card_workspace(workspace)):
-            name = await sealed.vault.name_of(workspace, inner_name)
-            if name:
-                yield Where(workspace, name)
+            named_card = await sealed.vault.named_card(workspace, inner_name)
+            if named_card is not None:
+                yield Where(workspace, named_card.name)
 
 
 def _without_key(header: Header, key: str) -> Header | None:

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import anyio
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered
+from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered
 from lamina.stores.checks import (
     check_append_arguments,
     check_head,
@@ -24,9 +24,11 @@ from lamina.stores.checks import (
 )
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
+    OWN_PREFIXES,
     Closable,
     ListedConversation,
     Once,
+    OwnName,
     Record,
     RecordPage,
     Store,
@@ -34,23 +36,20 @@ from lamina.stores.port import (
     Where,
     search_place,
 )
-from lamina.stores.sealed.documents import DELETING, Card
+from lamina.stores.sealed.documents import DELETING, Card, mark_deleting
 from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.names import HASHED
 from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, seal_group
 from lamina.stores.sealed.passphrase import Cost
 from lamina.stores.sealed.reader import VerifiedReader, name_conversation, run_by_size
 from lamina.stores.sealed.records import SealedState
-from lamina.stores.sealed.vault import OpenCard, Vault
+from lamina.stores.sealed.vault import OpenCard, Vault, withdraw
 
 INDEX = Where("\0index", "workspaces")
 """A sealed conversation of lamina's own, which names every workspace. No caller can name it."""
 
 NEVER = 2**62
 """More records than a conversation can have. Expecting so many finds a repeated group and writes nothing."""
-
-PATIENCE = 100
-"""How often a writer looks again, 20 ms apart, while another process deletes the conversation."""
 
 
 class Sealed:
@@ -146,23 +145,75 @@ class Sealed:
     async def _delete_one(self, where: Where) -> bool:
         """Delete a conversation: mark its card, delete its records, then drop the card.
 
-        If that is interrupted, the mark tells the next reader that nobody tampered with it.
+        With the mark its data keys are destroyed. If the rest is interrupted, the mark tells the next reader
+        that nobody tampered with it, and the next writer that the deletion has to be finished first.
         """
         async with self.lock(where):
-            inner = self.vault.inner
             open_card = await self.vault.card(where, fresh=True)
             if open_card is None:
-                return await self.store.delete(inner(where))
-            page = await self.store.read(inner(where), last=0)
+                return await self._delete_orphans(where)
             if open_card.card.gone != DELETING:
-                has_records = page.head.count or page.head.state or open_card.card.begun
+                has_records = open_card.card.begun or await self._has_records(where)
                 if not has_records:
                     return False  # another writer is making it
-                await self.vault.change_card(where, lambda now: replace(now.card, gone=DELETING))
-            await self.store.delete(inner(where))
-            await self.vault.drop_card(where)
-            self.reader.forget_end(where)
+                open_card = await self.vault.change_card(where, lambda now: mark_deleting(now.card))
+            if open_card is not None:  # else another process was faster
+                await self._finish_deletion(where, open_card)
             return True
+
+    async def _finish_deletion(self, where: Where, marked_card: OpenCard) -> None:
+        """Delete the records and the card of a conversation whose card is marked.
+
+        Several processes may do this at once, and one of them may be slow. Each step is made only if nothing
+        has changed since the look before it, so nobody deletes what was begun under the same name meanwhile.
+        """
+        inner = self.vault.inner(where)
+        for _ in attempts(where.conversation):
+            state = await self._state_within(inner)
+            open_card = await self.vault.card(where, fresh=True)
+            if open_card is None or open_card.card.id != marked_card.card.id:
+                break
+            try:
+                await withdraw(self.store, inner, was=state)
+                await self.vault.drop_card(where, open_card.card)
+            except Conflict:
+                continue
+            break
+        self.reader.forget_end(where)
+
+    async def _delete_orphans(self, where: Where) -> bool:
+        """Delete records that have no card, so that the name can be used again. False if there are none."""
+        inner = self.vault.inner(where)
+        state = await self._state_within(inner)
+        try:
+            return await withdraw(self.store, inner, was=state)
+        except Conflict:
+            return False  # another writer is making it
+
+    async def _has_records(self, where: Where) -> bool:
+        head = (await self.store.read(self.vault.inner(where), last=0)).head
+        return bool(head.count or head.state)
+
+    async def _state_within(self, inner: Where) -> bytes | None:
+        """The state that a conversation has in the store within; None if it cannot be read any more."""
+        try:
+            return (await self.store.read(inner, last=0)).head.state
+        except Damaged:
+            return None
+
+    async def unfinished_deletions(self, workspace: str) -> Sequence[str]:
+        """The conversations of a workspace whose deletion was interrupted: their keys are gone already.
+
+        Whoever deletes such a conversation again, or begins a new one under its name, finishes that.
+        """
+        check_workspace(workspace)
+        await self.vault.unlock()
+        names: list[str] = []
+        for inner_name in await self.count_within(self.vault.card_workspace(workspace)):
+            named_card = await self.vault.named_card(workspace, inner_name)
+            if named_card is not None and named_card.is_deleting:
+                names.append(named_card.name)
+        return sorted(names)
 
     async def close(self) -> None:
         """Close the inner store, if it can be closed."""
@@ -178,9 +229,10 @@ class Sealed:
         return lock
 
     async def workspaces(self) -> Sequence[str]:
-        """Every workspace that ever had a conversation."""
+        """Every workspace that ever had a conversation, lamina's own among them."""
         page = await self.reader.read(INDEX)
-        return [record.body.decode() for record in page.records]
+        names = [record.body.decode() for record in page.records]
+        return [OwnName(name) if name.startswith(OWN_PREFIXES) else name for name in names]
 
     async def count_within(self, workspace: str) -> dict[str, int]:
         """The names in a workspace of the store within, and how many records each has."""
@@ -255,17 +307,15 @@ class Sealed:
     async def _read_end(self, where: Where) -> VerifiedPage:
         """The end of a conversation. If it has no card, one is made first.
 
+        A deletion that another process began is finished first: that process may have been killed.
         The last record is read too: it may need a newer data key, before the state does.
         """
         page = await self.reader.read(where, last=1)
-        for _ in range(PATIENCE):
+        for _ in attempts(where.conversation):
             if page.open_card is None or page.open_card.card.gone != DELETING:
                 break
-            await anyio.sleep(0.02)
+            await self._finish_deletion(where, page.open_card)
             page = await self.reader.read(where, last=1)
-        else:
-            hint = "delete it again"
-            raise StoreError("its deletion was not finished", conversation=where.conversation, hint=hint)
         if page.open_card is None:
             await self._note_workspace(where.workspace)
             await self.vault.make_card(where)

@@ -8,6 +8,8 @@ old: code that meets bytes which it does not open asks for a fresh one. The vaul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
 from lamina.stores.paging import attempts
-from lamina.stores.port import HEADER, RESERVED, Store, Where, Within
+from lamina.stores.port import HEADER, RESERVED, OwnName, Store, Where, Withdrawable, Within
 from lamina.stores.sealed.cipher import NotSealedHere, derive_key, mac
 from lamina.stores.sealed.documents import (
     DELETING,
@@ -42,7 +44,7 @@ from lamina.stores.sealed.records import Generation, SealedPlace
 MOST_CARDS = 4096
 """Cards in the cache."""
 
-SWEEP = Where(RESERVED, "sweep")
+SWEEP = Where(OwnName(RESERVED), "sweep")
 """A conversation that is made only to be deleted: stores overwrite old bytes when they delete."""
 
 Credential = Key | Passphrase
@@ -66,6 +68,23 @@ class OpenCard:
         if other is None:
             return False
         return self.card.id == other.card.id and self.card.change == other.card.change
+
+
+class NamedCard(NamedTuple):
+    """The name on a card, and whether the card is marked because its conversation is being deleted."""
+
+    name: str
+    is_deleting: bool
+
+
+async def withdraw(store: Store, where: Where, *, was: bytes | None) -> bool:
+    """Delete a conversation of the store within, if its state is still `was`. None deletes it in any case.
+
+    A store of somebody else may not be able to look first: then it deletes.
+    """
+    if was is not None and isinstance(store, Withdrawable):
+        return await store.withdraw(where, was=was)
+    return await store.delete(where)
 
 
 class Vault:
@@ -246,7 +265,7 @@ class Vault:
     def inner_workspace(self, workspace: str) -> Within:
         return self._names.inner_workspace(workspace)
 
-    def card_workspace(self, workspace: str) -> str:
+    def card_workspace(self, workspace: str) -> OwnName:
         return self._names.card_workspace(workspace)
 
     def hash_once(self, where: Where, *fields: str | bytes) -> bytes:
@@ -284,7 +303,8 @@ class Vault:
         try:
             primary = await self.primary()
         except WrongKey:  # the new primary key is not here, so nobody could read what is written now
-            await self.drop_card(where)
+            with suppress(Conflict):  # another process has begun to use it
+                await self.drop_card(where, open_card.card)
             raise
         new = await self.change_card(where, lambda now: rewrap_card(now.card, now.place, primary, self.key))
         return new or open_card
@@ -305,16 +325,28 @@ class Vault:
             return await self.card(where, fresh=True)
         raise AssertionError  # the attempts end in an error
 
-    async def drop_card(self, where: Where) -> None:
-        """Delete the card of a conversation. Its data keys are gone with it."""
+    async def drop_card(self, where: Where, card: Card) -> None:
+        """Delete the card of a conversation. Its data keys are gone with it.
+
+        Raises Conflict if it is not this card any more.
+        """
         self._cards.pop(where, None)
-        await self.store.delete(self._names.card_place(where))
+        await withdraw(self.store, self._names.card_place(where), was=encode_document(card))
 
     async def name_of(self, workspace: str, inner_name: str) -> str | None:
         """The name of the conversation that is stored under this name.
 
         None if it has no card, "" while it is being deleted.
         """
+        named_card = await self.named_card(workspace, inner_name)
+        if named_card is None:
+            return None
+        if named_card.is_deleting:
+            return ""
+        return named_card.name
+
+    async def named_card(self, workspace: str, inner_name: str) -> NamedCard | None:
+        """What the card under this name says without a data key; None if there is no card."""
         page = await self.store.read(Where(self.card_workspace(workspace), inner_name), last=0)
         if not page.head.count and not page.head.state:
             return None
@@ -326,9 +358,7 @@ class Vault:
             raise Tampered(problem, conversation=inner_name) from None
         if self.inner(Where(workspace, name)).conversation != inner_name:
             raise Tampered("its card belongs to another one", conversation=name)
-        if card.gone == DELETING:
-            return ""
-        return name
+        return NamedCard(name, is_deleting=card.gone == DELETING)
 
     async def _read_card(self, where: Where) -> OpenCard | None:
         """Read the card of a conversation from the store; None if there is none."""

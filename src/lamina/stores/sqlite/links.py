@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from lamina.errors import BadInput, Damaged, StoreError
+from lamina.stores.sqlite.process_lock import can_lock
 
 Driver = Literal["sqlite3", "apsw"]
 Values = Sequence[str | int | bytes | None]
@@ -178,26 +179,39 @@ def is_faulty(driver: Driver) -> bool:
     return _FIRST_FAULTY <= version <= _LAST_FAULTY
 
 
-def risk(driver: Driver) -> str:
-    """The fault of this SQLite in a sentence, with what to do; empty if it has none."""
+def describe_fault(driver: Driver) -> str:
+    """What is wrong with this SQLite and what lamina does about it, in a sentence; empty if nothing is."""
     if not is_faulty(driver):
         return ""
     first = ".".join(map(str, _FIRST_FAULTY))
     last = ".".join(map(str, _LAST_FAULTY))
-    remedy = "install apsw, which lamina then uses by itself"
-    if driver == "apsw":
-        remedy = "update apsw"
-    return (
-        f"SQLite {_sqlite_version(driver)} can damage a file that several connections write and checkpoint "
-        f"at once (the WAL-reset fault, {first} to {last}); lamina writes through one connection in each "
-        f"process, which makes it unlikely; {remedy}"
+    fault = (
+        f"SQLite {_sqlite_version(driver)} has the WAL-reset fault ({first} to {last}): it can damage a file "
+        "that several connections write at once"
     )
+    if can_lock():
+        return f"{fault}. lamina lets one process write at a time, so its files are safe"
+    return f"{fault}. This system has no locks that lamina could use: let one process at a time use a file"
 
 
-def warn_if_faulty(driver: Driver) -> None:
-    """Warn, once in a process, that this SQLite has the fault."""
+def risk(driver: Driver) -> str:
+    """What this SQLite could do to a file, with what to do; empty if it can do nothing."""
+    if not is_faulty(driver) or can_lock():
+        return ""
+    return f"{describe_fault(driver)}, or {remedy(driver)}"
+
+
+def remedy(driver: Driver) -> str:
+    """How to get a newer SQLite."""
+    if driver == "apsw":
+        return "update apsw"
+    return "install apsw, which lamina then uses by itself"
+
+
+def warn_if_unsafe(driver: Driver) -> None:
+    """Warn, once in a process, if this SQLite has the fault and nothing keeps two processes apart."""
     version = _sqlite_version(driver)
-    if version in _warned or not is_faulty(driver):
+    if version in _warned or not risk(driver):
         return
     _warned.add(version)
     warnings.warn(risk(driver), WalResetRisk, stacklevel=2)

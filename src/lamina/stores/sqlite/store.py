@@ -132,6 +132,11 @@ class SqliteStore:
         delete = partial(tables.delete_conversation, where=where)
         return await self._run_write(partial(self._usable_writer().erase, delete))
 
+    async def withdraw(self, where: Where, *, was: bytes) -> bool:
+        check_where(where)
+        delete = partial(tables.delete_conversation, where=where, was=was)
+        return await self._run_write(partial(self._usable_writer().erase, delete))
+
     async def replace(
         self,
         where: Where,

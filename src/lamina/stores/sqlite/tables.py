@@ -144,9 +144,17 @@ def replace_records(
     return head
 
 
-def delete_conversation(connection: SqliteConnection, where: Where) -> bool:
-    """Delete a conversation and its search index, also if they are damaged. False if there was none."""
+def delete_conversation(connection: SqliteConnection, where: Where, *, was: bytes | None = None) -> bool:
+    """Delete a conversation and its search index. False if there was none.
+
+    Without `was` it is deleted also if it is damaged.
+    """
     _check_key(connection, where.workspace)
+    if was is not None:
+        conversation = _load_conversation(connection, where)
+        if conversation is None:
+            return False
+        check_head(where, conversation.head, expect=None, was=was)
     if not _delete_one(connection, where):
         return False
     index = search_place(where)

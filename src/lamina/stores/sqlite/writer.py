@@ -27,9 +27,11 @@ from lamina.stores.sqlite.links import (
     SqliteConnection,
     SqliteFailure,
     connect,
+    is_faulty,
     usual_driver,
-    warn_if_faulty,
+    warn_if_unsafe,
 )
+from lamina.stores.sqlite.process_lock import ProcessLock
 from lamina.stores.sqlite.schema import NEWEST, bring_up, version_of
 from lamina.stores.syncing import sync_folder
 
@@ -60,7 +62,7 @@ def writer_of(path: str, driver: Driver | None = None) -> Writer:
         writer = _writers.get(file_id)
         if writer is None or writer.broken:
             usable_driver = driver or usual_driver()
-            warn_if_faulty(usable_driver)
+            warn_if_unsafe(usable_driver)
             writer = Writer(path, usable_driver, file_id)
             _writers[file_id] = writer
         elif driver is not None and writer.driver != driver:
@@ -176,15 +178,18 @@ class Writer:
         self.waiting: deque[_Job[Any]] = deque()
         self._scrub_due = False
         self._log_due = False
-        self._connection = connect(path, driver=driver, writes=True)
-        try:
-            self._has_older_tables = self._prepare_tables()
-        except BaseException as error:
-            with suppress(SqliteFailure):
-                self._connection.close()
-            if isinstance(error, SqliteFailure):
-                raise StoreError(f"{path!r}: {error.words}", hint="is another process using it?") from error
-            raise
+        self._between_processes = ProcessLock(path, needed=is_faulty(driver), patience=BUSY_MS / 1000)
+        with self._between_processes.hold():
+            self._connection = connect(path, driver=driver, writes=True)
+            try:
+                self._has_older_tables = self._prepare_tables()
+            except BaseException as error:
+                with suppress(SqliteFailure):
+                    self._connection.close()
+                if isinstance(error, SqliteFailure):
+                    hint = "is another process using it?"
+                    raise StoreError(f"{path!r}: {error.words}", hint=hint) from error
+                raise
 
     def _prepare_tables(self) -> bool:
         """Make the tables of a new file. True if they are of an older release; a write brings them up."""
@@ -208,7 +213,7 @@ class Writer:
 
     def erase(self, delete: Callable[[SqliteConnection], bool]) -> bool:
         """As `write`; if something was deleted, no byte of it is left, in the file or in its log."""
-        with self._turn:
+        with self._turn, self._between_processes.hold():
             self._check_not_broken()
             try:
                 deleted = self._run_transaction(delete)
@@ -220,7 +225,7 @@ class Writer:
 
     def scrub(self) -> None:
         """Leave no byte of anything that was ever deleted or replaced."""
-        with self._turn:
+        with self._turn, self._between_processes.hold():
             self._check_not_broken()
             self._scrub()
 
@@ -245,6 +250,13 @@ class Writer:
 
     def _commit(self, jobs: Sequence[_Job[Any]]) -> None:
         """Do all in one transaction. A wrong call fails alone; if the disk fails, all of them fail."""
+        try:
+            with self._between_processes.hold():
+                self._commit_alone(jobs)
+        except StoreError as error:  # another process holds the file
+            _end_jobs(jobs, error)
+
+    def _commit_alone(self, jobs: Sequence[_Job[Any]]) -> None:
         try:
             self._check_not_broken()
             self._run_transaction(partial(_run_jobs, jobs))

@@ -1,0 +1,79 @@
+"""The gateway asks a local server for the window that nobody else knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from lamina.gateway.config import UpstreamSettings
+from lamina.gateway.served_windows import PAUSE, ServedWindows
+from lamina.gateway.sizes import find_budget
+from lamina.gateway.upstreams import Upstream
+
+LISTING = {"data": [{"id": "parcel-7b", "max_model_len": 8192}]}
+
+
+class LocalServer:
+    """Answers with what it is given, and remembers who asked."""
+
+    def __init__(self, listing: Any) -> None:
+        self.listing = listing
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.time = 0.0
+
+    def windows(self) -> ServedWindows:
+        return ServedWindows({"VLLM_KEY": "k1"}, fetch=self.fetch, now=lambda: self.time)
+
+    def fetch(self, address: str, headers: dict[str, str]) -> Any:
+        self.asked.append((address, headers))
+        return self.listing
+
+
+def upstream(**settings: Any) -> Upstream:
+    fields = {"url": "http://127.0.0.1:8000", "profile": "vllm", **settings}
+    return Upstream("local", UpstreamSettings(**fields))
+
+
+def ask(windows: ServedWindows, at: Upstream, times: int = 1) -> None:
+    for _ in range(times):
+        anyio.run(windows.ask, at, "parcel-7b")
+
+
+def test_a_listed_window_is_asked_for_once_and_bounds_requests() -> None:
+    server = LocalServer(LISTING)
+    windows = server.windows()
+    local = upstream(url="http://127.0.0.1:8000/v1/", key_env="VLLM_KEY")
+    ask(windows, local, times=3)
+    assert server.asked == [("http://127.0.0.1:8000/v1/models", {"Authorization": "Bearer k1"})]
+    served_window = windows.find(local, "parcel-7b")
+    assert find_budget(local.settings, "parcel-7b", None, served_window=served_window).window == 8192
+    assert find_budget(local.settings, "parcel-7b", 5000, served_window=served_window).window == 5000
+    assert find_budget(local.settings, "parcel-7b", None).window == local.settings.default_window
+
+
+def test_a_window_of_the_settings_wins_and_nobody_is_asked() -> None:
+    server = LocalServer(LISTING)
+    for other in (upstream(window=4000), upstream(profile="openai"), upstream(profile="anthropic")):
+        ask(server.windows(), other)
+    assert not server.asked
+    assert find_budget(upstream(window=4000).settings, "parcel-7b", None, served_window=8192).window == 4000
+
+
+def test_a_server_that_lists_nothing_is_asked_again_after_a_while() -> None:
+    server = LocalServer(None)
+    windows = server.windows()
+    ask(windows, upstream(), times=3)
+    assert len(server.asked) == 1
+    server.time = PAUSE + 1
+    server.listing = LISTING
+    ask(windows, upstream(), times=3)
+    assert len(server.asked) == 2
+    assert windows.find(upstream(), "parcel-7b") == 8192
+
+
+def test_a_server_that_is_not_there_is_no_error() -> None:
+    windows = ServedWindows({})
+    nobody = upstream(url="http://127.0.0.1:9")
+    ask(windows, nobody)
+    assert windows.find(nobody, "parcel-7b") is None
