@@ -406,7 +406,8 @@ class _CompletionFilter(_Round):
         calls = list_or_empty(read_field(delta, "tool_calls"))
         if not calls:
             return delta
-        shown_calls = [shown for call in calls if (shown := self._show_piece(call)) is not None]
+        pieces = map(self._show_piece, calls)
+        shown_calls = [piece for piece in pieces if piece is not None]
         return change_field(delta, "tool_calls", shown_calls or None)
 
     def _show_piece(self, piece: Any) -> Any:
