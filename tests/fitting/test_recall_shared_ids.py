@@ -1,4 +1,4 @@
-"""A recall and a call of the client that share an id, as local servers give them: each gets its own result."""
+"""A recall and a call of the client that share an id, as local servers give them: each has its own result."""
 
 from __future__ import annotations
 

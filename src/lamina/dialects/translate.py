@@ -1,18 +1,20 @@
 """From one dialect to another: the head in the other's words, and the options that a build for it needs.
 
-Messages need no translation. A log is the same for all dialects, and each renders from typed parts what it
-did not parse itself. What a dialect cannot express, the core lowers, with the reason that the dialect gives.
+Messages need almost no translation. A log is the same for all dialects, and each renders from typed parts
+what it did not parse itself. What a dialect cannot express, the core lowers, with the reason that the dialect
+gives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from lamina.core.layout import Layout
 from lamina.core.options import Options
-from lamina.core.values import Head
+from lamina.core.values import Head, Segment
 from lamina.dialects.port import Dialect, OwnHead
 
 _DEFAULT_LAYOUT = Layout()
@@ -25,6 +27,17 @@ def translate_head(head: Head, source: Dialect, target: Dialect, *, model: str =
         plain = msgspec.structs.replace(plain, model=model)
     own = target.own_head(plain)
     return OwnHead(head=own.head, left=plain.left + own.left)
+
+
+def translate_log(log: Sequence[Segment]) -> tuple[Segment, ...]:
+    """The log for another dialect. Nobody runs programs there, so the model reads what a program read.
+
+    It is counted then, and may be lowered like any other result.
+    """
+    return tuple(
+        msgspec.structs.replace(segment, unread=False, pinned=False) if segment.unread else segment
+        for segment in log
+    )
 
 
 def choose_options(dialect: Dialect, head: Head, *, layout: Layout = _DEFAULT_LAYOUT, **more: Any) -> Options:

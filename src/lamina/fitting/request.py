@@ -43,7 +43,7 @@ from lamina.dialects.sending import (
     make_refusal,
     settle_repairs,
 )
-from lamina.dialects.translate import choose_options, translate_head
+from lamina.dialects.translate import choose_options, translate_head, translate_log
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
@@ -182,6 +182,8 @@ def fit_request(
         incoming = add_server_help(request, source, server)
 
     parsed = _parse(incoming.request, source, memo)
+    if target is not source:
+        parsed = msgspec.structs.replace(parsed, log=translate_log(parsed.log))
     own_head = _head_for(parsed.head, source, target, model)
     model_name = str(own_head.head.parameters.get("model", ""))
     if target is not source and not model_name:
