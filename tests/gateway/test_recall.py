@@ -650,7 +650,7 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_call_that_was_cut_off_beside_a_recall_ends_the_answer(name: str, *, streams: bool) -> None:
     """The upstream is not asked again, and the client sees its call and why the model stopped."""
-    said = ["See: ", truncated_calls.RECALL, truncated_calls.OWN]
+    said: Said = ["See: ", truncated_calls.RECALL, truncated_calls.OWN]
     if streams:
         events = truncated_calls.list_events(name, said)
         truncated_calls.shorten_arguments(events, truncated_calls.OWN, 9)
