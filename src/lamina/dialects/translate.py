@@ -34,10 +34,13 @@ def translate_log(log: Sequence[Segment]) -> tuple[Segment, ...]:
 
     It is counted then, and may be lowered like any other result.
     """
-    return tuple(
-        msgspec.structs.replace(segment, unread=False, pinned=False) if segment.unread else segment
-        for segment in log
-    )
+    if not any(segment.unread for segment in log):
+        return tuple(log)
+    translated = list(log)
+    for position, segment in enumerate(log):
+        if segment.unread:
+            translated[position] = msgspec.structs.replace(segment, unread=False, pinned=False)
+    return tuple(translated)
 
 
 def choose_options(dialect: Dialect, head: Head, *, layout: Layout = _DEFAULT_LAYOUT, **more: Any) -> Options:

@@ -92,8 +92,9 @@ def _list_items(holder: Any, path: tuple[str, ...]) -> list[Any]:
     if not path:
         return [holder]
     value = read_field(holder, path[0])
-    values = value if isinstance(value, list | tuple) else [value]
-    return [item for inner in values for item in _list_items(inner, path[1:])]
+    if not isinstance(value, list | tuple):
+        value = [value]
+    return [item for inner in value for item in _list_items(inner, path[1:])]
 
 
 def is_own_call(item: Any) -> bool:

@@ -207,10 +207,10 @@ def _write_anew(segment: Segment, call_id: str) -> Segment:
 
 def _rename_blocks(blocks: Sequence[Any], old_id: str, call_id: str) -> list[Any]:
     """Return the blocks of a call with another id. Gemini has it inside, where rendering changes it."""
-    renamed: list[Any] = []
-    for block in blocks:
-        has_id = read_field(block, "id") == old_id
-        renamed.append(change_field(block, "id", call_id) if has_id else block)
+    renamed = list(blocks)
+    for position, block in enumerate(blocks):
+        if read_field(block, "id") == old_id:
+            renamed[position] = change_field(block, "id", call_id)
     return renamed
 
 

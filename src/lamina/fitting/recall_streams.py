@@ -474,10 +474,12 @@ def _add_held_pieces(piece: Any, arriving: _ArrivingCall) -> Any:
     held_arguments = "".join(arriving.held_arguments)
     if not held_arguments:
         return piece
-    holder = "function" if read_field(piece, "function") else "custom"
-    field = "arguments" if holder == "function" else "input"
-    function = change_field(_read_function(piece), field, held_arguments + _read_call_arguments(piece))
-    return change_field(piece, holder, function)
+    arguments = held_arguments + _read_call_arguments(piece)
+    function = read_field(piece, "function")
+    if function:
+        return change_field(piece, "function", change_field(function, "arguments", arguments))
+    custom = read_field(piece, "custom")
+    return change_field(piece, "custom", change_field(custom, "input", arguments))
 
 
 class _OllamaFilter(_Round):
