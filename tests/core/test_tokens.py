@@ -182,7 +182,11 @@ NAMESPACE = {
             {**FUNCTION, "input_examples": ["x"]},
             ['readReads a file.{"type":"object"}{"input_examples":["x"]}'],
         ),
-        ({**FUNCTION, "strict": True, "cache_control": {"type": "ephemeral"}, "defer_loading": True}, [TOLD]),
+        (
+            {**FUNCTION, "strict": True, "cache_control": {"type": "ephemeral"}, "defer_loading": False},
+            [TOLD],
+        ),
+        ({**FUNCTION, "defer_loading": True}, []),
         ({"type": "function", "function": FUNCTION, "extra": "x"}, [TOLD + '{"extra":"x"}']),
         ({"functionDeclarations": [FUNCTION], "googleSearch": {}}, [TOLD, '{"googleSearch":{}}']),
         ({"function_declarations": [FUNCTION], "google_search": None}, [TOLD]),

@@ -107,8 +107,8 @@ def test_a_blank_question_is_not_asked_in_other_words() -> None:
     error = refused.value
     assert [violation.rule for violation in error.violations] == ["ends_with_user"]
     assert str(error) == (
-        "messages[1] ('so it is'): this model does not support assistant message prefill; "
-        "end with a user message (rule ends_with_user); add what the user asks, as the last message; "
+        "messages[2] (' '): it says nothing, and without it the request would end with what the model said "
+        "(rule ends_with_user); add what the user asks, as the last message; "
         "left out or mended before: messages[2].content[0] (nothing_is_empty)"
     )
 

@@ -220,7 +220,7 @@ def test_what_the_api_would_refuse_is_mended(contents: list[Json]) -> None:
 def test_nothing_is_asked_in_the_place_of_the_user(contents: list[Json]) -> None:
     with pytest.raises(InvalidRequest, match="ends_with_the_user") as refused:
         fit_request({"model": "gemini-3-pro", "contents": contents})
-    assert refused.value.violations[0].place == "contents[1]"
+    assert refused.value.violations[0].place == f"contents[{len(contents) - 1}]"
 
 
 def test_no_result_is_lost_where_contents_are_put_together() -> None:

@@ -114,6 +114,14 @@ def test_no_cut_takes_what_belongs_to_a_program() -> None:
     assert DIALECTS["anthropic"].check(fitted.request) == []
 
 
+def test_what_a_program_read_is_counted_where_a_model_reads_it() -> None:
+    """Another provider has no programs: there the result is one like any other."""
+    request = programmatic(PROGRAM)
+    fitted = fit_request(request, to="openai_chat", model="gpt-4o", budget=BUDGET)
+    assert LARGE not in str(fitted.request)
+    assert "recall(" in str(fitted.request)
+
+
 @pytest.mark.parametrize("name", ["anthropic", "openai_responses"])
 def test_what_a_program_read_is_no_part_of_the_prefix(name: str) -> None:
     program = {"type": "program", "caller_id": "p1"}

@@ -208,7 +208,8 @@ def test_a_whole_answer_with_an_own_call_is_the_clients(name: str, said: Said) -
 @pytest.mark.parametrize("name", NAMES)
 def test_a_whole_answer_without_an_own_call_shows_none(name: str) -> None:
     write, _ = APIS[APIS_OF_DIALECTS[name]]
-    for said in (["Hi"], [RECALL], ["Hi", RECALL]):
+    contents: list[Said] = [["Hi"], [RECALL], ["Hi", RECALL]]
+    for said in contents:
         assert not shows_own_call(write(said, 10), DIALECTS[name])
 
 

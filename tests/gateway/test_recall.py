@@ -33,6 +33,7 @@ from lamina.gateway.config import Deadlines
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
+from tests.fitting import test_truncated_calls as truncated_calls
 from tests.fitting.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api
 from tests.gateway.running import RunningGateway, replace_deadlines, settings_for
 from tests.gateway.test_sdks import gateway_in_thread
@@ -643,6 +644,46 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
     assert asyncio.run(relay(split_anywhere, f"{media_type.title()}; charset=UTF-8")) == expected
     for _ in range(12):
         assert asyncio.run(relay(split_anywhere)) == expected
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_that_was_cut_off_beside_a_recall_ends_the_answer(name: str, *, streams: bool) -> None:
+    """The upstream is not asked again, and the client sees its call and why the model stopped."""
+    said: Said = ["See: ", truncated_calls.RECALL, truncated_calls.OWN]
+    if streams:
+        events = truncated_calls.list_events(name, said)
+        truncated_calls.shorten_arguments(events, truncated_calls.OWN, 9)
+    else:
+        write, _ = APIS[truncated_calls.APIS_OF_DIALECTS[name]]
+        events = [write(said, 10)]
+    truncated_calls.set_stop_reason(events)
+    texts = [json.dumps(event) for event in events]
+    media_type = "application/json"
+    body = texts[0]
+    if streams:
+        media_type = "application/x-ndjson" if name == "ollama" else "text/event-stream"
+        frame = "{}\n" if name == "ollama" else "data: {}\n\n"
+        body = "".join(map(frame.format, texts))
+    written: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        written.append(message.get("body", b""))
+
+    async def relay() -> OutgoingRequest | None:
+        deadlines = Deadlines()
+        relay = RecallRelay(_Fitter(), AnswerWriter(send, deadlines), deadlines, DIALECTS[name])  # type: ignore[arg-type]
+        answer: Any = _Answer(_Pieces([body.encode()]), {"content-type": media_type})
+        place = RecallPlace(turns=1, segments=1, link=b"x")
+        outgoing = OutgoingRequest(fitted=truncated_calls.FITTED[name], place=place)
+        return await relay.relay(outgoing, answer, [], UsageReader(media_type, ""))
+
+    assert asyncio.run(relay()) is None
+    text = b"".join(written).decode()
+    shown = [json.loads(line.removeprefix("data: ")) for line in text.split("\n") if line]
+    assert truncated_calls.names_call(shown, truncated_calls.OWN)
+    assert not truncated_calls.names_call(shown, truncated_calls.RECALL)
+    assert truncated_calls.list_stops(shown) == truncated_calls.list_stops(events)
 
 
 def test_a_filter_shows_text_that_came_with_the_end_of_a_round() -> None:

@@ -38,8 +38,12 @@ _QUOTE_LENGTH = 40
 _FIELD_AND_INDEX = re.compile(r"([a-zA-Z_]{1,40})(?:\[([0-9]{1,9})\])?")
 """The beginning of a place: ("messages", "3") in "messages[3].content[0]", ("system", None) in "system"."""
 
-_TURN_FIELDS = ("messages", "input", "contents")
-"""Fields of a request that hold its turns."""
+_RULE_OF_LAST_TURN = {
+    "messages": "ends_with_user",
+    "input": "ends_with_user",
+    "contents": "ends_with_the_user",
+}
+"""Fields of a request that hold its turns, each with the rule that the last one is the user's."""
 
 _TEXT_FIELDS = ("content", "parts", "text", "name", "output")
 """Fields of messages, parts and definitions that may hold text, or something that holds it."""
@@ -162,7 +166,7 @@ def find_lost_question(caller_request: Request, request: Request) -> Violation |
     Without it the model's last answer would stand at the end: some models would go on with it, which nobody
     asked for. `caller_request` is the request as it came, and a question in its place cannot be invented.
     """
-    for field in _TURN_FIELDS:
+    for field, rule in _RULE_OF_LAST_TURN.items():
         caller_turns = list_or_empty(caller_request.get(field))
         turns = list_or_empty(request.get(field))
         if not caller_turns or not turns:
@@ -173,7 +177,7 @@ def find_lost_question(caller_request: Request, request: Request) -> Violation |
             return None
         place = f"{field}[{len(caller_turns) - 1}]"
         message = "it says nothing, and without it the request would end with what the model said"
-        return Violation(rule="ends_with_user", place=place, message=message)
+        return Violation(rule=rule, place=place, message=message)
     return None
 
 

@@ -1,11 +1,13 @@
 """From one dialect to another: the head in the other's words, and the options that a build for it needs.
 
-Messages need no translation. A log is the same for all dialects, and each renders from typed parts what it
-did not parse itself. What a dialect cannot express, the core lowers, with the reason that the dialect gives.
+Messages need almost no translation. A log is the same for all dialects, and each renders from typed parts
+what it did not parse itself. What a dialect cannot express, the core lowers, with the reason that the dialect
+gives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +15,7 @@ import msgspec
 from lamina.core.bound_thinking import Binding
 from lamina.core.layout import Layout
 from lamina.core.options import Options
-from lamina.core.values import Head
+from lamina.core.values import Head, Segment
 from lamina.dialects.port import Dialect, OwnHead, Request
 
 _DEFAULT_LAYOUT = Layout()
@@ -26,6 +28,20 @@ def translate_head(head: Head, source: Dialect, target: Dialect, *, model: str =
         plain = msgspec.structs.replace(plain, model=model)
     own = target.own_head(plain)
     return OwnHead(head=own.head, left=plain.left + own.left)
+
+
+def translate_log(log: Sequence[Segment]) -> tuple[Segment, ...]:
+    """The log for another dialect. Nobody runs programs there, so the model reads what a program read.
+
+    It is counted then, and may be lowered like any other result.
+    """
+    if not any(segment.unread for segment in log):
+        return tuple(log)
+    translated = list(log)
+    for position, segment in enumerate(log):
+        if segment.unread:
+            translated[position] = msgspec.structs.replace(segment, unread=False, pinned=False)
+    return tuple(translated)
 
 
 def choose_options(

@@ -22,6 +22,9 @@ CALL_LISTS: dict[str, tuple[str, ...]] = {
 }
 """Where the calls are in an answer."""
 
+_FUNCTION_FIELDS = ("function", "custom", "function_call", "functionCall")
+"""Fields of a call, or of a part of an answer, that hold the name of the tool."""
+
 _STOPS = {"stop_reason": ("tool_use", "end_turn"), "finish_reason": ("tool_calls", "stop")}
 """What an answer with calls says at its end, and what one without calls says. Other APIs have one word."""
 
@@ -73,40 +76,42 @@ def end_turn(holder: Any, *, has_calls: bool) -> Any:
     return holder
 
 
-def is_own_call(block: Any) -> bool:
-    """Whether a block or an item of an answer calls a tool of the client.
-
-    Blocks of Anthropic's API and items of the Responses API have a type. Tools that the server itself runs,
-    such as web search, have other types.
-    """
-    block_type = read_field(block, "type")
-    is_call = block_type == "tool_use" or block_type in OUTPUT_TYPE_OF_CALL
-    return is_call and not is_recall(block)
-
-
 def shows_own_call(answer: Any, dialect: Dialect) -> bool:
     """Whether a whole answer, or one chunk of Gemini or Ollama, calls a tool of the client.
 
     A call counts even if it was cut off and cannot be read: the client sees it.
     """
-    holders = [answer]
-    path = CALL_LISTS.get(dialect.name, ())
-    for name in path:
-        values = [read_field(holder, name) for holder in holders]
-        holders = []
-        for value in values:
-            holders += value if isinstance(value, list | tuple) else [value]
-    if dialect.name in ("anthropic", "openai_responses"):
-        return any(map(is_own_call, holders))
-    calls = [item for item in holders if item is not None and not is_recall(item)]
-    if dialect.name == "gemini":
-        return any(read_field(part, "function_call") or read_field(part, "functionCall") for part in calls)
-    return len(calls) > 0
+    path = CALL_LISTS.get(dialect.name)
+    if path is None:
+        return False
+    return any(map(is_own_call, _list_items(answer, path)))
+
+
+def _list_items(holder: Any, path: tuple[str, ...]) -> list[Any]:
+    """Return what stands at the end of a path, in all items of the lists on its way."""
+    if not path:
+        return [holder]
+    value = read_field(holder, path[0])
+    if not isinstance(value, list | tuple):
+        value = [value]
+    return [item for inner in value for item in _list_items(inner, path[1:])]
+
+
+def is_own_call(item: Any) -> bool:
+    """Whether a block, item, call or part of an answer calls a tool of the client.
+
+    Blocks of Anthropic's API and items of the Responses API have a type. Tools that the server itself runs,
+    such as web search, have other types.
+    """
+    item_type = read_field(item, "type")
+    is_call = item_type == "tool_use" or item_type in OUTPUT_TYPE_OF_CALL
+    has_function = any(read_field(item, field) for field in _FUNCTION_FIELDS)
+    return (is_call or has_function) and not is_recall(item)
 
 
 def is_recall(item: Any) -> bool:
     """Whether a block, item, call or part of an answer calls the recall tool."""
-    for name in ("function", "function_call", "functionCall"):
+    for name in _FUNCTION_FIELDS:
         item = read_field(item, name) or item
     return bool(read_field(item, "name") == RECALL.name)
 

@@ -14,6 +14,7 @@ Nothing is sent here and no SDK is imported: whoever sends requests passes each 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import filterfalse
@@ -23,7 +24,10 @@ import msgspec
 
 from lamina.core.values import Head, Role, Segment, Text, Thinking, ToolCall
 from lamina.dialects.json_values import list_or_empty, read_field
+from lamina.dialects.origins import ORIGIN, read_origin
+from lamina.dialects.pairing import list_calls
 from lamina.dialects.port import Absorbed, Dialect
+from lamina.fitting.recall_answers import change_field
 from lamina.fitting.recalls import RECALL, TURN_FIELDS, answer_recall, read_turns, render_turns
 from lamina.fitting.request import Fitted
 from lamina.fitting.request_digests import RequestDigests
@@ -96,7 +100,8 @@ class RecallLoop:
         and another answer after it would hide why the model stopped.
         """
         self._head = fitted.envelope.head
-        self._answer = _read_answer(absorbed.segments)
+        segments = _separate_recalls(absorbed.segments)
+        self._answer = _read_answer(segments)
         if not self._answer.recalls:
             return ()
         if self.rounds > ROUNDS:
@@ -109,7 +114,7 @@ class RecallLoop:
             self._results = results
             return ()
         self.rounds += 1
-        exchanged = [*absorbed.segments, *results]
+        exchanged = [*segments, *results]
         self._exchanged += exchanged
         self._spoken += self._answer.visible
         return self._render(exchanged)
@@ -164,6 +169,49 @@ class RecallLoop:
         if not segments:
             return ()
         return render_turns(segments, self._dialect, self._head)
+
+
+def _separate_recalls(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Return the segments of an answer, in which no recall shares its id with another call.
+
+    Some servers give all calls of an answer one id. The client never sees the recall, so that may have
+    another id: then the recalled text cannot go to the client's call, nor the client's result to the recall.
+    """
+    ids = Counter(call.id for call in list_calls(segments))
+    if all(count == 1 for count in ids.values()):
+        return segments
+    separated: list[Segment] = []
+    for number, segment in enumerate(segments):
+        part = segment.parts[0]
+        call_id = ""
+        if isinstance(part, ToolCall) and part.name == RECALL.name and ids[part.id] > 1:
+            call_id = f"{part.id or 'call'}_{RECALL.name}_{number}"
+        separated.append(_write_anew(segment, call_id))
+    return tuple(separated)
+
+
+def _write_anew(segment: Segment, call_id: str) -> Segment:
+    """Return a segment whose message is written anew, with another id if it is a call that gets one."""
+    part = segment.parts[0]
+    origin = read_origin(segment)
+    if origin is not None:
+        origin = msgspec.structs.replace(origin, is_mended=True)
+    if call_id and isinstance(part, ToolCall):
+        segment = msgspec.structs.replace(segment, parts=(msgspec.structs.replace(part, id=call_id),))
+        if origin is not None and isinstance(origin.block, list):
+            origin = msgspec.structs.replace(origin, block=_rename_blocks(origin.block, part.id, call_id))
+    if origin is None:
+        return segment
+    return msgspec.structs.replace(segment, meta={**segment.meta, ORIGIN: origin})
+
+
+def _rename_blocks(blocks: Sequence[Any], old_id: str, call_id: str) -> list[Any]:
+    """Return the blocks of a call with another id. Gemini has it inside, where rendering changes it."""
+    renamed = list(blocks)
+    for position, block in enumerate(blocks):
+        if read_field(block, "id") == old_id:
+            renamed[position] = change_field(block, "id", call_id)
+    return renamed
 
 
 def _read_answer(segments: tuple[Segment, ...]) -> _Answer:

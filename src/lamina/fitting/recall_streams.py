@@ -406,7 +406,8 @@ class _CompletionFilter(_Round):
         calls = list_or_empty(read_field(delta, "tool_calls"))
         if not calls:
             return delta
-        shown_calls = [shown for call in calls if (shown := self._show_piece(call)) is not None]
+        pieces = map(self._show_piece, calls)
+        shown_calls = [piece for piece in pieces if piece is not None]
         return change_field(delta, "tool_calls", shown_calls or None)
 
     def _show_piece(self, piece: Any) -> Any:
@@ -473,10 +474,12 @@ def _add_held_pieces(piece: Any, arriving: _ArrivingCall) -> Any:
     held_arguments = "".join(arriving.held_arguments)
     if not held_arguments:
         return piece
-    holder = "function" if read_field(piece, "function") else "custom"
-    field = "arguments" if holder == "function" else "input"
-    function = change_field(_read_function(piece), field, held_arguments + _read_call_arguments(piece))
-    return change_field(piece, holder, function)
+    arguments = held_arguments + _read_call_arguments(piece)
+    function = read_field(piece, "function")
+    if function:
+        return change_field(piece, "function", change_field(function, "arguments", arguments))
+    custom = read_field(piece, "custom")
+    return change_field(piece, "custom", change_field(custom, "input", arguments))
 
 
 class _OllamaFilter(_Round):

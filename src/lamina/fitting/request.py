@@ -45,7 +45,7 @@ from lamina.dialects.sending import (
     make_refusal,
     settle_repairs,
 )
-from lamina.dialects.translate import choose_binding, choose_options, translate_head
+from lamina.dialects.translate import choose_binding, choose_options, translate_head, translate_log
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
@@ -181,6 +181,8 @@ def fit_request(
     target = source if to is None else find_dialect(to)
     server = server or DEFAULT_HELP
     parsed = _parse(request, source, memo)
+    if target is not source:
+        parsed = msgspec.structs.replace(parsed, log=translate_log(parsed.log))
     own_head = _head_for(parsed.head, source, target, model)
     model_name = str(own_head.head.parameters.get("model", ""))
     if target is not source and not model_name:

@@ -12,8 +12,6 @@ from typing import Any
 from lamina.core.deferred_tools import is_deferred
 from lamina.dialects.json_values import Json, list_or_empty, mapping_or_empty, text_or_empty, to_dict_or_empty
 
-_LISTS_OF_REFERENCES = ("content", "tool_references")
-
 
 def find_deferred_tools(tools: Any) -> dict[str, Json]:
     """The definitions of a request's tools that are loaded later, by name."""
@@ -30,17 +28,14 @@ def find_references(block: Json) -> list[str]:
     `{"type": "tool_search_tool_result", "content": {"tool_references": [{"tool_name": "read", …}]}}` loads
     `read`, and so does `{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "read"}}`.
     """
-    names: list[str] = []
+    content = block.get("content")
+    candidates = [*list_or_empty(content), *list_or_empty(mapping_or_empty(content).get("tool_references"))]
     if block.get("type") == "tool_addition":
-        _add_reference(block.get("tool"), names)
-    for field in _LISTS_OF_REFERENCES:
-        for holder in (block, mapping_or_empty(block.get("content"))):
-            for item in list_or_empty(holder.get(field)):
-                _add_reference(item, names)
-    return names
+        candidates.append(block.get("tool"))
+    references = map(to_dict_or_empty, candidates)
+    return [_read_name(reference) for reference in references if reference.get("type") == "tool_reference"]
 
 
-def _add_reference(value: Any, names: list[str]) -> None:
-    reference = to_dict_or_empty(value)
-    if reference.get("type") == "tool_reference":
-        names.append(text_or_empty(reference.get("tool_name")) or text_or_empty(reference.get("name")))
+def _read_name(reference: Json) -> str:
+    """The name of the tool that a reference is to. What a search found has it in another field."""
+    return text_or_empty(reference.get("tool_name")) or text_or_empty(reference.get("name"))

@@ -466,7 +466,7 @@ class MessageScan:
             role=Role.TOOL,
             kind="tool_result",
             parts=(result,),
-            blocks=[block if mended_block is None else mended_block],
+            blocks=[mended_block or block],
             attrs=attrs,
             pinned=is_unread or bool(find_references(mapping)),
             was_mended=mended_block is not None,

@@ -1,0 +1,100 @@
+"""A recall and a call of the client that share an id, as local servers give them: each has its own result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina import Budget, fit_request
+from lamina.core.values import ToolResult
+from lamina.core.wording import text_of
+from lamina.dialects import DIALECTS
+from lamina.fitting.recall_loop import RecallLoop, place_after, splice_exchanges
+from lamina.fitting.request_digests import NO_DIGESTS, digest_log
+from tests.fitting.scripted_api import APIS, Call, Said
+from tests.fitting.test_truncated_calls import APIS_OF_DIALECTS, NAMES
+
+Json = dict[str, Any]
+BUDGET = Budget(window=8_000)
+SHARED = "call_0"
+RECALL = Call("recall", {"key": "k1"}, SHARED)
+OWN = Call("read_file", {"path": "a.py"}, SHARED)
+FIELDS = {"openai_responses": "input", "gemini": "contents"}
+
+
+def user(name: str, text: str) -> Json:
+    if name == "gemini":
+        return {"role": "user", "parts": [{"text": text}]}
+    return {"role": "user", "content": text}
+
+
+def own_answer(name: str) -> list[Json]:
+    """The answer as the client has it in its history, without the recall."""
+    write, _ = APIS[APIS_OF_DIALECTS[name]]
+    answer = write([OWN], 10)
+    match name:
+        case "anthropic":
+            return [{"role": "assistant", "content": answer["content"]}]
+        case "openai_chat":
+            return [answer["choices"][0]["message"]]
+        case "openai_responses":
+            return list(answer["output"])
+        case "gemini":
+            return [answer["candidates"][0]["content"]]
+    return [answer["message"]]
+
+
+def own_result(name: str) -> Json:
+    match name:
+        case "anthropic":
+            block = {"type": "tool_result", "tool_use_id": SHARED, "content": "of the file"}
+            return {"role": "user", "content": [block]}
+        case "openai_chat":
+            return {"role": "tool", "tool_call_id": SHARED, "content": "of the file"}
+        case "openai_responses":
+            return {"type": "function_call_output", "call_id": SHARED, "output": "of the file"}
+        case "gemini":
+            response = {"id": SHARED, "name": "read_file", "response": {"output": "of the file"}}
+            return {"role": "user", "parts": [{"functionResponse": response}]}
+    return {"role": "tool", "tool_name": "read_file", "content": "of the file"}
+
+
+@pytest.mark.parametrize("said", [[OWN, RECALL], [RECALL, OWN]], ids=["own first", "recall first"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recall_that_shares_its_id_gets_its_own_result(name: str, said: Said) -> None:
+    dialect = DIALECTS[name]
+    field = FIELDS.get(name, "messages")
+    model = "claude-opus-4-8" if name == "anthropic" else "m"
+    base: Json = {"model": model, "max_tokens": 9} if name == "anthropic" else {"model": model}
+    asked: Json = {**base, field: [user(name, "Hi")]}
+    digests = digest_log(dialect.parse(asked).log, NO_DIGESTS)
+    place = place_after(asked, digests)
+    assert place is not None
+
+    loop = RecallLoop(dialect)
+    write, _ = APIS[APIS_OF_DIALECTS[name]]
+    fitted = fit_request(asked, dialect=name, budget=BUDGET)
+    assert loop.take(dialect.absorb(write(said, 10)), fitted) == ()
+    exchange = loop.exchange(place)
+    assert exchange is not None
+
+    history: Json = {**base, field: [*asked[field], *own_answer(name), own_result(name)]}
+    digests = digest_log(dialect.parse(history).log, NO_DIGESTS)
+    spliced = splice_exchanges(history, [exchange], digests)
+    assert spliced is not history
+    sent = fit_request(spliced, dialect=name, budget=BUDGET)
+    assert dialect.check(sent.request) == []
+    answers = {}
+    for entry in sent.envelope.sent:
+        if isinstance(entry.parts[0], ToolResult):
+            assert entry.asked is not None
+            answers[entry.asked.name] = text_of(entry.parts[0].content)
+    assert answers["read_file"] == "of the file"
+    assert "k1" in answers["recall"]
+    if name == "gemini":
+        parts = [part for content in sent.request["contents"] for part in content["parts"]]
+        assert {len(part) for part in parts} == {1}
+    # What leaves is read in the same way by whoever reads it next.
+    again = fit_request(sent.request, dialect=name, budget=BUDGET)
+    assert [entry.asked for entry in again.envelope.sent] == [entry.asked for entry in sent.envelope.sent]
