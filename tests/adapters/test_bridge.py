@@ -11,6 +11,7 @@ import pytest
 from lamina.adapters.bridge import PASS_THROUGH, ContextFitter, MessageCodec, RecentValues, Turn
 from lamina.adapters.chat_turns import read_calls, read_text, write_assistant, write_call, write_result
 from lamina.core.values import Budget
+from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.errors import BadInput, BudgetExceeded
 
 
@@ -156,3 +157,21 @@ def test_recent_values_forget_what_was_set_first() -> None:
     values["a"] = 3
     values["c"] = 4
     assert dict(values) == {"a": 3, "c": 4}
+
+
+def test_after_a_cut_a_framework_can_ask_its_api_to_drop_bound_thinking() -> None:
+    """The framework sends the messages itself, with the thinking that is in them."""
+    messages: list[Any] = [{"role": "user", "content": "Read them."}]
+    for number in range(40):
+        messages.append(write_assistant("", [write_call(f"c{number}", "read", {"part": number})]))
+        messages.append(write_result(f"c{number}", "word " * 100))
+    fitter = ContextFitter(PASS_THROUGH, model="claude-opus-5-5", budget=Budget(window=3_000, reserve=0))
+    whole = fitter.fit(messages[:3])
+    assert whole.ask_server("claude-opus-5-5").headers == {}
+    cut = fitter.fit(messages)
+    assert cut.has_cut
+    asked = cut.ask_server("anthropic/claude-opus-5-5", thinking={"type": "adaptive", "display": "omitted"})
+    switch = {"prefix_mismatch_behavior": "drop_block"}
+    assert asked.request == {"thinking": {"type": "adaptive", "display": "omitted", "block_binding": switch}}
+    assert asked.headers == {"anthropic-beta": BINDING_BETA}
+    assert cut.ask_server("claude-opus-5").request == {}
