@@ -71,7 +71,7 @@ class ThinkingModel(ScriptedModel):
 
     model: str = "claude-opus-5-5"
     thinking: dict[str, Any] | None = None
-    betas: list[str] | None = ["mine-2026"]
+    betas: Any = ("mine-2026",)
     seen: Any = None
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
@@ -94,6 +94,6 @@ def test_a_model_that_binds_its_thinking_asks_for_the_switch_from_the_first_cut_
         agent.invoke({"messages": [HumanMessage(script.begin(turn))]}, config)
     asked = [thinking is not None for thinking, _ in seen]
     assert asked == sorted(asked)
-    assert seen[0] == (None, ["mine-2026"])
+    assert seen[0] == (None, ("mine-2026",))
     switch = {"prefix_mismatch_behavior": "drop_block"}
     assert seen[-1] == ({"type": "adaptive", "block_binding": switch}, ["mine-2026", BINDING_BETA])

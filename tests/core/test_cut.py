@@ -342,7 +342,7 @@ def test_where_that_is_not_enough_the_newest_result_is_shortened_since_it_stands
 
 
 def test_where_that_is_not_enough_either_the_error_says_that_thinking_is_the_cause() -> None:
-    with pytest.raises(BudgetExceeded, match="thinking.*drop_block") as caught:
+    with pytest.raises(BudgetExceeded, match=r"thinking.*drop_block") as caught:
         bound([system("Be brief."), *OPEN], room(SIZE // 2), "strict")
     assert caught.value.reason == OPEN_LOOP
     assert caught.value.floor < SIZE

@@ -130,11 +130,11 @@ def _ask_to_drop_thinking(model: Any, fitted: FittedMessages) -> Any:
     fields = getattr(type(model), "model_fields", {})
     if "thinking" not in fields or "betas" not in fields:
         return model
-    asked = fitted.ask_server(_read_model_name(model), thinking=model.thinking)
-    if not asked.headers:
+    switch = fitted.ask_server(_read_model_name(model), thinking=model.thinking)
+    if not switch.headers:
         return model
-    betas = merge_betas(*(model.betas or ()), *asked.headers.values()).split(",")
-    return model.model_copy(update={"thinking": asked.request["thinking"], "betas": betas})
+    betas = merge_betas(*(model.betas or ()), *switch.headers.values()).split(",")
+    return model.model_copy(update={"thinking": switch.request["thinking"], "betas": betas})
 
 
 def _read_usage(messages: Sequence[BaseMessage]) -> int | None:
