@@ -114,6 +114,7 @@ class Session:
     dialogue = _run_directly(Async.dialogue)
     recall = _run_directly(Async.recall)
     limit = _run_directly(Async.limit)
+    forgo_switch = _run_directly(Async.forgo_switch)
     set_history = _run_directly(Async.set_history)
 
     def fork(self, at: int | str | None = None, name: str = "") -> Session:

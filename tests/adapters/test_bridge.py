@@ -20,6 +20,7 @@ from lamina.adapters.chat_turns import (
     write_result,
 )
 from lamina.core.values import Budget
+from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.errors import BadInput, BudgetExceeded
 from tests.adapters.long_session import watch_fits
 
@@ -230,3 +231,21 @@ def test_a_structured_answer_is_a_field_of_the_request() -> None:
     assert schema["schema"]["$defs"]["Inner"]["additionalProperties"] is False
     assert write_output_format({"type": "json_object"}) == {"response_format": {"type": "json_object"}}
     assert write_output_format(None) == {}
+
+
+def test_after_a_cut_a_framework_can_ask_its_api_to_drop_bound_thinking() -> None:
+    """The framework sends the messages itself, with the thinking that is in them."""
+    messages: list[Any] = [{"role": "user", "content": "Read them."}]
+    for number in range(40):
+        messages.append(write_assistant("", [write_call(f"c{number}", "read", {"part": number})]))
+        messages.append(write_result(f"c{number}", "word " * 100))
+    fitter = ContextFitter(PASS_THROUGH, model="claude-opus-5-5", budget=Budget(window=3_000, reserve=0))
+    whole = fitter.fit(messages[:3])
+    assert whole.ask_server("claude-opus-5-5").headers == {}
+    cut = fitter.fit(messages)
+    assert cut.has_cut
+    asked = cut.ask_server("anthropic/claude-opus-5-5", thinking={"type": "adaptive", "display": "omitted"})
+    switch = {"prefix_mismatch_behavior": "drop_block"}
+    assert asked.request == {"thinking": {"type": "adaptive", "display": "omitted", "block_binding": switch}}
+    assert asked.headers == {"anthropic-beta": BINDING_BETA}
+    assert cut.ask_server("claude-opus-5").request == {}

@@ -19,9 +19,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from lamina.adapters.langchain import CODEC, LaminaMiddleware
 from lamina.adapters.langgraph import LaminaSaver
+from lamina.dialects.anthropic.server import BINDING_BETA
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -100,3 +102,36 @@ def test_without_a_thread_the_conversation_is_recognised() -> None:
         agent.invoke({"messages": [HumanMessage(script.begin(0))]}, {"recursion_limit": 200})
     assert len(watch.counts) > CALLS
     assert watch.memos == 1
+
+
+class ThinkingModel(ScriptedModel):
+    """Has the fields of `ChatAnthropic` that say how it thinks."""
+
+    model: str = "claude-opus-5-5"
+    thinking: dict[str, Any] | None = None
+    betas: Any = ("mine-2026",)
+    seen: Any = None
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
+        self.seen.append((self.thinking, self.betas))
+        return super().bind_tools(tools)
+
+
+def test_a_model_that_binds_its_thinking_asks_for_the_switch_from_the_first_cut_on() -> None:
+    seen: list[Any] = []
+    script = Script()
+    agent = create_agent(
+        ThinkingModel(script=script, seen=seen),
+        [tool(read_page)],
+        system_prompt=SYSTEM,
+        middleware=[LaminaMiddleware(budget=BUDGET)],
+        checkpointer=InMemorySaver(),
+    )
+    config: Any = {"configurable": {"thread_id": "manual"}, "recursion_limit": 200}
+    for turn in range(6):
+        agent.invoke({"messages": [HumanMessage(script.begin(turn))]}, config)
+    asked = [thinking is not None for thinking, _ in seen]
+    assert asked == sorted(asked)
+    assert seen[0] == (None, ("mine-2026",))
+    switch = {"prefix_mismatch_behavior": "drop_block"}
+    assert seen[-1] == ({"type": "adaptive", "block_binding": switch}, ["mine-2026", BINDING_BETA])

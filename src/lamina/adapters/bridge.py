@@ -24,10 +24,12 @@ from lamina.core.ledger import load_ledger
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, ToolCall, ToolResult
 from lamina.core.wording import text_of
+from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.recalls import RECALL, answer_recall
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo, find_dialect, fit_request
+from lamina.fitting.server_reports import ServerRequest, add_server_help
 
 __all__ = [
     "PASS_THROUGH",
@@ -95,6 +97,21 @@ class FittedMessages(msgspec.Struct, frozen=True, kw_only=True):
     def has_cut(self) -> bool:
         """Whether this call was a cut."""
         return self.fitted.envelope.cut is not None
+
+    def ask_server(self, model: str, *, thinking: Any = None) -> ServerRequest:
+        """Ask Anthropic's API to drop thinking that a cut has unbound, if this model binds its thinking.
+
+        A framework sends the messages itself, with the thinking in them. `thinking` is its configuration of
+        that. Returns the fields to send instead and the headers that they need, both empty if there is
+        nothing to ask for.
+        """
+        request: dict[str, Any] = {"model": model}
+        if thinking is not None:
+            request["thinking"] = thinking
+        helped = add_server_help(request, ANTHROPIC, self.fitted.ledger)
+        if not helped.headers:
+            return ServerRequest(request={})
+        return msgspec.structs.replace(helped, request={"thinking": helped.request["thinking"]})
 
 
 class ContextFitter:

@@ -35,7 +35,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.types import Command
 
-from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages, MessageCodec, Turn
 from lamina.adapters.chat_turns import (
     read_arguments,
     read_calls,
@@ -46,6 +46,7 @@ from lamina.adapters.chat_turns import (
 )
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
+from lamina.dialects.anthropic.server import merge_betas
 
 _SENT_PARTS = frozenset(("text", "image_url", "file", "input_audio"))
 """Parts that the Chat Completions dialect has. Others are sent only with messages that are not lowered."""
@@ -106,7 +107,8 @@ class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
             conversation=_read_thread(request),
         )
         command: Command[Any] = Command(update={"lamina_ledger": fitted.ledger})
-        return request.override(messages=list(fitted.messages)), command
+        model = _ask_to_drop_thinking(request.model, fitted)
+        return request.override(messages=list(fitted.messages), model=model), command
 
 
 def _write_beside(request: ModelRequest[Any]) -> dict[str, Any]:
@@ -170,6 +172,21 @@ def _make_recall_tool(fitter: ContextFitter) -> BaseTool:
 def _read_model_name(model: Any) -> str:
     """Return the name of a chat model. Integrations of LangChain have it under one of two names."""
     return str(getattr(model, "model_name", None) or getattr(model, "model", None) or "")
+
+
+def _ask_to_drop_thinking(model: Any, fitted: FittedMessages) -> Any:
+    """Return the chat model, asking its API to drop thinking that a cut has unbound.
+
+    `ChatAnthropic` has the configuration of thinking and the betas as fields. Other models stay as they are.
+    """
+    fields = getattr(type(model), "model_fields", {})
+    if "thinking" not in fields or "betas" not in fields:
+        return model
+    switch = fitted.ask_server(_read_model_name(model), thinking=model.thinking)
+    if not switch.headers:
+        return model
+    betas = merge_betas(*(model.betas or ()), *switch.headers.values()).split(",")
+    return model.model_copy(update={"thinking": switch.request["thinking"], "betas": betas})
 
 
 def _read_usage(messages: Sequence[BaseMessage]) -> int | None:

@@ -2,6 +2,7 @@
 
     settle_repairs ──▶ the envelope, with the lasting mends of rendering written into its ledger
     render_request ──▶ the request for an envelope, with every mend made, or InvalidRequest
+    keeps_head ──▶ whether tools may be added to a request
     find_violations, make_refusal, describe_mends ──▶ the same in steps, for callers with a request to compare
 
 What a dialect mends while rendering may not depend on what comes later, or bytes would change that were sent
@@ -17,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import Memo
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, Role, SentMark
@@ -24,6 +26,7 @@ from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.origins import ON_THE_WIRE
 from lamina.dialects.port import Dialect, Request, Violation
+from lamina.dialects.translate import choose_binding
 from lamina.errors import InvalidRequest
 
 MOVED = "a rule of the API moved what was sent before"
@@ -131,6 +134,15 @@ def _select_movable_tail(entries: Sequence[Entry], *, new_count: int) -> list[En
         tail.append(entry)
     tail.reverse()
     return tail
+
+
+def keeps_head(envelope: Envelope, dialect: Dialect, *, drop_block: bool) -> bool:
+    """Whether the tools of a request must stay as they are, since the latest thinking is bound to them.
+
+    `drop_block`: the server may be asked to drop thinking that does not fit any more.
+    """
+    binding = choose_binding(dialect, envelope.head.parameters, drop_block=drop_block)
+    return is_held_by_thinking(envelope.entries, binding)
 
 
 def find_mended_refs(ledger: Ledger) -> frozenset[str]:

@@ -23,7 +23,6 @@ import msgspec
 
 from lamina.caches import CacheRules, rates, rules_for
 from lamina.caches.marker_plan import MarkerPlan
-from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import Memo, build
 from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope, digest_tools
@@ -42,10 +41,11 @@ from lamina.dialects.sending import (
     find_lost_question,
     find_mended_refs,
     find_violations,
+    keeps_head,
     make_refusal,
     settle_repairs,
 )
-from lamina.dialects.translate import choose_binding, choose_options, translate_head, translate_log
+from lamina.dialects.translate import choose_options, translate_head, translate_log
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
@@ -55,6 +55,7 @@ from lamina.fitting.recalls import RECALL, answer_recall, read_call, recall_tool
 from lamina.fitting.server_reports import (
     DEFAULT_HELP,
     ServerHelp,
+    ServerRequest,
     add_server_help,
     calibrate_ledger,
     extend_budget,
@@ -227,7 +228,9 @@ def fit_request(
 
     if outgoing.notes:
         envelope = msgspec.structs.replace(envelope, notes=envelope.notes + outgoing.notes)
-    helped = add_server_help(outgoing.request, target, envelope.ledger, server)
+    helped = ServerRequest(request=outgoing.request)
+    if envelope.ledger.cuts:
+        helped = add_server_help(outgoing.request, target, envelope.ledger, server)
     return Fitted(
         request=helped.request,
         ledger=envelope.ledger,
@@ -388,8 +391,7 @@ def _build_with_recall(fit: _Fit, with_recall: _Fit, inputs: _BuildInputs) -> tu
     envelope = _build(fit, inputs)
     if envelope.cut is None or not _was_cut(envelope.ledger):
         return fit, envelope
-    binding = choose_binding(fit.target, fit.head.parameters, drop_block=fit.drop_block)
-    if is_held_by_thinking(envelope.entries, binding):
+    if keeps_head(envelope, fit.target, drop_block=fit.drop_block):
         return fit, envelope
     try:
         envelope_with_recall = _build(with_recall, inputs)
