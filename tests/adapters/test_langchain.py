@@ -20,7 +20,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from lamina.adapters.langchain import CODEC, LaminaMiddleware
+from lamina.adapters.langchain import LaminaMiddleware
+from lamina.adapters.langchain_messages import CODEC
 from lamina.adapters.langgraph import LaminaSaver
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
