@@ -66,14 +66,10 @@ def _write_text(message: ChatMessage) -> dict[str, Any]:
     if message.role in (MessageRole.ASSISTANT, MessageRole.TOOL_CALL):
         role = "assistant"
     text = chat.read_text(message.content)
-    pictures = [_PICTURE for part in message.content or () if _is_picture(part)]
+    pictures = [_PICTURE for part in message.content or () if part["type"] == "image"]
     if pictures:
         return {"role": role, "content": [chat.write_text(text), *pictures]}
     return {"role": role, "content": text}
-
-
-def _is_picture(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "image"
 
 
 def _read_output(step: ActionStep) -> str:
