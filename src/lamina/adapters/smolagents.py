@@ -57,6 +57,12 @@ class _FittedMemory:
     tool `recall`; with `recall` off it gets none, and no handles are shown.
     """
 
+    # Attributes of smolagents' agents.
+    prompt_templates: Any
+    tools: dict[str, Tool]
+    managed_agents: dict[str, Any]
+    max_steps: int
+
     def __init__(
         self,
         tools: Sequence[Tool],
