@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site conformance scale clients adapters
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site conformance scale clients adapters pages
 .PHONY: format lock wheel image man release-check clean
 
 help:  ## print this list
@@ -129,6 +129,9 @@ clients: $(STAMP)  ## install coding agents from npm and PyPI under .clients/ an
 adapters: $(STAMP)  ## test each adapter in an environment of its framework, with the framework's own suites (NAMES=...: only these)
 	@sh tools/environments.sh $(VENV) adapters $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.adapters $(NAMES)
+
+pages: $(STAMP)  ## run the code of each adapter's page as written, with what the page says to install (NAMES=...: only these)
+	@$(PYTHON_IN_VENV) -m tools.adapter_pages $(NAMES)
 
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write

@@ -135,9 +135,8 @@ class ManualServer(MCPServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tool = McpTool(
-            name="find", description="Looks into an index. " * 60, inputSchema={"type": "object"}
-        )
+        arguments: dict[str, Any] = {"inputSchema": {"type": "object"}}  # its name in all versions of mcp
+        self.tool = McpTool(name="find", description="Looks into an index. " * 60, **arguments)
 
     @property
     def name(self) -> str:

@@ -25,7 +25,8 @@ from smolagents.models import (
 )
 
 from lamina.adapters.bridge import Turn
-from lamina.adapters.smolagents import CODEC, LaminaCodeAgent, LaminaToolCallingAgent
+from lamina.adapters.smolagents import LaminaCodeAgent, LaminaToolCallingAgent
+from lamina.adapters.smolagents_steps import CODEC
 from tests.adapters import long_session
 from tests.adapters.long_session import (
     BUDGET,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,24 @@ pytest.importorskip("strands.agent", reason="strands-agents is not installed: ru
 
 from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
+from strands.hooks import BeforeModelCallEvent
 from strands.models import Model
 from strands.session.file_session_manager import FileSessionManager
 
 from lamina.adapters.chat_turns import write_tool
 from lamina.adapters.strands import CODEC, LaminaConversationManager
-from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
+from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
+from tests.adapters.long_session import (
+    BUDGET,
+    CALLS,
+    SYSTEM,
+    Answer,
+    Script,
+    check_counts,
+    check_session,
+    read_page,
+    watch_fits,
+)
 
 
 class ScriptedModel(Model):
@@ -37,7 +50,13 @@ class ScriptedModel(Model):
         raise NotImplementedError
 
     async def stream(
-        self, messages: Any, tool_specs: Any = None, system_prompt: Any = None, **_: Any
+        self,
+        messages: Any,
+        tool_specs: Any = None,
+        system_prompt: Any = None,
+        *,
+        tool_choice: Any = None,
+        **_: Any,
     ) -> AsyncIterator[Any]:
         turns = [{"role": "system", "content": system_prompt}]
         turns += [turn for message in messages for turn in CODEC.write(message)]
@@ -45,7 +64,12 @@ class ScriptedModel(Model):
             write_tool(spec["name"], spec["description"], spec["inputSchema"]["json"])
             for spec in tool_specs or ()
         ]
-        answer = self.script.answer(turns, tools)
+        if tool_choice is not None:  # Strands asks once more, for the structured answer
+            self.script.record(turns, tools)
+            name = tool_choice["tool"]["name"]
+            answer = Answer(name=name, arguments=json.loads(ANSWER_TEXT), call_id="call_structured")
+        else:
+            answer = self.script.answer(turns, tools)
         yield {"messageStart": {"role": "assistant"}}
         if answer.name:
             use = {"toolUseId": answer.call_id, "name": answer.name}
@@ -58,7 +82,7 @@ class ScriptedModel(Model):
         yield {"messageStop": {"stopReason": "tool_use" if answer.name else "end_turn"}}
 
 
-def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:
+def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool, **options: Any) -> None:
     manager: Any = NullConversationManager()
     tools = [tool(read_page)]
     if fitted:
@@ -74,8 +98,50 @@ def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> No
         callback_handler=None,
     )
     for turn in turns:
-        agent(script.begin(turn))
+        agent(script.begin(turn), **options)
 
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
+
+
+def test_a_structured_answer_is_counted(tmp_path: Path) -> None:
+    """Strands adds a tool for it, and a last question."""
+    requests = check_counts(partial(play, structured_output_model=LongAnswer), tmp_path)
+    assert MARK in json.dumps(requests[0])
+    assert "structured output" in json.dumps(requests[-1])
+
+
+def test_the_history_is_never_another_than_the_whole() -> None:
+    """A hook that reads the messages while the model is called sees all of them."""
+    script = Script()
+    manager = LaminaConversationManager(budget=BUDGET)
+    agent = Agent(
+        model=ScriptedModel(script),
+        tools=[tool(read_page), manager.recall_tool],
+        conversation_manager=manager,
+        callback_handler=None,
+    )
+    lengths: list[int] = []
+    agent.hooks.add_callback(BeforeModelCallEvent, lambda event: lengths.append(len(event.agent.messages)))
+    for turn in range(2):
+        agent(script.begin(turn))
+    assert lengths == sorted(lengths)
+    assert len(agent.messages) > 4 * CALLS
+    assert manager.ledger is not None
+
+
+def test_system_text_may_be_blocks() -> None:
+    script = Script()
+    question = script.begin(0)
+    script.end()
+    manager = LaminaConversationManager(budget=BUDGET)
+    system = [{"text": SYSTEM}, {"cachePoint": {"type": "default"}}, {"text": "Be careful. " * 400}]
+    with watch_fits() as watch:
+        Agent(
+            model=ScriptedModel(script),
+            system_prompt=system,
+            conversation_manager=manager,
+            callback_handler=None,
+        )(question)
+    assert watch.counts[0] > 800

@@ -64,8 +64,11 @@ def scripted_api(script: Script) -> Iterator[ScriptedApi]:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             requests.append(request)
             name = self.path.partition("?")[0].rsplit("/", 1)[1].rpartition(":")[2]
-            write, stream = APIS[name]
             size = len(json.dumps(request)) // 4
+            if name == "input_tokens":  # a client that counts
+                self.answer(json.dumps({"input_tokens": size}).encode(), "application/json")
+                return
+            write, stream = APIS[name]
             try:
                 said = script(request)
             except ApiFailure as failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -36,6 +37,24 @@ def test_a_request_met_a_fault_if_it_was_under_way_before_the_end(
     wait: tuple[float, float], met: int
 ) -> None:
     assert make_run(wait).count_met(GATEWAY_KILLED) == met
+
+
+def test_no_more_requests_begin_than_are_allowed() -> None:
+    async def begin(run: Run) -> None:
+        for _ in range(3):
+            await run.take_turn()
+
+    async def play() -> list[int]:
+        run = Run(6)
+        run.allowed = 4
+        clients = asyncio.gather(begin(run), begin(run))
+        await asyncio.sleep(0.1)
+        begun = [run.begun]
+        run.allowed = run.total
+        await clients
+        return [*begun, run.begun]
+
+    assert asyncio.run(play()) == [4, 6]
 
 
 def describe(run: Run, **figures: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -283,22 +284,17 @@ def _name_by_beginning(turns_of_messages: Sequence[Sequence[Any]]) -> str:
     costs them time, but changes nothing.
     """
     beginning: list[str] = []
-    for turns in turns_of_messages:
-        for turn in turns:
-            beginning.append(repr(turn))
-            if _read_role(turn) == "user":
-                return _digest(beginning)
-    return _digest(beginning)
+    for turn in chain.from_iterable(turns_of_messages):
+        beginning.append(repr(turn))
+        if _read_role(turn) == "user":
+            break
+    return sha256("\n".join(beginning).encode(errors="surrogatepass")).hexdigest()
 
 
 def _read_role(turn: Any) -> Any:
     if isinstance(turn, Mapping):
         return turn.get("role")
     return getattr(turn, "role", None)
-
-
-def _digest(texts: Sequence[str]) -> str:
-    return sha256("\n".join(texts).encode(errors="surrogatepass")).hexdigest()
 
 
 def _join_turns(turns_of_messages: Sequence[Sequence[Any]], last_turns: Sequence[Any]) -> _Written:

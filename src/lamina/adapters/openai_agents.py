@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -69,6 +70,7 @@ class LaminaSession:
         )
         self._where = Where(workspace, session_id)
         self._last_input: Sequence[Any] | None = None
+        self.filter = self.make_filter(RunConfig())
 
     def run_config(self, config: RunConfig | None = None, **settings: Any) -> RunConfig:
         """Return a run's configuration with the filter in it; `settings` are RunConfig's own.
@@ -87,17 +89,9 @@ class LaminaSession:
 
     def make_filter(self, config: RunConfig) -> CallModelInputFilter:
         """Return the `call_model_input_filter` of a run with this configuration."""
+        return partial(self._fit, config)
 
-        async def fit(data: CallModelData[Any]) -> ModelInputData:
-            return await self._fit(data, config)
-
-        return fit
-
-    async def filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Fit one call of the model. It is the filter of a run whose configuration names no model."""
-        return await self._fit(data, RunConfig())
-
-    async def _fit(self, data: CallModelData[Any], config: RunConfig) -> ModelInputData:
+    async def _fit(self, config: RunConfig, data: CallModelData[Any]) -> ModelInputData:
         """Fit one call of the model, and store its ledger."""
         items = data.model_data.input
         instructions = data.model_data.instructions
