@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -34,6 +35,11 @@ from lamina.gateway.telemetry import open_telemetry
 
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """What aiohttp would add by itself. The upstream gets the client's headers and no others."""
+
+MMAP_THRESHOLD = -3
+"""The number by which glibc knows the size from which on a block is a mapping of its own."""
+
+LARGE_BLOCK = 256 << 10
 
 YOUNG_OBJECTS = 20_000
 """New objects after which Python looks for garbage. A request has hundreds that stay."""
@@ -167,6 +173,17 @@ def tune_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
+    _return_large_blocks()
+
+
+def _return_large_blocks() -> None:
+    """Have the C library give blocks of a large body back to the system as soon as they are free.
+
+    By default glibc keeps blocks of up to 32 MB for itself once one of that size was freed: the gateway would
+    stay as large as its largest request made it. Other libraries have no such function, and no such habit.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 def _open_session(settings: GatewaySettings) -> aiohttp.ClientSession:

@@ -145,6 +145,16 @@ class LiveConversation:
             return False
         return len(chain) > len(saved_digests.chain) or self.state.requests > saved.requests
 
+    def drop_content(self) -> None:
+        """Forget the messages of a request that is too large to stay in memory, as a restart would."""
+        self.digests = self.state.digests()
+        self.memo = make_memo()
+        self.spliced_memo = make_memo()
+        self.turns = ()
+        self.counted = None
+        self.measured = None
+        self.request = None
+
     def add_records(self, records: Iterable[bytes]) -> None:
         """Keep records until the next time that the conversation is saved."""
         self._records.extend(records)
@@ -274,6 +284,9 @@ class ConversationIndex:
         self._measure(conversation)
         while self._size > LIVE_BYTES and len(self._live) > 1:
             self.forget(next(iter(self._live.values())))
+        if self._size > LIVE_BYTES:
+            self._drop_landmark(conversation)
+            conversation.drop_content()
 
     def forget(self, conversation: LiveConversation) -> None:
         """Drop a conversation from memory. What has to stay is in the store."""
