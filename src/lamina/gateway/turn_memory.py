@@ -129,6 +129,10 @@ class TurnMemory:
         self._outline_size = 0
         self._next_key = 0
 
+    def __len__(self) -> int:
+        """How many messages are remembered."""
+        return len(self._turns)
+
     def recall(self, source: bytes) -> DecodedTurn | None:
         """What these bytes were decoded to, or None."""
         turn = self._turns.get(source)

@@ -1,9 +1,9 @@
 """A long text in pieces, so that counting it takes little memory.
 
 A tokenizer returns a list of ids, which takes eight times the text, and merges a run without blanks in memory
-of seventy times the run. So a long text is counted piece by piece. A piece ends behind a letter or digit that a
-blank follows: every tokenizer that lamina knows begins a new token there, so nothing changes. A run that has
-no such place for `RUN` characters, as in binary data or a hostile text, is cut where it is. Each such cut
+of seventy times the run. So a long text is counted piece by piece. A piece ends behind a letter or digit that
+a blank follows: every tokenizer that lamina knows begins a new token there, so nothing changes. A run that
+has no such place for `RUN` characters, as in binary data or a hostile text, is cut where it is. Each such cut
 changes the count by a token or two, of ten thousand or more.
 """
 
