@@ -17,8 +17,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long each call waits for a store that hangs. The clock moves by that much, and nobody waits."""
     seconds: list[float] = []
 
-    async def wait(tasks: Any, *, timeout: float) -> tuple[set[Any], set[Any]]:
-        seconds.append(timeout)
+    async def wait(tasks: Any, **limit: float) -> tuple[set[Any], set[Any]]:
+        seconds.append(limit["timeout"])
         for task in tasks:
             task.cancel()
         return set(), set(tasks)
