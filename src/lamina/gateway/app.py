@@ -46,7 +46,7 @@ SWITCH_SECONDS = 0.0005
 """After how long a thread that computes lets another one go on.
 
 A read of the store gives the interpreter away a dozen times. With Python's 5 ms a first request, which asks
-the store, waited 2.3 times as long as a later one, beside 64 streams; with this it is 1.9 times.
+the store, waited 2.3 times as long as a later one, beside 64 streams; with this it is 2.0 times.
 """
 
 YOUNG_OBJECTS = 20_000
