@@ -295,6 +295,7 @@ class ConversationIndex:
         self._size -= conversation.memory_size
         conversation.memory_size = 0
         self._drop_landmark(conversation)
+        conversation.drop_content()  # it may still wait to be saved, for which its state is enough
         key = (conversation.workspace, conversation.family)
         members = self._by_family[key]
         members.pop(conversation.name, None)
