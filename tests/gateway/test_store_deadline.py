@@ -23,7 +23,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             task.cancel()
         return set(), set(tasks)
 
-    monkeypatch.setattr(conversation_store.asyncio, "wait", wait)
+    monkeypatch.setattr("lamina.gateway.conversation_store.asyncio.wait", wait)
     monkeypatch.setattr(conversation_store, "monotonic", lambda: 1_000 + sum(seconds))
     return seconds
 
