@@ -141,3 +141,55 @@ def test_the_memory_forgets_what_was_not_used_for_longest() -> None:
         text = json.dumps({"messages": [{"role": "user", "content": f"{number} " * 200}]}).encode()
         decode_body(text, "", LIMITS, memory)
     assert decode_body(first, "", LIMITS, memory).new_bytes > 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "text", "text": "p"}] * 200,
+        [{"type": "tool_result", "content": [{"type": "text", "text": "p"}] * 200}],
+        {"a": {"b": [[]] * 500}},
+        list(range(1_000)),
+        {str(number): number for number in range(1_000)},
+    ],
+)
+def test_values_are_limited_at_every_depth(content: Any) -> None:
+    limits = RequestLimits(values=300)
+    text = json.dumps({"messages": [{"role": "user", "content": content}]}).encode()
+    with pytest.raises(Refusal, match="values at all depths") as refused:
+        decode_body(text, "", limits, TurnMemory())
+    assert refused.value.status == 413
+
+
+def test_a_growing_body_reaches_the_limit_of_values_too() -> None:
+    limits = RequestLimits(values=300)
+    memory = TurnMemory()
+    decode_body(make_body(10), "", limits, memory)
+    with pytest.raises(Refusal, match="values at all depths"):
+        decode_body(make_body(60), "", limits, memory)
+
+
+def test_signs_inside_of_texts_are_not_values() -> None:
+    limits = RequestLimits(values=300)
+    memory = TurnMemory()
+    content = 'a,b,[c],{d}, "quoted, too" \\ ' * 400
+    for steps in range(4):
+        turns = [{"role": "user", "content": content}, {"role": "assistant", "content": "Yes."}] * (steps + 1)
+        text = json.dumps({"messages": turns}).encode()
+        assert len(decode_body(text, "", limits, memory).turns) == 2 * (steps + 1)
+
+
+def test_a_message_that_is_larger_than_the_memory_is_not_kept() -> None:
+    memory = TurnMemory(limit=10_000)
+    text = json.dumps({"messages": [{"role": "user", "content": "a" * 20_000}]}).encode()
+    source = decode_body(text, "", LIMITS, memory).decoded.sources[0]
+    assert memory.recall(source) is None
+    assert decode_body(text, "", LIMITS, memory).new_bytes > 0
+
+
+def test_short_messages_count_with_what_they_take_in_memory() -> None:
+    memory = TurnMemory(limit=100_000)
+    for number in range(1_000):
+        text = json.dumps({"messages": [{"role": "user", "content": f"{number}"}]}).encode()
+        decode_body(text, "", LIMITS, memory)
+    assert len(memory) <= 100

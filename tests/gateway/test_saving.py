@@ -8,7 +8,7 @@ from typing import Any
 from lamina.gateway.conversation_store import ConversationSnapshot, StoreGone
 from lamina.gateway.conversations import ConversationIndex, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.saving import ConversationSaver
+from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
 
 
 class FailingStore:
@@ -41,3 +41,29 @@ def test_records_that_wait_are_saved_once_when_the_store_is_back() -> None:
         assert store.saved == [b"first", b"second"]
 
     asyncio.run(main())
+
+
+def test_conversations_that_wait_are_saved_together() -> None:
+    """One by one, a busy gateway would begin conversations faster than it saves them."""
+    running: list[int] = [0]
+    most: list[int] = [0]
+
+    class SlowStore:
+        async def save(self, *_: Any, **__: Any) -> bytes:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+            await asyncio.sleep(0)
+            running[0] -= 1
+            return b"state"
+
+    async def main() -> None:
+        store: Any = SlowStore()
+        saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
+        for number in range(40):
+            saver.save_later(
+                LiveConversation("default", f"{number}", f"family {number}", ConversationSnapshot())
+            )
+        assert await saver.flush()
+
+    asyncio.run(main())
+    assert most[0] == SAVED_TOGETHER

@@ -299,7 +299,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> Non
 
 LIMITS = RequestLimits(body=1 << 20, unpacked=1 << 20, depth=64, turns=100, tools=10)
 DEEP = b'{"messages":[' + b"[" * 100 + b"]" * 100 + b"]}"
-DEEPER = b'{"messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+DEEPER = b'{"messages":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
 
 
 @pytest.mark.parametrize(

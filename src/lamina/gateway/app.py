@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -40,6 +42,18 @@ AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
 """Has the key for the inspector's cookies in the environment of worker processes, which share it."""
+
+MMAP_THRESHOLD = -3
+"""The number by which glibc knows the size from which on a block is a mapping of its own."""
+
+LARGE_BLOCK = 256 << 10
+
+SWITCH_SECONDS = 0.0005
+"""After how long a thread that computes lets another one go on.
+
+A read of the store gives the interpreter away a dozen times. With Python's 5 ms a first request, which asks
+the store, waited 2.3 times as long as a later one, beside 64 streams; with this it is 2.0 times.
+"""
 
 YOUNG_OBJECTS = 20_000
 """New objects after which Python looks for garbage. A request has hundreds that stay."""
@@ -184,6 +198,18 @@ def tune_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    _return_large_blocks()
+
+
+def _return_large_blocks() -> None:
+    """Have the C library give blocks of a large body back to the system as soon as they are free.
+
+    By default glibc keeps blocks of up to 32 MB for itself once one of that size was freed: the gateway would
+    stay as large as its largest request made it. Other libraries have no such function, and no such habit.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 def _open_session(settings: GatewaySettings) -> aiohttp.ClientSession:

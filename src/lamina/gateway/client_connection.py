@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
+from lamina.gateway.body_room import SMALL, BodyTicket
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.security import Headers, read_header
@@ -65,12 +66,18 @@ class ClientConnection:
         self._has_left = False
         self.body_is_read = False
 
-    async def read_body(self) -> bytes:
-        """The whole body, as large as the limit allows and no slower than the deadline."""
+    async def read_body(self, ticket: BodyTicket) -> bytes:
+        """The whole body, as large as the limit allows and no slower than the deadline.
+
+        A large one is read when there is room for it. If nobody says how large it is, it may become as large
+        as the limit.
+        """
         limit = self._settings.limits.body
         length = read_header(self._headers, b"content-length")
-        if _LENGTH.fullmatch(length) and int(length) > limit:
-            raise _refuse_large(limit)  # before any of it is read
+        if _LENGTH.fullmatch(length):
+            if int(length) > limit:
+                raise _refuse_large(limit)  # before any of it is read
+            await ticket.take(int(length))
         deadline: float | None = self._settings.deadlines.body
         if self._link is not None:
             self._link.wants_whole_body = True
@@ -85,6 +92,8 @@ class ClientConnection:
                     size += len(pieces[-1])
                     if size > limit:
                         raise _refuse_large(limit)
+                    if size > SMALL:
+                        await ticket.take(limit)
         except TimeoutError:
             raise Refusal(408, "the body came too slowly") from None
         return b"".join(pieces)

@@ -65,7 +65,7 @@ class RequestLimits(_Table, frozen=True, kw_only=True):
     depth: Positive = 64
     turns: Positive = 10_000
     tools: Positive = 512
-    values: Positive = 250_000
+    values: Positive = 100_000
     connections: Positive = 1_000
     requests: Positive = 256
     held: Positive = 128 * MEBIBYTE

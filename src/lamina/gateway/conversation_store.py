@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import TypeVar
 
 import msgspec
@@ -41,7 +42,16 @@ MEMBERS = 64
 LINK = 16
 """Bytes of one link of a chain."""
 
+READY_SECONDS = 2.0
+"""How long the store may take to say that it is there. Who asks gives up after three, in the image."""
+
+LAST_TRY = 0.5
+"""Seconds for a call of the store by a request that has waited for others until its own time was over."""
+
 _Value = TypeVar("_Value")
+
+_deadline: ContextVar[float | None] = ContextVar("lamina_store_deadline", default=None)
+"""When the request of this task has waited for the store for long enough, by the monotonic clock."""
 
 
 def conversation_workspace(workspace: str) -> OwnName:
@@ -138,6 +148,25 @@ class GatewayStore:
         self._store: Store | None = None
         self._opening = asyncio.Lock()
 
+    @contextmanager
+    def wait_once(self) -> Iterator[None]:
+        """Inside, all calls of this task together wait for a store that does not answer as long as one may.
+
+        Otherwise a request that reads, reads again and saves would wait that long each time.
+        """
+        token = _deadline.set(monotonic() + self._patience)
+        try:
+            yield
+        finally:
+            _deadline.reset(token)
+
+    def deadline(self) -> float:
+        """When the request of this task gives the store up, by the monotonic clock."""
+        deadline = _deadline.get()
+        if deadline is None:
+            return monotonic() + self._patience
+        return deadline
+
     @property
     def keeps_nothing(self) -> bool:
         return self._settings.keep == "nothing"
@@ -213,19 +242,29 @@ class GatewayStore:
     async def is_ready(self) -> bool:
         """Whether the store answers."""
         try:
-            await self._call(lambda store: store.read(conversation_place("default", "ready"), last=0))
+            await self._call(
+                lambda store: store.read(conversation_place("default", "ready"), last=0),
+                seconds=READY_SECONDS,
+            )
         except StoreGone:
             return False
         return True
 
-    async def _call(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
+    async def _call(
+        self, operation: Callable[[Store], Awaitable[_Value]], *, seconds: float | None = None
+    ) -> _Value:
         """Do something with the store. Raises StoreGone if it fails or takes too long.
+
+        `seconds` is how long it may take at most; by default, until the deadline of the request.
 
         A call that takes too long goes on: a store waits for its writes, and a write that was cancelled half
         way would be worse than one that nobody waits for.
         """
+        left = max(self.deadline() - monotonic(), LAST_TRY)
+        if seconds is not None:
+            left = min(left, seconds)
         task = asyncio.ensure_future(self._operate(operation))
-        done, _ = await asyncio.wait({task}, timeout=self._patience)
+        done, _ = await asyncio.wait({task}, timeout=left)
         if not done:
             task.add_done_callback(_ignore_outcome)
             raise StoreGone("the store does not answer")

@@ -144,6 +144,16 @@ class LiveConversation:
             return False
         return len(chain) > len(saved_digests.chain) or self.state.requests > saved.requests
 
+    def drop_content(self) -> None:
+        """Forget the messages of a request that is too large to stay in memory, as a restart would."""
+        self.digests = self.state.digests()
+        self.memo = make_memo()
+        self.spliced_memo = make_memo()
+        self.turns = ()
+        self.counted = None
+        self.measured = None
+        self.request = None
+
     def add_records(self, records: Iterable[bytes]) -> None:
         """Keep records until the next time that the conversation is saved."""
         self._records.extend(records)
@@ -273,6 +283,9 @@ class ConversationIndex:
         self._measure(conversation)
         while self._size > LIVE_BYTES and len(self._live) > 1:
             self.forget(next(iter(self._live.values())))
+        if self._size > LIVE_BYTES:
+            self._drop_landmark(conversation)
+            conversation.drop_content()
 
     def forget(self, conversation: LiveConversation) -> None:
         """Drop a conversation from memory. What has to stay is in the store."""
@@ -281,6 +294,7 @@ class ConversationIndex:
         self._size -= conversation.memory_size
         conversation.memory_size = 0
         self._drop_landmark(conversation)
+        conversation.drop_content()  # it may still wait to be saved, for which its state is enough
         key = (conversation.workspace, conversation.family)
         members = self._by_family[key]
         members.pop(conversation.name, None)

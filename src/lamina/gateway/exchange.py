@@ -178,11 +178,13 @@ class ProxiedExchange:
             await self._pass_through()
             return
         gateway = self._gateway
-        packed = await self._client.read_body()
-        encoding = read_list(self._headers, b"content-encoding")
-        memory = gateway.memory(self._visitor.workspace)
-        body = decode_body(packed, encoding, gateway.settings.limits, memory)
-        await self._client.work_until_left(self._answer(body))
+        with gateway.bodies.open_ticket() as ticket:
+            packed = await self._client.read_body(ticket)
+            encoding = read_list(self._headers, b"content-encoding")
+            memory = gateway.memory(self._visitor.workspace)
+            body = decode_body(packed, encoding, gateway.settings.limits, memory)
+            ticket.set_size(len(body.text))
+            await self._client.work_until_left(self._answer(body))
 
     async def _answer(self, body: RequestBody) -> None:
         incoming = self._describe(body)

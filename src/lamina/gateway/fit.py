@@ -121,11 +121,12 @@ class Fitter:
             self._note_failure(incoming, error)
             return call.unchanged()
         await self._windows.ask(incoming.upstream, incoming.model)
-        async with self.index.lock(incoming.workspace, parsed_call.family):
-            match = await self.index.find(parsed_call)
-            outgoing = await self._decide(call, match, parsed_call)
-            await self._announce(match)
-            return outgoing
+        with self._store.wait_once():
+            async with self.index.lock(incoming.workspace, parsed_call.family):
+                match = await self.index.find(parsed_call)
+                outgoing = await self._decide(call, match, parsed_call)
+                await self._announce(match)
+                return outgoing
 
     async def shrink(
         self, incoming: IncomingRequest, sent: OutgoingRequest, overflow: Overflow
@@ -325,7 +326,7 @@ class Fitter:
         """Fit and save. If another process was first, begin again from what it saved."""
         client_call = call
         conversation = match.conversation
-        deadline = monotonic() + self._settings.deadlines.store
+        deadline = self._store.deadline()
         for _ in range(TRIES):
             call = client_call.splice(match)
             calibration = await self._calibrate(call, match)

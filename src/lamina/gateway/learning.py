@@ -80,6 +80,8 @@ def _measure_request(
     tokens = usage.input + usage.cleared.tokens
     if sent.body is not None or tokens * MOST_BYTES < conversation.text_size:
         return None
+    if not conversation.turns:  # the request was too large to stay in memory
+        return None
     return CountedRequest(tokens=tokens, turns=conversation.turns, head_bytes=conversation.head_bytes)
 
 

@@ -24,6 +24,13 @@ SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
 Alone, only lists of conversations are late. A save takes as much CPU as a request, so one is for several.
 """
 
+SAVED_TOGETHER = 16
+"""Conversations that are saved at a time.
+
+One by one, a busy gateway would save fewer than it begins, and keep all that wait in memory. A store writes
+those that come together in one go.
+"""
+
 
 class ConversationSaver:
     """Saves the conversations of one gateway process."""
@@ -95,12 +102,21 @@ class ConversationSaver:
         What comes to wait meanwhile is saved the next time: under load a conversation would otherwise be
         saved again for each of its requests.
         """
-        for key, conversation in list(self._unsaved.items()):
-            async with self._index.lock(conversation.workspace, conversation.family):
-                if not await self.save_now(conversation):
-                    return False
-                self._unsaved.pop(key, None)  # not before: the gateway may be stopped while it saves
+        unsaved = list(self._unsaved.values())
+        for start in range(0, len(unsaved), SAVED_TOGETHER):
+            saves = map(self._save_unsaved, unsaved[start : start + SAVED_TOGETHER])
+            if not all(await asyncio.gather(*saves)):
+                return False
         return True
+
+    async def _save_unsaved(self, conversation: LiveConversation) -> bool:
+        """Save a conversation that waits. Returns False if the store is gone."""
+        async with self._index.lock(conversation.workspace, conversation.family):
+            if not await self.save_now(conversation):
+                return False
+            # Not before: the gateway may be stopped while it saves.
+            self._unsaved.pop((conversation.workspace, conversation.name), None)
+            return True
 
     async def _save_over(self, conversation: LiveConversation) -> bool:
         """Save a conversation that another process has changed, if this one has seen a later request.

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 
+from lamina.gateway.body_room import BodyRoom
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.draining import Drain
 from lamina.gateway.fit import Fitter
@@ -48,6 +49,7 @@ class Gateway:
         self.environment = environment
         self.upstreams = Upstreams(settings)
         self.misses = MissReporter(metrics, journal)
+        self.bodies = BodyRoom(settings.limits.held, settings.deadlines.body)
         self._memories: dict[str, TurnMemory] = {}
         self._active: dict[str, int] = {}
         self._tasks: set[asyncio.Future[None]] = set()

@@ -23,6 +23,9 @@ are held twice: by this memory and by the conversation. That takes more memory t
 OUTLINES = 64
 """How many requests are compared with a new one, at most."""
 
+TURN_BYTES = 1 << 10
+"""What a remembered message takes in memory besides its bytes: its objects, and its place here."""
+
 MOVING = 4
 """Messages at the end of a request that the next one may change: clients move their cache markers there."""
 
@@ -126,6 +129,10 @@ class TurnMemory:
         self._outline_size = 0
         self._next_key = 0
 
+    def __len__(self) -> int:
+        """How many messages are remembered."""
+        return len(self._turns)
+
     def recall(self, source: bytes) -> DecodedTurn | None:
         """What these bytes were decoded to, or None."""
         turn = self._turns.get(source)
@@ -134,11 +141,14 @@ class TurnMemory:
         return turn
 
     def remember(self, turn: DecodedTurn) -> None:
+        """Keep a message for the next request. One that is larger than the whole limit is not kept."""
+        if _size_of(turn.source) > self._limit:
+            return
         self._turns[turn.source] = turn
-        self._size += len(turn.source)
-        while self._size > self._limit and len(self._turns) > 1:
+        self._size += _size_of(turn.source)
+        while self._size > self._limit:
             forgotten, _ = self._turns.popitem(last=False)
-            self._size -= len(forgotten)
+            self._size -= _size_of(forgotten)
 
     def find_repeated(self, text: bytes) -> RepeatedTurns | None:
         """The messages at the beginning of a text that an earlier request had too.
@@ -164,6 +174,10 @@ class TurnMemory:
         while self._outline_size > self._limit or len(self._outlines) > OUTLINES:
             _, forgotten = self._outlines.popitem(last=False)
             self._outline_size -= forgotten.end
+
+
+def _size_of(source: bytes) -> int:
+    return len(source) + TURN_BYTES
 
 
 def make_outline(

@@ -302,7 +302,7 @@ def _remove_tagged(text: str) -> str:
     """
     tags = list(_TAG.finditer(text))
     last_ends = {tag[2]: tag.start() for tag in tags if tag[1]}
-    kept: list[str] = []
+    outside: list[str] = []
     position = 0
     open_name = ""
     for tag in tags:
@@ -312,10 +312,10 @@ def _remove_tagged(text: str) -> str:
                 open_name = ""
                 position = tag.end()
         elif not is_end and last_ends.get(name, -1) > tag.start():
-            kept.append(text[position : tag.start()])
+            outside.append(text[position : tag.start()])
             open_name = name
-    kept.append(text[position:])
-    return " ".join(kept)
+    outside.append(text[position:])
+    return " ".join(outside)
 
 
 def _texts_of(message: dict[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ import msgspec
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
 from lamina.models.counters.count_guard import guard_count, without_surrogates
+from lamina.models.counters.long_texts import split_long_text
 
 Encode = Callable[[str], list[int]]
 
@@ -48,6 +49,9 @@ class _EncoderCount:
 
     def __call__(self, text: str) -> int:
         """The tokens of a text. A lone surrogate counts as the character that stands for it on the wire."""
+        return sum(map(self._count_piece, split_long_text(text)))
+
+    def _count_piece(self, text: str) -> int:
         try:
             ids = self._encode(text)
         except (UnicodeEncodeError, TypeError):

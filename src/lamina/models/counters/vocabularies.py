@@ -17,6 +17,7 @@ from lamina.core.tokens import Counter
 from lamina.errors import BadInput
 from lamina.models.counters.combining_marks import between_long_runs
 from lamina.models.counters.count_guard import TextCount, guard_count, without_surrogates
+from lamina.models.counters.long_texts import split_long_text
 
 Encode = Callable[[str], list[int]]
 
@@ -79,7 +80,7 @@ def _count_with(name: str) -> TextCount:
 
 
 def _count_plain(name: str, text: str) -> int:
-    return len(encode(text, vocabulary=name))
+    return sum(len(encode(piece, vocabulary=name)) for piece in split_long_text(text))
 
 
 def _count_composed(name: str, text: str) -> int:

@@ -1,0 +1,130 @@
+"""The index of conversations: as much work and memory after many conversations as after one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from lamina.dialects import DIALECTS
+from lamina.gateway import conversations
+from lamina.gateway.bodies import RequestBody, decode_body
+from lamina.gateway.config import RequestLimits
+from lamina.gateway.conversations import ConversationIndex, ConversationMatch
+from lamina.gateway.identity import ClientIdentity
+from lamina.gateway.turn_memory import TurnMemory
+
+UNNAMED = ClientIdentity(group="", parent="")
+
+
+class EmptyStore:
+    """A store in which nothing was ever saved."""
+
+    async def load_family(self, *_: Any) -> list[str]:
+        return []
+
+
+class Requests:
+    """Sends requests to an index, as the gateway does."""
+
+    def __init__(self) -> None:
+        store: Any = EmptyStore()
+        self.index = ConversationIndex(store, shared=False)
+        self._memory = TurnMemory()
+
+    def decode(self, words: list[str]) -> RequestBody:
+        roles = ("user", "assistant")
+        messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(words)]
+        text = json.dumps({"model": "m", "messages": messages}).encode()
+        return decode_body(text, "", RequestLimits(), self._memory)
+
+    async def send(self, words: list[str]) -> ConversationMatch:
+        body = self.decode(words)
+        call = self.index.parse("default", UNNAMED, DIALECTS["openai_chat"], body)
+        match = await self.index.find(call)
+        conversation = match.conversation
+        conversation.digests = match.digests
+        conversation.turns = body.turns
+        self.index.note_request(conversation, len(body.text))
+        return match
+
+
+def test_a_request_is_compared_with_its_own_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Any] = []
+    compare = conversations._compare  # noqa: SLF001 - counted here
+
+    def count(member: Any, digests: Any) -> Any:
+        compared.append(member)
+        return compare(member, digests)
+
+    async def main() -> None:
+        requests = Requests()
+        for number in range(200):
+            await requests.send([f"question {number}"])
+        monkeypatch.setattr(conversations, "_compare", count)
+        match = await requests.send(["question 7", "answer", "more"])
+        assert match.shared == 1
+        assert len(compared) == 1
+
+    asyncio.run(main())
+
+
+def test_a_request_that_goes_on_is_parsed_at_its_end_however_many_others_came_between() -> None:
+    async def main() -> None:
+        requests = Requests()
+        words = ["begin", "one", "two", "three", "four"]
+        first = await requests.send(words)
+        for number in range(300):
+            await requests.send([f"question {number}"])
+        second = await requests.send([*words, "five", "six"])
+        assert second.conversation is first.conversation
+        assert second.parsed.log[0] is first.parsed.log[0]
+
+    asyncio.run(main())
+
+
+def test_conversations_that_begin_alike_stay_apart_and_find_themselves_again() -> None:
+    async def main() -> None:
+        requests = Requests()
+        names: dict[int, str] = {}
+        for number in range(20):
+            names[number] = (await requests.send(["hi", f"answer {number}", "go on"])).conversation.name
+        assert len(set(names.values())) == 20
+        for number in range(20):
+            match = await requests.send(["hi", f"answer {number}", "go on", "yes", "and now"])
+            assert match.conversation.name == names[number]
+
+    asyncio.run(main())
+
+
+def test_short_conversations_are_forgotten_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "LIVE_BYTES", 50 * conversations.CONVERSATION_BYTES)
+
+    async def main() -> None:
+        requests = Requests()
+        for number in range(200):
+            await requests.send([f"question {number}"])
+        index = requests.index
+        assert len(index.list_live("default")) < 50
+        assert len(index._by_landmark) < 50  # noqa: SLF001 - it must not grow
+        assert len(index._by_family) < 50  # noqa: SLF001 - it must not grow
+
+    asyncio.run(main())
+
+
+def test_a_conversation_that_is_too_large_for_the_memory_keeps_only_its_digests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conversations, "LIVE_BYTES", 20_000)
+
+    async def main() -> None:
+        requests = Requests()
+        words = ["a" * 30_000, "answer", "go on"]
+        match = await requests.send(words)
+        assert match.conversation.turns == ()
+        assert not match.conversation.memo.parse.known
+        assert not match.conversation.digests.segments
+
+    asyncio.run(main())
