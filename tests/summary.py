@@ -5,8 +5,9 @@ It knows reports and nothing of tests. A short run is read at a glance and says 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 import pytest
 
@@ -28,23 +29,24 @@ def summarize(terminal: pytest.TerminalReporter) -> None:
 
 def slowest(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
     """Files with the time of their tests and of what these needed, the longest first."""
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     tests: Counter[str] = Counter()
     for report in reports:
         file = report.nodeid.partition("::")[0]
         seconds[file] += report.duration
         tests[file] += report.when == "call"
-    whole = seconds.total()
+    whole = sum(seconds.values())
     if whole < LONG:
         return
-    for file, taken in seconds.most_common(FILES):
+    for file, taken in sorted(seconds.items(), key=itemgetter(1), reverse=True)[:FILES]:
         yield f"{taken:7.1f} s  {taken / whole:4.0%}  {file}  ({tests[file]} tests)"
     yield f"{whole:7.1f} s in {len(seconds)} files, in all processes together"
 
 
 def left_out(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
     """Each reason for which tests were skipped, with their number."""
-    reasons = Counter(_reason(report) for report in reports if report.skipped)
+    skipped = (report for report in reports if report.skipped and not hasattr(report, "wasxfail"))
+    reasons = Counter(map(_reason, skipped))
     for reason, tests in sorted(reasons.items()):
         yield f"{tests:5}  {reason}"
 

@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,12 @@ def modules() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> Sequence[str]:
+    return list(names_imported(path))
+
+
+def names_imported(path: Path) -> Iterator[str]:
     """Every name a file imports, wherever in the file; `from a import b` as `a.b`."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

@@ -22,7 +22,7 @@ from tests.gateway.test_conversations import states
 from tests.servers.checking import checking
 
 WINDOW = 4_096
-TURNS = 60
+TURNS = (30, pytest.param(60, marks=pytest.mark.thorough))
 
 
 class Reported(NamedTuple):
@@ -149,8 +149,9 @@ def ask_messages(url: str, steps: int) -> Reported:
     return Reported(answer.usage.input_tokens + cached, cached)
 
 
+@pytest.mark.parametrize("turns", TURNS)
 @pytest.mark.parametrize("ask", [ask_chat, ask_responses, ask_messages])
-def test_sixty_tool_turns_through_llama_cpp(ask: Ask, tmp_path: Path) -> None:
+def test_many_tool_turns_through_llama_cpp(ask: Ask, turns: int, tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
     with run_model_server(window=WINDOW) as direct, run_model_server(window=WINDOW) as server:
         upstream = UpstreamSettings(
@@ -162,11 +163,11 @@ def test_sixty_tool_turns_through_llama_cpp(ask: Ask, tmp_path: Path) -> None:
         )
         settings = GatewaySettings(port=0, store=str(store), upstreams={"local": upstream})
         with gateway_in_thread(settings) as gateway:
-            through = [ask(gateway.url, steps) for steps in range(TURNS)]
+            through = [ask(gateway.url, steps) for steps in range(turns)]
             with urlopen(f"{gateway.url}/metrics") as metrics:  # noqa: S310 - on this machine
                 assert 'status="4xx"' not in metrics.read().decode()
             cut_count = len(gateway.events("cut"))
-        first_cut = next(at for at in range(1, TURNS) if through[at].prompt < through[at - 1].prompt)
+        first_cut = next(at for at in range(1, turns) if through[at].prompt < through[at - 1].prompt)
         before_cut = [ask(direct.url, steps) for steps in range(first_cut)]
     assert through[:first_cut] == before_cut
     breaks = 0
@@ -174,9 +175,9 @@ def test_sixty_tool_turns_through_llama_cpp(ask: Ask, tmp_path: Path) -> None:
         if after.cached < before.prompt - 32:  # a few tokens at the end belong to the answer
             breaks += 1
     assert breaks <= cut_count
-    assert 1 <= cut_count <= TURNS // 6
+    assert 1 <= cut_count <= turns // 6
     [state] = states(store).values()
-    assert state.requests == TURNS
+    assert state.requests == turns
 
 
 def test_gemini_and_ollama_send_valid_requests_after_cuts(tmp_path: Path) -> None:
