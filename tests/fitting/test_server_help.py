@@ -55,7 +55,7 @@ def test_thinking_that_no_longer_fits_is_dropped_by_the_server_where_that_is_ask
 
 def test_it_is_asked_for_from_the_first_request_on_and_messages_stay_as_they_are() -> None:
     request = thinking(2)
-    fitted = fit_request(request, server=DROP)
+    fitted = fit_request(request, server=DROP, breakpoints="keep")
     assert fitted.request["messages"] is request["messages"]
     assert "block_binding" in fitted.request["thinking"]
 
@@ -70,7 +70,7 @@ def test_it_is_asked_for_from_the_first_request_on_and_messages_stay_as_they_are
 )
 def test_where_it_means_nothing_or_the_caller_says_otherwise_nothing_changes(change: dict[str, Any]) -> None:
     request = talk(2) | {"model": "claude-opus-5-5"} | change
-    fitted = fit_request(request, server=DROP)
+    fitted = fit_request(request, server=DROP, breakpoints="keep")
     assert fitted.request is request
     assert fitted.headers == {}
 
@@ -120,7 +120,7 @@ def test_what_was_cleared_is_a_line_in_the_ledger_once_for_each_change() -> None
 
 def test_the_callers_edits_pass_untouched_and_do_not_fool_the_calibration() -> None:
     request = talk(9) | {"context_management": CLEARING}
-    first = fit_request(request, counter=ESTIMATE)
+    first = fit_request(request, counter=ESTIMATE, breakpoints="keep")
     assert first.request is request
     half = first.envelope.tokens // 2
     usage = Usage(input=first.envelope.tokens - half, cleared=Cleared(tokens=half, tool_uses=4))
@@ -137,7 +137,7 @@ def test_what_the_server_clears_is_not_cut_once_more() -> None:
     whole = fit_request(request, budget=Budget(window=100_000)).envelope.tokens
     assert fit_request(request, budget=budget).envelope.cut is not None
     usage = Usage(input=whole - 3_000, cleared=Cleared(tokens=3_000, tool_uses=9))
-    spared = fit_request(request, budget=budget, usage=usage)
+    spared = fit_request(request, budget=budget, usage=usage, breakpoints="keep")
     assert spared.envelope.cut is None
     assert spared.request is request
     del request["context_management"]

@@ -82,9 +82,9 @@ def place_markers(
         return Marked(request=dialect.mark(request, Marking()))
     if not rules.markers or _CACHE_OF_DIALECT.get(dialect.name) != rules.match:
         return Marked(request=request)  # type: ignore[arg-type]
-    stream = dialect.stream(request)
-    if breakpoints == "auto" and (not keeps_only_marked(rules) or brings_markers(stream)):
+    if breakpoints == "auto" and not _wants_markers(request, dialect, rules):
         return Marked(request=request)  # type: ignore[arg-type]
+    stream = dialect.stream(request)
     lifetimes = Lifetimes()
     if isinstance(breakpoints, Lifetimes):
         lifetimes = breakpoints
@@ -103,6 +103,19 @@ def place_markers(
     )
     marking = Marking(places=marker_plan.places, key=marker_plan.key)
     return Marked(request=dialect.mark(request, marking), plan=marker_plan)
+
+
+def _wants_markers(request: Mapping[str, Any], dialect: Dialect, rules: CacheRules) -> bool:
+    """Whether a request has no marker, and nothing of it is cached without one.
+
+    Nobody asked for markers, so a request with values of an SDK that a cache never sees is left alone.
+    """
+    if not keeps_only_marked(rules):
+        return False
+    try:
+        return not brings_markers(dialect.stream(request))
+    except BadInput:
+        return False
 
 
 def keeps_only_marked(rules: CacheRules) -> bool:
