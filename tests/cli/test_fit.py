@@ -201,9 +201,12 @@ def test_a_request_goes_to_another_dialect_and_says_what_stays_behind(tmp_path: 
     assert "without logit_bias: gemini has no words for that" in done.err
 
 
-def test_markers_are_planned_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_markers_are_planned_unless_the_request_brings_its_own(tmp_path: Path) -> None:
     request = {"model": "claude-opus-5", "max_tokens": 9, "system": "Be brief. " * 400,
                "messages": [{"role": "user", "content": "hi"}]}  # fmt: skip
     path = saved(tmp_path, request)
-    assert "cache_control" not in run("fit", path).out
+    assert "cache_control" not in run("fit", path, "--breakpoints", "keep").out
     assert run("fit", path, "--breakpoints", "plan").out.count("cache_control") == 2
+    assert run("fit", path).out.count("cache_control") == 2
+    marked = saved(tmp_path, request | {"cache_control": {"type": "ephemeral"}})
+    assert run("fit", marked).out.count("cache_control") == 1

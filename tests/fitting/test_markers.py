@@ -57,6 +57,25 @@ def test_the_clients_markers_stay_by_default_and_the_request_is_the_same_object(
     assert fit_request(request, dialect=MESSAGES).plan is None
 
 
+def test_a_request_without_markers_gets_planned_ones_by_default() -> None:
+    planned = fit_request(long(6), dialect=MESSAGES)
+    assert planned.plan is not None
+    assert markers(MESSAGES, planned)
+    assert planned.request == fit_request(long(6), dialect=MESSAGES, breakpoints="plan").request
+    kept = long(6)
+    assert fit_request(kept, dialect=MESSAGES, breakpoints="keep").request is kept
+    for own_marker in (own(long(6)), long(6) | {"cache_control": MARKER}):
+        assert fit_request(own_marker, dialect=MESSAGES).request is own_marker
+
+
+def test_by_default_nothing_is_marked_that_no_cache_keeps_or_that_is_cached_anyway() -> None:
+    short = talk(1)
+    assert fit_request(short, dialect=MESSAGES).request is short
+    for model in ("gpt-5", "gpt-5.6"):
+        request = long(6, make=chat, model=model)
+        assert fit_request(request, dialect=CHAT).request is request
+
+
 def test_none_takes_all_markers_off() -> None:
     request = own(talk(4)) | {"cache_control": MARKER}
     fitted = fit_request(request, dialect=MESSAGES, breakpoints="none")

@@ -54,7 +54,7 @@ def talk(steps: int, *, size: int = 600) -> dict[str, Any]:
 @pytest.mark.parametrize(("request_", "name"), [(chat(3), "openai_chat"), (talk(3), "anthropic")])
 def test_nothing_to_do_gives_back_the_same_object(request_: dict[str, Any], name: str) -> None:
     before = json.dumps(request_)
-    fitted = fit_request(request_)
+    fitted = fit_request(request_, breakpoints="keep")
     assert fitted.request is request_
     assert json.dumps(request_) == before
     assert DIALECTS[name].recognises(request_)
@@ -66,7 +66,14 @@ def test_a_growing_request_is_fitted_and_stays_valid(make: Any) -> None:
     cuts = 0
     for steps in range(1, 40):
         request = make(steps)
-        fitted = fit_request(request, budget=SMALL, ledger=ledger.dump(), memo=memo, counter=STRICT_HALF)
+        fitted = fit_request(
+            request,
+            budget=SMALL,
+            ledger=ledger.dump(),
+            memo=memo,
+            counter=STRICT_HALF,
+            breakpoints="keep",
+        )
         dialect = DIALECTS["openai_chat" if make is chat else "anthropic"]
         assert dialect.check(fitted.request) == []
         assert fitted.envelope.tokens <= 2_500

@@ -60,10 +60,10 @@ def test_thinking_that_no_longer_fits_is_dropped_by_the_server_unless_that_is_tu
 def test_it_is_asked_for_from_the_first_cut_on_and_in_every_later_request() -> None:
     """The server does not remember it, and until the next cut the thinking that it dropped is sent again."""
     request = thinking(2)
-    fitted = fit_request(request, budget=SMALL)
+    fitted = fit_request(request, budget=SMALL, breakpoints="keep")
     assert fitted.request is request
     assert fitted.headers == {}
-    ledger = None
+    ledger: Ledger | None = None
     asked: list[bool] = []
     for steps in range(2, 40, 2):
         fitted = fit_request(thinking(steps), budget=SMALL, ledger=ledger)
@@ -72,6 +72,7 @@ def test_it_is_asked_for_from_the_first_cut_on_and_in_every_later_request() -> N
         assert asked[-1] is ("block_binding" in fitted.request["thinking"])
     assert asked == sorted(asked)
     assert asked[-1]
+    assert ledger is not None
     assert len(ledger.cuts) < asked.count(True)
 
 
@@ -167,7 +168,7 @@ def test_what_was_cleared_is_a_line_in_the_ledger_once_for_each_change() -> None
 
 def test_the_callers_edits_pass_untouched_and_do_not_fool_the_calibration() -> None:
     request = talk(9) | {"context_management": CLEARING}
-    first = fit_request(request, counter=ESTIMATE)
+    first = fit_request(request, counter=ESTIMATE, breakpoints="keep")
     assert first.request is request
     half = first.envelope.tokens // 2
     usage = Usage(input=first.envelope.tokens - half, cleared=Cleared(tokens=half, tool_uses=4))
@@ -184,7 +185,7 @@ def test_what_the_server_clears_is_not_cut_once_more() -> None:
     whole = fit_request(request, budget=Budget(window=100_000)).envelope.tokens
     assert fit_request(request, budget=budget).envelope.cut is not None
     usage = Usage(input=whole - 3_000, cleared=Cleared(tokens=3_000, tool_uses=9))
-    spared = fit_request(request, budget=budget, usage=usage)
+    spared = fit_request(request, budget=budget, usage=usage, breakpoints="keep")
     assert spared.envelope.cut is None
     assert spared.request is request
     del request["context_management"]

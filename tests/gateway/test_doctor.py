@@ -163,9 +163,13 @@ def test_markers_and_attribution_depend_on_client_and_upstream(
     monkeypatch.delenv("CLAUDE_CODE_ATTRIBUTION_HEADER")
 
     _, lines = lines_of(*store, "--settings", file, "--client", "aider")
-    assert lines["markers at own"]["next_step"] == 'set `breakpoints = "plan"` under [upstreams.own]'
+    assert lines["markers at own"]["text"] == "lamina places cache markers in requests that have none"
     assert "attribution at own" not in lines
-    file.write_text(file.read_text().replace("'anthropic'", "'vllm'") + "breakpoints = 'plan'\n")
+    settings = file.read_text()
+    file.write_text(settings + "breakpoints = 'keep'\n")
+    _, lines = lines_of(*store, "--settings", file, "--client", "aider")
+    assert lines["markers at own"]["next_step"] == 'set `breakpoints = "auto"` under [upstreams.own]'
+    file.write_text(settings.replace("'anthropic'", "'vllm'") + "breakpoints = 'plan'\n")
     _, lines = lines_of(*store, "--settings", file, "--client", "claude")
     assert lines["markers at own"]["verdict"] == lines["attribution at own"]["verdict"] == "ok"
 

@@ -33,6 +33,7 @@ url = "{url}"
 profile = "anthropic"
 window = 8000
 reserve = 500
+breakpoints = "keep"
 """
 STEPS = 24
 

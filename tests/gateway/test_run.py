@@ -39,6 +39,7 @@ url = "{url}"
 profile = "anthropic"
 window = 8000
 reserve = 500
+breakpoints = "keep"
 
 [upstreams.openai]
 url = "{url}"

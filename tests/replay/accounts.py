@@ -45,7 +45,7 @@ def outcome(random: Random, trace: str, policy: str, window: int, calls: int) ->
     return ReplayOutcome(
         trace=trace, source="made up", policy=policy, window=window, rules="anthropic", calls=calls,
         cuts=random.randint(0, 5), broken=sum(bool(point.broken) for point in points),
-        over=3 if policy == "none" else 0, sent=sent, read=sent // 2, uncached=sent - sent // 2,
+        over=3 if policy == "drop_oldest" else 0, sent=sent, read=sent // 2, uncached=sent - sent // 2,
         equivalents=spent, dollars=spent / 200_000, needed=needed, visible=visible,
         recallable=random.randint(visible, needed), recalls=3, recall_equivalents=random.uniform(0, 900),
         recall_dollars=random.uniform(0, 0.01),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lamina.fitting.recalls import RECALL
 from lamina.replay.account_table import headline_lines
 from lamina.replay.headline import ADVICE, compare_sessions, summarise
-from lamina.replay.recorded_usage import sum_recorded_usage
+from lamina.replay.recorded_usage import ran_under_lamina, sum_recorded_usage
 from lamina.replay.runs import replay
 from lamina.replay.values import LostCache, RecordedUsage, ReplayAccount, ReplayOutcome, Reported, Trace
 from tests.replay.talks import session, trace
@@ -111,3 +112,74 @@ def test_what_the_client_did_not_record_is_sent_with_every_request() -> None:
         for fill_head in (False, True)
     )
     assert filled.sent > plain.sent + 15_000 * filled.calls
+
+
+def test_there_is_no_percentage_over_calls_that_are_refused() -> None:
+    """Under lamina every call is given up, and nothing is paid. That is not a saving."""
+    found = account(outcome("none", 20.0, over=3), outcome("lamina", 0.0, failed=5))
+    headline = summarise(found)
+    assert headline.own is None
+    assert (headline.compared, headline.comparable, headline.before) == (1, 0, 10.0)
+    assert headline.pair is not None
+    assert (headline.pair.untouched_refused, headline.pair.own_refused) == (3, 5)
+    lines = headline_lines(headline, as_of="")
+    assert not any("%" in line for line in lines)
+    assert lines[2] == (
+        "not compared          1 session with calls that would be refused, $10.00 as recorded; simulated: "
+        "$20.00 untouched with 3 refused, $0.0000 under lamina with 5 refused"
+    )
+
+
+def test_the_percentage_is_over_the_sessions_that_can_be_compared() -> None:
+    comparable = account(outcome("none", 12.0), outcome("lamina", 6.0, cuts=2))
+    refused = account(outcome("none", 30.0, over=4), outcome("lamina", 3.0, cuts=9))
+    both = ReplayAccount(
+        outcomes=(
+            *comparable.outcomes,
+            *(msgspec.structs.replace(each, trace="u") for each in refused.outcomes),
+        ),
+        reported=(
+            *comparable.reported,
+            *(msgspec.structs.replace(each, trace="u") for each in refused.reported),
+        ),
+    )
+    headline = summarise(both)
+    assert (headline.before, headline.comparable_before, headline.own) == (20.0, 10.0, 5.0)
+    assert headline.own_cuts == 2
+    assert headline.simulated_share == pytest.approx(1.2)
+    lines = headline_lines(headline, as_of="")
+    assert "recalls included: -50.0 % of the $10.00 of 1 session" in lines[2]
+    assert "the simulation says 1.20 times what was recorded, in the median session" in "\n".join(lines)
+
+
+def test_a_session_that_ran_under_lamina_is_not_compared_with_lamina() -> None:
+    handle = '[trimmed: read_file src/app.py · 4,310 bytes · recall("kdfvjhqlwutqypsiv")]'
+    used = {2: RecordedUsage(written=9_000)}
+    plain = trace({"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes?"}, used=used)
+    trimmed = trace({"role": "user", "content": handle}, {"role": "assistant", "content": "Yes?"}, used=used)
+    tool = {"type": "function", "function": {"name": RECALL.name, "description": RECALL.description}}
+    with_tool = msgspec.structs.replace(plain, head={"tools": [tool]})
+    assert [ran_under_lamina(each) for each in (plain, trimmed, with_tool)] == [False, True, True]
+    headline = summarise(account(outcome("none", 20.0), outcome("lamina", 2.0, cuts=3), under_lamina=True))
+    assert (headline.own, headline.under_lamina, headline.before) == (None, 1, 10.0)
+    assert "1 session ran under lamina already" in "\n".join(headline_lines(headline, as_of=""))
+
+
+def test_a_head_that_another_session_had_cached_is_read_in_the_simulation() -> None:
+    """The first call read 20,000 tokens. It would have written them if its session had been the first."""
+    messages = session(4)
+    place = next(at for at, message in enumerate(messages) if message["role"] == "assistant")
+    cold_usage = RecordedUsage(written=21_000)
+    warm_usage = RecordedUsage(read=20_000, written=1_000)
+    cold, warm = (
+        replay(
+            [msgspec.structs.replace(trace(*messages, used={place: usage}), model="claude-opus-4-6")],
+            policies=["none", "lamina"],
+            windows=[200_000],
+            fill_head=True,
+        ).outcomes
+        for usage in (cold_usage, warm_usage)
+    )
+    for cold_outcome, warm_outcome in zip(cold, warm, strict=True):
+        assert warm_outcome.sent == cold_outcome.sent
+        assert warm_outcome.read - cold_outcome.read == pytest.approx(20_000, rel=0.1)

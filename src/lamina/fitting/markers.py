@@ -83,18 +83,15 @@ def place_markers(
         return Marked(request=dialect.mark(request, Marking()))
     if not rules.markers or _CACHE_OF_DIALECT.get(dialect.name) != rules.match:
         return Marked(request=request)  # type: ignore[arg-type]
-    stream = dialect.stream(request)
-    if breakpoints == "auto" and (not keeps_only_marked(rules) or brings_markers(stream)):
+    if breakpoints == "auto" and not _wants_markers(request, envelope, dialect, rules):
         return Marked(request=request)  # type: ignore[arg-type]
+    stream = dialect.stream(request)
     lifetimes = Lifetimes()
     if isinstance(breakpoints, Lifetimes):
         lifetimes = breakpoints
-    least = rules.least(stream.model)
-    stream = _weigh_start(_without_tail(stream, envelope), counter, least)
-    if breakpoints == "auto" and sum(block.tokens for block in stream.blocks) * UNSURE < least:
-        return Marked(request=request)  # type: ignore[arg-type]
+    stream = _without_tail(stream, envelope)
     marker_plan = plan_markers(
-        stream,
+        _weigh_start(stream, counter, rules.least(stream.model)),
         rules,
         stable=lifetimes.stable,
         tail=lifetimes.tail,
@@ -104,6 +101,23 @@ def place_markers(
     )
     marking = Marking(places=marker_plan.places, key=marker_plan.key)
     return Marked(request=dialect.mark(request, marking), plan=marker_plan)
+
+
+def _wants_markers(
+    request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, rules: CacheRules
+) -> bool:
+    """Whether a request has no marker, nothing of it is cached without one, and it may be long enough.
+
+    Nobody asked for markers, so a request with values of an SDK that a cache never sees is left alone.
+    """
+    if not keeps_only_marked(rules):
+        return False
+    if envelope.tokens * UNSURE < rules.least(str(request.get("model", ""))):
+        return False
+    try:
+        return not brings_markers(dialect.stream(request))
+    except BadInput:
+        return False
 
 
 def keeps_only_marked(rules: CacheRules) -> bool:

@@ -188,7 +188,7 @@ class GatewayAccount:
             return
         events = self._read_earlier()
         self._read_earlier = None
-        known = frozenset(self._last)
+        present_conversations = frozenset(self._last)
         for event in events:
             if event.get("event") != "answered":
                 continue
@@ -196,7 +196,7 @@ class GatewayAccount:
                 answer = msgspec.convert(dict(event), AnsweredRequest)
             except msgspec.ValidationError:
                 continue  # fields of another release
-            if answer.process != process and answer.conversation not in known:
+            if answer.process != process and answer.conversation not in present_conversations:
                 self._follow(answer)
 
     @property

@@ -117,6 +117,15 @@ class LiveConversation:
         while len(self.usages) > USAGES:
             del self.usages[next(iter(self.usages))]
 
+    def compare_with(self, parent: LiveConversation) -> None:
+        """Take the last request of the conversation that this one was forked from as the one before it.
+
+        An edit makes a fork, and its cache is lost: the two requests tell why.
+        """
+        self.request = parent.request
+        self.sent_at = parent.sent_at
+        self.reported = parent.reported
+
     def accept(self, stored: GatewayConversation) -> None:
         """Take over what another process has saved, unless this one has seen a later request.
 
@@ -259,6 +268,8 @@ class ConversationIndex:
         name = _make_name(identity, family, digests, members)
         new_conversation = LiveConversation(workspace, name, family, state)
         new_conversation.memo.parse = memo
+        if state.parent and conversation is not None and conversation.name == state.parent:
+            new_conversation.compare_with(conversation)
         self._touch(new_conversation)
         return ConversationMatch(new_conversation, parsed, digests, 0, certain)
 

@@ -123,6 +123,7 @@ class MissReporter:
             predicted=difference.kept,
             cached=usage.cached,
             lost=difference.lost,
+            price=difference.price,
             advice=difference.advice,
         )
 

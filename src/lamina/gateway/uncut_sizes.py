@@ -68,8 +68,8 @@ def _count_hidden(entry: Entry, counter: Counter) -> int:
     if entry.form is Form.FULL:
         return 0
     whole = sum(part_cost(part, counter) for part in entry.source.parts)
-    shown = sum(part_cost(part, counter) for part in entry.parts)
-    return max(whole - shown, 0)
+    sent = sum(part_cost(part, counter) for part in entry.parts)
+    return max(whole - sent, 0)
 
 
 def _count_unchanged(fitted: Fitted) -> int:

@@ -30,6 +30,7 @@ from lamina.replay.headline import (
     Headline,
     LossReason,
     SessionCost,
+    SimulatedPair,
     compare_sessions,
     summarise,
 )
@@ -207,8 +208,40 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
         lines.append(
             f"{'under lamina':<22}${format_money(headline.own):>10}  {describe_difference(headline)}"
         )
+    if headline.under_lamina:
+        count = count_noun(headline.under_lamina, "session")
+        lines.append(f"{count} ran under lamina already: what was recorded is the cost under lamina")
+    lines += _pair_lines(headline)
     lines += _lost_lines(headline)
     return lines
+
+
+def _pair_lines(headline: Headline) -> list[str]:
+    """What is simulated of sessions with refused calls, and how far the simulation is off."""
+    pair = headline.pair
+    if pair is None:
+        return []
+    lines = [f"not compared          {describe_pair(pair)}"]
+    if headline.simulated_share is not None:
+        lines.append(f"      {describe_simulation(headline.simulated_share)}")
+    return lines
+
+
+def describe_pair(pair: SimulatedPair) -> str:
+    """Both sides of sessions that cannot be compared, since a call that is refused costs nothing."""
+    recorded = ""
+    if pair.recorded is not None:
+        recorded = f", ${format_money(pair.recorded)} as recorded"
+    return (
+        f"{count_noun(pair.sessions, 'session')} with calls that would be refused{recorded}; simulated: "
+        f"${format_money(pair.untouched)} untouched with {pair.untouched_refused:,} refused, "
+        f"${format_money(pair.own)} under lamina with {pair.own_refused:,} refused"
+    )
+
+
+def describe_simulation(share: float) -> str:
+    """How far off the simulation is where it can be compared with records."""
+    return f"the simulation says {share:.2f} times what was recorded, in the median session"
 
 
 def describe_sessions(headline: Headline) -> str:
@@ -225,8 +258,11 @@ def describe_difference(headline: Headline) -> str:
 
     "recalls included: -20.0 %; dearer in 3 sessions", for example.
     """
-    difference = ((headline.own or 0.0) - headline.before) / (headline.before or 1.0)
+    before = headline.comparable_before
+    difference = ((headline.own or 0.0) - before) / (before or 1.0)
     words = f"recalls included: {100 * difference:+.1f} %"
+    if headline.comparable < headline.compared:
+        words += f" of the ${format_money(before)} of {count_noun(headline.comparable, 'session')}"
     if not headline.own_cuts and abs(difference) < 1e-9:
         return f"{words}; no window was full, so lamina would have changed nothing"
     if not headline.own_cuts:

@@ -8,6 +8,7 @@ terminal, the page and the JSON file show these figures. Nothing here writes the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 
@@ -63,10 +64,14 @@ ADVICE = (
 class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
     """One session: what was recorded, and what it would have cost under each policy, in dollars.
 
-    `policies` are simulated, with recalls, and without policies that have no price. `own` is what lamina
-    would have cost. A simulated cache is not the real one: if the client sent everything, `own` is what was
-    recorded, times what lamina costs beside sending everything, both simulated. So it is what was recorded
-    where lamina changes nothing. `dearer` says why lamina costs more than before.
+    `policies` are simulated, with recalls, and without policies that have no price; `refused` has the calls
+    of each that have no answer. `own` is what lamina would have cost. A simulated cache is not the real one:
+    if the client sent everything, `own` is what was recorded, times what lamina costs beside sending
+    everything, both simulated. So it is what was recorded where lamina changes nothing. `dearer` says why
+    lamina costs more than before.
+
+    A call that is refused costs nothing, so a session with such calls on either side has no `own`: less
+    would be done for it, or more. Nor has one that ran under lamina: its record is the cost under lamina.
     """
 
     trace: str
@@ -79,6 +84,9 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
     cuts: int = 0
     recorded: float | None = None
     policies: dict[str, float] = {}
+    refused: dict[str, int] = {}
+    under_lamina: bool = False
+    compactions: int = 0
     own: float | None = None
     dearer: str = ""
 
@@ -88,6 +96,35 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
         if self.recorded is not None:
             return self.recorded
         return self.policies.get(UNTOUCHED)
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether a call of it would have no answer, under lamina or with everything sent."""
+        return any(self.refused.get(policy) for policy in (OWN_POLICY, UNTOUCHED))
+
+    @property
+    def simulated_share(self) -> float | None:
+        """What the simulation says that sending everything cost, beside what it did cost: its own error.
+
+        None if the client did not send everything, or nothing was recorded.
+        """
+        untouched = self.policies.get(UNTOUCHED)
+        if not self.recorded or untouched is None or self.compactions or self.under_lamina:
+            return None
+        if self.refused.get(UNTOUCHED):
+            return None
+        return untouched / self.recorded
+
+
+class SimulatedPair(msgspec.Struct, frozen=True, kw_only=True):
+    """Sessions of which calls would be refused, so that costs cannot be compared: both sides as simulated."""
+
+    sessions: int
+    recorded: float | None
+    untouched: float | None
+    untouched_refused: int
+    own: float | None
+    own_refused: int
 
 
 class LossReason(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +140,10 @@ class LossReason(msgspec.Struct, frozen=True, kw_only=True):
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """All sessions in a few figures; money is in dollars, and of the `compared` sessions.
 
-    `is_recorded`: `before` is what the records say, and not what sending everything would have cost.
+    `is_recorded`: `before` is what the records say, and not what sending everything would have cost. `own`
+    is what lamina would have cost in the `comparable` ones of them, which cost `comparable_before`. `pair`
+    has those with refused calls, and `under_lamina` counts those that ran under lamina already.
+    `simulated_share` is the median of what the simulation says of sending everything beside the records.
     """
 
     sessions: int
@@ -113,8 +153,13 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     compared: int
     is_recorded: bool
     before: float
+    comparable: int
+    comparable_before: float
     own: float | None
     own_cuts: int
+    pair: SimulatedPair | None
+    under_lamina: int
+    simulated_share: float | None
     dearer: int
     lost: float | None
     lost_calls: int
@@ -125,17 +170,18 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 def summarise(account: ReplayAccount) -> Headline:
     """The figures of all sessions that have calls.
 
-    The sum under lamina is known only if it is known for every session that is compared.
+    The sum under lamina is over the sessions in which neither side has a refused call.
     """
     sessions = [session for session in compare_sessions(account) if session.calls]
     moments = select_known(sessions, "began")
     recorded = [session for session in sessions if session.recorded is not None]
     # If any session has records, those without do not count: sums would mix both.
     compared = recorded or [session for session in sessions if session.before is not None]
-    own_costs = select_known(compared, "own")
+    comparable = [session for session in compared if session.own is not None]
     own = None
-    if compared and len(own_costs) == len(compared):
-        own = sum(own_costs)
+    if comparable:
+        own = sum(select_known(comparable, "own"))
+    shares = select_known(sessions, "simulated_share")
     losses = list_losses(account.reported)
     return Headline(
         sessions=len(sessions),
@@ -144,15 +190,42 @@ def summarise(account: ReplayAccount) -> Headline:
         compared=len(compared),
         is_recorded=bool(recorded),
         before=sum(select_known(compared, "before")),
+        comparable=len(comparable),
+        comparable_before=sum(select_known(comparable, "before")),
         own=own,
-        own_cuts=sum(session.cuts for session in compared),
-        dearer=sum(bool(session.dearer) for session in compared),
+        own_cuts=sum(session.cuts for session in comparable),
+        pair=_sum_refused(compared),
+        under_lamina=sum(session.under_lamina for session in sessions),
+        simulated_share=median(shares) if shares else None,
+        dearer=sum(bool(session.dearer) for session in comparable),
         lost=sum_known(losses, "dollars"),
         lost_calls=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
         reasons=tuple(_advise(loss) for loss in sum_losses(losses)[:MOST_REASONS]),
         **sum_fields(sessions, ["calls"]),
     )
+
+
+def _sum_refused(sessions: Sequence[SessionCost]) -> SimulatedPair | None:
+    """The sessions of which calls would be refused; None if there are none."""
+    refused = [session for session in sessions if session.has_refused and not session.under_lamina]
+    if not refused:
+        return None
+    return SimulatedPair(
+        sessions=len(refused),
+        recorded=sum_known(refused, "recorded"),
+        untouched=_sum_policy(refused, UNTOUCHED),
+        untouched_refused=sum(session.refused.get(UNTOUCHED, 0) for session in refused),
+        own=_sum_policy(refused, OWN_POLICY),
+        own_refused=sum(session.refused.get(OWN_POLICY, 0) for session in refused),
+    )
+
+
+def _sum_policy(sessions: Sequence[SessionCost], policy: str) -> float | None:
+    amounts = [session.policies[policy] for session in sessions if policy in session.policies]
+    if not amounts:
+        return None
+    return sum(amounts)
 
 
 def _advise(loss: LossSum) -> LossReason:
@@ -200,9 +273,11 @@ def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutco
         report = Reported(trace=trace, source=outcomes[0].source, model=outcomes[0].model)
     own = next((outcome for outcome in outcomes if outcome.policy == OWN_POLICY), None)
     policies = {}
+    refused = {}
     for outcome in outcomes:
         if outcome.dollars is not None:
             policies[outcome.policy] = outcome.dollars + outcome.recall_dollars
+        refused[outcome.policy] = outcome.over + outcome.invalid + outcome.failed
     session = SessionCost(
         trace=trace,
         source=report.source,
@@ -214,8 +289,12 @@ def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutco
         cuts=own.cuts if own else 0,
         recorded=report.dollars,
         policies=policies,
-        own=_estimate_own(policies, report),
+        refused=refused,
+        under_lamina=report.under_lamina,
+        compactions=report.compactions,
     )
+    if not session.has_refused and not session.under_lamina:
+        session = msgspec.structs.replace(session, own=_estimate_own(policies, report))
     return msgspec.structs.replace(session, dearer=_explain_dearer(session, own))
 
 

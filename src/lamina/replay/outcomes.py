@@ -7,12 +7,14 @@ for markers that its library does not set. A call without a recorded time follow
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
 from lamina.caches import CacheRules, Tally, cost, simulator
 from lamina.caches.marker_plan import plan_markers
 from lamina.caches.prefix_path import count_common_items
+from lamina.caches.simulate import Cache
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import LaminaError
 from lamina.models.facts import model as facts_of
@@ -35,7 +37,7 @@ def evaluate_walk(
     """
     rules = setting.rules
     read_share = rules.read_share(setting.model)
-    tallies = simulate_cache(steps, setting, rules)
+    tallies = simulate_cache(steps, setting, rules, warm_tokens=find_warm_tokens(trace))
     costs = [input_equivalents(tally, rules, read_share) for tally in tallies]
     sent_steps = [step for step in steps if step.sent is not None]
     requests = [step.sent for step in steps if step.sent is not None]
@@ -78,10 +80,23 @@ def evaluate_walk(
     )
 
 
-def simulate_cache(steps: Sequence[WalkStep], setting: Setting, rules: CacheRules) -> list[Tally]:
+def find_warm_tokens(trace: Trace) -> int:
+    """What the first call of a session read from the cache: another session had left its head there.
+
+    A recording that begins in the middle of a conversation says nothing of that.
+    """
+    if trace.recorded_from or not trace.used:
+        return 0
+    return trace.used[min(trace.used)].read
+
+
+def simulate_cache(
+    steps: Sequence[WalkStep], setting: Setting, rules: CacheRules, *, warm_tokens: int = 0
+) -> list[Tally]:
     """What a cache under these rules would have read and written, call by call.
 
-    A call that the policy gave up sends nothing, but time goes on.
+    A call that the policy gave up sends nothing, but time goes on. The first `warm_tokens` of the first
+    request are in the cache already.
     """
     cache = simulator(rules, model=setting.model)
     block_numbers = _BlockNumbers()
@@ -96,11 +111,26 @@ def simulate_cache(steps: Sequence[WalkStep], setting: Setting, rules: CacheRule
         if step.sent is None:
             continue
         stream = setting.message_sizes.stream(step.sent.messages, setting.model)
+        if warm_tokens:
+            _warm_cache(cache, block_numbers.add(stream), rules, warm_tokens, at=now)
+            warm_tokens = 0
         if rules.markers:
             stream = _place_markers(block_numbers.add(stream), rules, None if broken else last_block)
         last_block = len(stream.blocks) - 1
         tallies.append(cache.send(stream, at=now))
     return tallies
+
+
+def _warm_cache(cache: Cache, stream: Stream, rules: CacheRules, tokens: int, *, at: float) -> None:
+    """Leave the beginning of a stream in a cache: so many tokens, to the nearest end of a block."""
+    ends = list(accumulate(block.tokens for block in stream.blocks))
+    last = min(range(len(ends)), key=lambda index: abs(ends[index] - tokens), default=None)
+    if last is None:
+        return
+    blocks = list(stream.blocks[: last + 1])
+    if rules.markers:
+        blocks[last] = msgspec.structs.replace(blocks[last], marker=rules.lifetime)
+    cache.send(msgspec.structs.replace(stream, blocks=tuple(blocks)), at=at)
 
 
 class _BlockNumbers:

@@ -7,17 +7,24 @@ is for `lamina.diagnose.differences`, which has the requests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from lamina.caches import CacheRules, Tally, cost, rules_for
 from lamina.errors import BadInput
+from lamina.fitting.recalls import RECALL
 from lamina.models.facts import Model, model
 from lamina.replay.account_sums import sum_fields
 from lamina.replay.outcomes import input_equivalents
 from lamina.replay.values import LostCache, RecordedUsage, Reported, Trace
+
+# `[trimmed: read_file src/app.py · 4,310 bytes · recall("k7f3qlwutqypsivab")]`; JSON escapes its quotes.
+_HANDLE = re.compile(rb'\[trimmed: [^\]]{0,400}recall\(\\"k[a-z2-7]{15,}')
 
 LOST_SHARE = 0.5
 """A call that reads less than this share of what it could have read lost the cache."""
@@ -56,11 +63,27 @@ def sum_recorded_usage(trace: Trace) -> Reported:
         dollars=_sum_dollars(calls),
         lost=tuple(_find_losses(trace, calls)),
         compactions=len(trace.compacted),
+        under_lamina=ran_under_lamina(trace),
         project=trace.project,
         began=trace.began,
         title=trace.title,
         **sum_fields(usages, ["read", "uncached", "output"]),
     )
+
+
+def ran_under_lamina(trace: Trace) -> bool:
+    """Whether lamina fitted the requests that were recorded: they have its recall tool, or its handles.
+
+    A client's own log has neither, since lamina stands between the client and the API.
+    """
+    tools = trace.head.get("tools")
+    if isinstance(tools, list) and any(_is_recall_tool(tool) for tool in tools):
+        return True
+    return any(_HANDLE.search(msgspec.json.encode(item)) for item in trace.items)
+
+
+def _is_recall_tool(tool: Any) -> bool:
+    return RECALL.description.encode() in msgspec.json.encode(tool).replace(rb"\"", b'"')
 
 
 def _reported_calls(trace: Trace) -> list[_ReportedCall]:

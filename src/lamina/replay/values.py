@@ -146,7 +146,10 @@ class LostCache(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """What the records themselves say that a trace took: sums of `used`, and where its cache was lost."""
+    """What the records themselves say that a trace took: sums of `used`, and where its cache was lost.
+
+    `under_lamina`: its requests were fitted by lamina before they were recorded.
+    """
 
     trace: str
     source: str
@@ -160,6 +163,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     dollars: float | None = None
     lost: tuple[LostCache, ...] = ()
     compactions: int = 0
+    under_lamina: bool = False
     project: str = ""
     began: float | None = None
     title: str = ""
