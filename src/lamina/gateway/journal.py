@@ -131,8 +131,11 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
         except OSError:
             continue
         for line in lines:
-            with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
-                yield msgspec.json.decode(line, type=dict[str, Any])
+            try:
+                event = msgspec.json.decode(line, type=dict[str, Any])
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                continue  # not a line of a gateway
+            yield event
 
 
 def find_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Path | None:
