@@ -35,7 +35,8 @@ from lamina.core.wording import PLAIN, text_of
 
 def digest(segments: Sequence[Segment], *, limit: int) -> str:
     """Both voices of a digest, the user's first; each has the limit."""
-    return "\n".join(filter(None, in_two_voices(segments, words_limit=limit, notes_limit=limit)))
+    texts = in_two_voices(segments, words_limit=limit, notes_limit=limit)
+    return "\n".join(filter(None, (texts.words, texts.notes)))
 
 
 def user(text: str, *more: Part, kind: str = "user", **attrs: str) -> Segment:
@@ -122,7 +123,8 @@ def test_a_digest_is_within_its_limits_and_always_the_same(segments: list[Segmen
 
 @given(SEGMENTS, st.integers(SMALLEST_DIGEST, 3_000))
 def test_every_line_of_a_digest_is_inert(segments: list[Segment], limit: int) -> None:
-    for voice in in_two_voices(segments, words_limit=limit, notes_limit=limit):
+    texts = in_two_voices(segments, words_limit=limit, notes_limit=limit)
+    for voice in (texts.words, texts.notes):
         header, *lines = voice.split("\n")
         assert header.startswith(("Earlier conversation, ", NOTES_TITLE)) or not voice
         own = [line for line in lines if line and not line.startswith("  ")]

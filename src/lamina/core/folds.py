@@ -15,13 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.core import hashing
-from lamina.core.digests import DigestText, write_digest, write_title
+from lamina.core.digests import DigestText, write_digest, write_rules, write_title
 from lamina.core.entries import find_sent, is_message, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
 from lamina.core.orders import CHARACTERS_PER_TOKEN, goes_last
 from lamina.core.repair import find_side
 from lamina.core.text.names import list_names
+from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.tags import wrap_in_tag
+from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import Scale
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, text_of
@@ -32,23 +34,34 @@ SHARE = 4
 """Digests may take one part in `SHARE` of the free room before they merge: of the room beside what no cut can
 free."""
 
-WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 50, 60, 60
+VERBATIM_PART = 10
+"""While all that the user said takes at most one part in so many of the room, digests quote it word for word."""
+
+WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 130, 60, 60
 """Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
-names. docs/planner.md has what each of them is worth."""
+names: together one part in `SHARE`. Words may also use what the other two leave. docs/planner.md has what each of
+them is worth."""
+
+RULES_SHARE = 20
+"""Of the free room, in thousandths: what standing rules may take even as a last resort."""
 
 LEAST, MOST = 400, 12_000
-"""Characters that each part of a digest may use, at least and at most."""
+"""Characters that each part of a digest may use, at least and, of notes and names, at most."""
 
 TITLE_ROOM = 200
 """Characters of a digest's title and headings."""
 
 
 class DigestSize(NamedTuple):
-    """Characters that a digest may use: for the user's words, for what was done, and for names."""
+    """Characters that a digest may use: for the user's words, for what was done, and for names.
+
+    `rules`: the words that fit into their limit are rules and nothing else, as a last resort.
+    """
 
     words: int
     notes: int
     names: int
+    rules: bool = False
 
     @property
     def total(self) -> int:
@@ -57,27 +70,40 @@ class DigestSize(NamedTuple):
 
     def scale(self, numerator: int, denominator: int) -> DigestSize:
         """The size times a fraction."""
-        return DigestSize(*(part * numerator // denominator for part in self))
+        return DigestSize(
+            words=self.words * numerator // denominator,
+            notes=self.notes * numerator // denominator,
+            names=self.names * numerator // denominator,
+            rules=self.rules,
+        )
 
 
 def find_digest_size(room: int) -> DigestSize:
     """The size of a digest in a room of so many tokens."""
     return DigestSize(
-        words=_characters_for(room, WORDS_SHARE),
-        notes=_characters_for(room, NOTES_SHARE),
-        names=_characters_for(room, NAMES_SHARE),
+        words=max(_characters_for(room, WORDS_SHARE), LEAST // 2),
+        notes=max(LEAST // 2, min(MOST, _characters_for(room, NOTES_SHARE))),
+        names=max(LEAST // 2, min(MOST, _characters_for(room, NAMES_SHARE))),
     )
 
 
 def _characters_for(room: int, share: int) -> int:
-    """Characters for so many thousandths of a room in tokens, within the bounds for a part of a digest."""
-    characters = room * share // 1000 * CHARACTERS_PER_TOKEN
-    return max(LEAST // 2, min(MOST, characters))
+    """Characters for so many thousandths of a room in tokens."""
+    return room * share // 1000 * CHARACTERS_PER_TOKEN
 
 
-def bound_digest(characters: int) -> DigestSize:
-    """The size of a digest that may have so many characters in all, as a last resort."""
-    return DigestSize(words=characters * 3 // 4, notes=characters // 4, names=0)
+def bound_digest(characters: int, room: int) -> DigestSize:
+    """The size of a digest that may have so many characters in all, as a last resort.
+
+    With none, the rules of the user stay, in their share of the room.
+    """
+    if characters:
+        return DigestSize(words=characters * 3 // 4, notes=characters // 4, names=0)
+    return DigestSize(words=_characters_for(room, RULES_SHARE), notes=0, names=0, rules=True)
+
+
+NO_DIGEST = DigestSize(words=0, notes=0, names=0)
+"""One line, with the number of messages."""
 
 
 def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
@@ -98,23 +124,62 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
     return runs
 
 
-def make_fold(run: Sequence[Entry], *, size: DigestSize, cut: int, kinds: Kinds) -> Fold:
+def make_fold(
+    run: Sequence[Entry],
+    *,
+    size: DigestSize,
+    cut: int,
+    kinds: Kinds,
+    later_rules: Sequence[LaterRule] = (),
+    verbatim: bool = False,
+) -> Fold:
     """A digest of these entries in at most this size. If it is nothing, one line is left.
 
-    The first and the newest words of the user weigh most; where there is no room for all of them, the others
-    are shortened or counted. Everything can be recalled by the key of the digest.
+    Where there is no room for all words of the user, `text.user_words` says which of them stay. `verbatim` asks
+    for all of them, however much room they take. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
     segments = [entry.source for entry in run if not entry.segment.is_own]
+    first_turn = run[0].turn + 1
     title = write_title(segments)
     words = title
     notes = ""
-    if size.total:
+    whole = False
+    if size.rules:
+        words = write_rules(
+            segments,
+            limit=TITLE_ROOM + size.words,
+            kinds=kinds,
+            first_turn=first_turn,
+            later_rules=later_rules,
+        )
+    elif size.total:
         words_characters = _count_words(entry.source for entry in run if goes_last(entry, kinds))
-        words_limit = TITLE_ROOM + min(words_characters, size.words)
-        texts = write_digest(segments, words_limit=words_limit, notes_limit=size.notes, kinds=kinds)
-        words = texts.words
+        needed = TITLE_ROOM + words_characters
+        words_limit = needed if verbatim else min(needed, TITLE_ROOM + size.words)
+        texts = write_digest(
+            segments,
+            words_limit=words_limit,
+            notes_limit=size.notes,
+            kinds=kinds,
+            first_turn=first_turn,
+            later_rules=later_rules,
+        )
         notes = _add_names(texts, segments, limit=size.names)
+        left = size.total + TITLE_ROOM - len(texts.words) - len(notes)
+        if not texts.whole and left > LEAST:
+            # Few notes or names leave room, and the user's words have the first claim on it.
+            words_limit = min(needed, len(texts.words) + left)
+            texts = write_digest(
+                segments,
+                words_limit=words_limit,
+                notes_limit=0,
+                kinds=kinds,
+                first_turn=first_turn,
+                later_rules=later_rules,
+            )
+        words = texts.words
+        whole = texts.whole
     return Fold(
         key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,
@@ -123,7 +188,19 @@ def make_fold(run: Sequence[Entry], *, size: DigestSize, cut: int, kinds: Kinds)
         speaks=words != title,
         cut=cut,
         version=FOLD_VERSION,
+        rules=_find_rules(run),
+        whole=whole,
     )
+
+
+def _find_rules(run: Sequence[Entry]) -> dict[Ref, int]:
+    """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
+    rules: dict[Ref, int] = {}
+    for entry in run:
+        is_users = entry.segment.role is Role.USER and entry.segment.kind == "user"
+        if is_users and find_rules(text_of(entry.source.parts)):
+            rules[entry.ref] = entry.turn + 1
+    return rules
 
 
 def _count_words(segments: Iterable[Segment]) -> int:
@@ -211,7 +288,7 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
                 with_words.add(fold.key)
                 result.append(_make_words_entry(fold, at=entry, wording=wording))
                 before = Role.USER
-        result.append(omit(entry, f"folded into {fold.key}"))
+        result.append(omit(entry, _why_folded(entry, fold)))
         if fold.notes and entry.ref == last_covered[fold.key]:
             stands_alone = fold.key not in with_words
             result.append(_make_notes_entry(fold, at=entry, wording=wording, stands_alone=stands_alone))
@@ -220,6 +297,14 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
                 result.append(_make_closing_entry(fold, at=entry))
                 before = Role.USER
     return result
+
+
+def _why_folded(entry: Entry, fold: Fold) -> str:
+    """Why an entry is not sent: a digest stands for it. If a rule of it stands there, the account says so."""
+    turn = fold.rules.get(entry.ref)
+    if turn is None:
+        return f"folded into {fold.key}"
+    return f"folded into {fold.key}; kept: a standing rule of turn {turn}"
 
 
 def map_covered(folds: Iterable[Fold]) -> dict[Ref, Fold]:

@@ -312,8 +312,9 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `text` is sent in the user's voice and holds nobody else's words; `speaks`: it has such words, and is not
     only a title. `notes` is sent in the model's voice and quotes what the model and the tools said. `merged`
-    are the keys of digests that it replaced. Since version 2 the voices are apart: a digest of version 1
-    holds both in `text`, until the next cut.
+    are the keys of digests that it replaced. `rules` are the messages with a standing rule in them, each with its
+    turn, and `whole` says that every word of the user stands in it. Since version 2 the voices are apart: a digest
+    of version 1 holds both in `text`, until the next cut.
     """
 
     key: str
@@ -324,6 +325,8 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speaks: bool = True
     merged: tuple[str, ...] = ()
     version: int = 1
+    rules: dict[Ref, int] = {}
+    whole: bool = False
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
