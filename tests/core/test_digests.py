@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.build import build
-from lamina.core.digests import NOTES_TITLE, write_title
-from lamina.core.digests import write_digest as in_two_voices
+from lamina.core.digests import NOTES_TITLE, DigestText, RunText, write_digest, write_title
 from lamina.core.folds import FOLD_VERSION, lay_folds
-from lamina.core.kinds import KINDS, Kind
+from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.text.gist import LONGEST_MESSAGE, SMALLEST_DIGEST
 from lamina.core.values import (
@@ -31,6 +30,12 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import PLAIN, text_of
+
+
+def in_two_voices(
+    segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
+) -> DigestText:
+    return write_digest(RunText(segments, kinds), words_limit=words_limit, notes_limit=notes_limit)
 
 
 def digest(segments: Sequence[Segment], *, limit: int) -> str:

@@ -89,16 +89,12 @@ def _write_digest(
         return progress.written[name]
     verbatim = digest_limit is None and progress.words.may_stand
     later_rules = progress.words.rules_after(run[-1].ref)
+    run_text = progress.read_run(run)
     best: Fold | None = None
     best_tokens = 0
     for _ in range(_TRIES):
         fold = make_fold(
-            run,
-            size=size,
-            cut=progress.number,
-            kinds=context.kinds,
-            later_rules=later_rules,
-            verbatim=verbatim,
+            run, run_text, size=size, cut=progress.number, later_rules=later_rules, verbatim=verbatim
         )
         tokens = measure_fold(fold, run, context.scale, context.wording)
         limit = size.total // 2

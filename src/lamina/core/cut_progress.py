@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.cut_target import CutLimits
+from lamina.core.digests import Reader, RunText
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
-from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds
+from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, read_run
 from lamina.core.ledger import current_turn
 from lamina.core.options import BuildContext
 from lamina.core.text.standing_rules import find_rules
@@ -66,7 +67,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
-    while the cut spares less and less, most of them would be written again word for word.
+    while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
+    remember what was read for them.
     """
 
     draft: Draft
@@ -84,11 +86,22 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     exhausted: bool = False
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
+    runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
+    reader: Reader = msgspec.field(default_factory=Reader)
 
     @property
     def number(self) -> int:
         """The number that the cut will have in the ledger."""
         return len(self.draft.ledger.cuts) + 1
+
+    def read_run(self, run: Sequence[Entry]) -> RunText:
+        """What is in a run of entries that a digest may show, read once in this cut."""
+        name = tuple(entry.ref for entry in run)
+        run_text = self.runs.get(name)
+        if run_text is None:
+            run_text = read_run(run, kinds=self.context.kinds, reader=self.reader)
+            self.runs[name] = run_text
+        return run_text
 
     @property
     def changed(self) -> list[Entry]:

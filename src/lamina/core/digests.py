@@ -9,6 +9,7 @@ for the digest's own structure, and none of the structure addresses a reader.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -30,10 +31,11 @@ from lamina.core.text.gist import (
     print_gist,
     print_words,
 )
-from lamina.core.text.standing_rules import find_rules, is_agreement
-from lamina.core.text.user_words import LaterRule, UserMessage
+from lamina.core.text.names import count_names
+from lamina.core.text.standing_rules import is_agreement
+from lamina.core.text.user_words import LaterRule, UserMessage, UserMessages
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
-from lamina.core.wording import pick_name
+from lamina.core.wording import pick_name, text_of
 
 NOTES_TITLE = "What was done in it:"
 
@@ -55,55 +57,91 @@ class DigestText(NamedTuple):
     whole: bool = True
 
 
+class RunText:
+    """What is in a run of turns that a digest may show: read once, however often the digest is written."""
+
+    def __init__(
+        self, segments: Sequence[Segment], kinds: Kinds = KINDS, *, first_turn: int = 1, reader: Reader | None = None
+    ) -> None:
+        self.segments = segments
+        self.title = write_title(segments)
+        reader = reader or Reader()
+        messages: list[UserMessage] = []
+        self.notes: list[GistPiece] = []
+        for piece in merge_equal_calls(_find_pieces(segments, kinds, first_turn)):
+            if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
+                messages.append(reader.read_message(piece))
+            else:
+                self.notes.append(piece)
+        self.users = UserMessages(messages)
+        self.names = reader.count_names(segments)
+
+    def with_rules_alone(self) -> UserMessages:
+        """The user's messages with a rule in them, of which nothing but the rules is left."""
+        messages: list[UserMessage] = []
+        for message in self.users.messages:
+            rules = [each.text for each in message.statements if each.weight == "rule"]
+            if rules and message.label == QUESTION_LABEL:
+                messages.append(UserMessage(message.turn, message.label, "\n".join(rules)))
+        return UserMessages(messages)
+
+
+class Reader:
+    """Remembers what was read of each message and each segment while one cut is made.
+
+    A cut writes several digests of nearly the same turns until the request has the right size.
+    """
+
+    def __init__(self) -> None:
+        self._messages: dict[tuple[int, str, str], UserMessage] = {}
+        self._names: dict[int, tuple[Segment, Tally[str]]] = {}
+
+    def read_message(self, piece: GistPiece) -> UserMessage:
+        """The message of the user that this piece is."""
+        name = (piece.turn, piece.label, piece.text)
+        message = self._messages.get(name)
+        if message is None:
+            message = UserMessage(*name)
+            self._messages[name] = message
+        return message
+
+    def count_names(self, segments: Iterable[Segment]) -> Tally[str]:
+        """How often each name stands in these segments."""
+        total: Tally[str] = Tally()
+        for segment in segments:
+            # By identity, which is quicker than a hash of the text; the segment is held, so no other gets its id.
+            known = self._names.get(id(segment))
+            if known is None:
+                known = (segment, count_names(text_of(segment.parts)))
+                self._names[id(segment)] = known
+            total.update(known[1])
+        return total
+
+
 def write_digest(
-    segments: Sequence[Segment],
-    *,
-    words_limit: int,
-    notes_limit: int,
-    kinds: Kinds = KINDS,
-    first_turn: int = 1,
-    later_rules: Sequence[LaterRule] = (),
+    run: RunText, *, words_limit: int, notes_limit: int, later_rules: Sequence[LaterRule] = ()
 ) -> DigestText:
     """What a run of turns said. Each voice has its limit in characters; notes may use what the words leave.
 
-    If there is no room for more, the words are one line and the notes are empty. `first_turn` is the number of the
-    turn with which the run begins. `later_rules` are rules that the user gave after the run: a rule in it that
-    they replace is marked.
+    If there is no room for more, the words are one line and the notes are empty. `later_rules` are rules that the
+    user gave after the run: a rule in it that they replace is marked.
     """
-    messages: list[UserMessage] = []
-    other_pieces: list[GistPiece] = []
-    for piece in merge_equal_calls(_find_pieces(segments, kinds, first_turn)):
-        if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
-            messages.append(UserMessage(piece.turn, piece.label, piece.text))
-        else:
-            other_pieces.append(piece)
-    words, whole = print_words(write_title(segments), messages, words_limit, later_rules=later_rules)
+    words, whole = print_words(run.title, run.users, words_limit, later_rules=later_rules)
     notes_limit += max(words_limit - len(words), 0)
-    if not other_pieces or notes_limit < SMALLEST_DIGEST:
+    if not run.notes or notes_limit < SMALLEST_DIGEST:
         return DigestText(words, "", whole)
-    return DigestText(words, print_gist(NOTES_TITLE, other_pieces, notes_limit), whole)
+    return DigestText(words, print_gist(NOTES_TITLE, run.notes, notes_limit), whole)
 
 
-def write_rules(
-    segments: Sequence[Segment],
-    *,
-    limit: int,
-    kinds: Kinds = KINDS,
-    first_turn: int = 1,
-    later_rules: Sequence[LaterRule] = (),
-) -> str:
-    """The standing rules of a run of turns under its title, in at most `limit` characters, the newest first.
+def write_rules(run: RunText, *, limit: int, later_rules: Sequence[LaterRule] = ()) -> str:
+    """The standing rules of a run of turns under its title, in at most `limit` characters.
 
     It is what stays of the user's words when there is room for nothing else.
     """
-    messages: list[UserMessage] = []
-    for piece in _find_pieces(segments, kinds, first_turn):
-        rules = find_rules(piece.text) if piece.label == QUESTION_LABEL else []
-        if rules:
-            messages.append(UserMessage(piece.turn, piece.label, " ".join(rules)))
-    if not messages:
-        return write_title(segments)
-    words, _ = print_words(write_title(segments), messages, limit, later_rules=later_rules)
+    rules = run.with_rules_alone()
+    if not rules.messages:
+        return run.title
+    words, _ = print_words(run.title, rules, limit, later_rules=later_rules)
     return words
 
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.core import hashing
-from lamina.core.digests import DigestText, write_digest, write_rules, write_title
-from lamina.core.entries import find_sent, is_message, make_closing_line, make_own_entry, omit
+from lamina.core.digests import DigestText, Reader, RunText, write_digest, write_rules
+from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
-from lamina.core.orders import CHARACTERS_PER_TOKEN, goes_last
+from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
-from lamina.core.text.names import list_names
-from lamina.core.text.standing_rules import find_rules
+from lamina.core.text.excerpts import clean_text
+from lamina.core.text.names import list_counted_names
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import Scale
@@ -124,12 +124,18 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
     return runs
 
 
+def read_run(run: Sequence[Entry], *, kinds: Kinds, reader: Reader | None = None) -> RunText:
+    """What is in a run of entries that a digest may show."""
+    segments = [entry.source for entry in run if not entry.segment.is_own]
+    return RunText(segments, kinds, first_turn=run[0].turn + 1, reader=reader)
+
+
 def make_fold(
     run: Sequence[Entry],
+    run_text: RunText,
     *,
     size: DigestSize,
     cut: int,
-    kinds: Kinds,
     later_rules: Sequence[LaterRule] = (),
     verbatim: bool = False,
 ) -> Fold:
@@ -139,45 +145,23 @@ def make_fold(
     for all of them, however much room they take. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
-    segments = [entry.source for entry in run if not entry.segment.is_own]
-    first_turn = run[0].turn + 1
-    title = write_title(segments)
-    words = title
+    words = run_text.title
     notes = ""
     whole = False
     if size.rules:
-        words = write_rules(
-            segments,
-            limit=TITLE_ROOM + size.words,
-            kinds=kinds,
-            first_turn=first_turn,
-            later_rules=later_rules,
-        )
+        words = write_rules(run_text, limit=TITLE_ROOM + size.words, later_rules=later_rules)
     elif size.total:
-        words_characters = _count_words(entry.source for entry in run if goes_last(entry, kinds))
-        needed = TITLE_ROOM + words_characters
+        needed = TITLE_ROOM + _count_words(run_text)
         words_limit = needed if verbatim else min(needed, TITLE_ROOM + size.words)
         texts = write_digest(
-            segments,
-            words_limit=words_limit,
-            notes_limit=size.notes,
-            kinds=kinds,
-            first_turn=first_turn,
-            later_rules=later_rules,
+            run_text, words_limit=words_limit, notes_limit=size.notes, later_rules=later_rules
         )
-        notes = _add_names(texts, segments, limit=size.names)
+        notes = _add_names(texts, run_text, limit=size.names)
         left = size.total + TITLE_ROOM - len(texts.words) - len(notes)
         if not texts.whole and left > LEAST:
             # Few notes or names leave room, and the user's words have the first claim on it.
             words_limit = min(needed, len(texts.words) + left)
-            texts = write_digest(
-                segments,
-                words_limit=words_limit,
-                notes_limit=0,
-                kinds=kinds,
-                first_turn=first_turn,
-                later_rules=later_rules,
-            )
+            texts = write_digest(run_text, words_limit=words_limit, notes_limit=0, later_rules=later_rules)
         words = texts.words
         whole = texts.whole
     return Fold(
@@ -185,45 +169,40 @@ def make_fold(
         covers=covers,
         text=words,
         notes=notes,
-        speaks=words != title,
+        speaks=words != run_text.title,
         cut=cut,
         version=FOLD_VERSION,
-        rules=_find_rules(run),
+        rules=_find_rules(run, run_text),
         whole=whole,
     )
 
 
-def _find_rules(run: Sequence[Entry]) -> dict[Ref, int]:
+def _find_rules(run: Sequence[Entry], run_text: RunText) -> dict[Ref, int]:
     """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
+    texts = {message.text for message in run_text.users.messages if message.has_rule}
     rules: dict[Ref, int] = {}
+    if not texts:
+        return rules
     for entry in run:
-        is_users = entry.segment.role is Role.USER and entry.segment.kind == "user"
-        if is_users and find_rules(text_of(entry.source.parts)):
+        if is_users_text(entry) and clean_text(text_of(entry.source.parts)) in texts:
             rules[entry.ref] = entry.turn + 1
     return rules
 
 
-def _count_words(segments: Iterable[Segment]) -> int:
-    """Characters of words that must stay, with what printing them on lines of their own adds.
+def _count_words(run_text: RunText) -> int:
+    """Characters of the user's words, with what printing them on lines of their own adds.
 
     A message in a digest has a label before it, and four spaces before each of its lines.
     """
-    characters = 0
-    for segment in segments:
-        for part in segment.parts:
-            if isinstance(part, Text):
-                characters += len(part.text) + 4 * part.text.count("\n") + 40
-    return characters
+    return sum(len(text) + 4 * text.count("\n") + 60 for text in run_text.users.clipped_texts)
 
 
-def _add_names(texts: DigestText, segments: Sequence[Segment], *, limit: int) -> str:
+def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
     """The notes, and a line with names that occur in the segments and not in the digest so far.
 
     By a name such as `parse_config` the model sees what it could recall.
     """
-    shown = f"{texts.words}\n{texts.notes}"
-    contents = (text_of(segment.parts) for segment in segments)
-    listed = list_names(contents, limit=limit, shown=shown)
+    listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
     if not listed:
         return texts.notes
     names_line = f"  names: {listed}"

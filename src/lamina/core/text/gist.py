@@ -25,7 +25,7 @@ from lamina.core.text.excerpts import (
 )
 from lamina.core.text.json_values import parse_json
 from lamina.core.text.standing_rules import find_statements
-from lamina.core.text.user_words import LaterRule, UserMessage, quote_messages
+from lamina.core.text.user_words import LaterRule, UserMessages, quote_messages
 
 __all__ = (
     "LINE",
@@ -119,22 +119,22 @@ def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
 
 
 def print_words(
-    header: str, messages: Sequence[UserMessage], limit: int, *, later_rules: Sequence[LaterRule] = ()
+    header: str, users: UserMessages, limit: int, *, later_rules: Sequence[LaterRule] = ()
 ) -> tuple[str, bool]:
     """The user's words in at most `limit` characters under a header, and whether all of them are there.
 
     Rules stay first, then wishes, facts, and the rest; `text.user_words` says how.
     """
     if limit < SMALLEST_DIGEST:
-        return header, not messages
+        return header, not users.messages
     room = limit - len(header) - 1
     for _ in range(_TRIES):
-        text, whole = _print_quoted(header, messages, room, later_rules)
+        text, whole = _print_quoted(header, users, room, later_rules)
         if len(text) <= limit or room <= 0:
             break
         room -= max(len(text) - limit, _SMALLEST_LINE)
     if len(text) > limit:
-        return header, not messages
+        return header, not users.messages
     return text, whole
 
 
@@ -142,15 +142,15 @@ _TRIES = 6  # how often words are chosen anew until they are within their limit
 
 
 def _print_quoted(
-    header: str, messages: Sequence[UserMessage], room: int, later_rules: Sequence[LaterRule]
+    header: str, users: UserMessages, room: int, later_rules: Sequence[LaterRule]
 ) -> tuple[str, bool]:
     """The words that fit into about so many characters, and whether they are all."""
-    quoted = quote_messages(messages, room, later_rules=later_rules)
+    quoted = quote_messages(users, room, later_rules=later_rules)
     lines = [header]
     last_turn = 0
     count = 0
     whole = True
-    for index, message in enumerate(messages):
+    for index, message in enumerate(users.messages):
         kept = quoted.get(index)
         if kept is None:
             whole = False
@@ -161,7 +161,7 @@ def _print_quoted(
             lines.append(f"Turn {message.turn}")
             last_turn = message.turn
         lines.append(f"  {kept.label}: {_indent_lines(kept.text).lstrip(WHITE_SPACE)}")
-    left_out = len(messages) - count
+    left_out = len(users.messages) - count
     if left_out:
         lines.append(f"(and {count_units(left_out, 'more messages')})")
     return "\n".join(lines), whole

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
@@ -57,16 +58,55 @@ _ENDS = ".'’-–—*"
 _NAME_VALUE, _NUMBER_VALUE, _RARE_VALUE, _SEEN_PART = 4, 5, 1, 4
 """What a name, a number and a rare word of a sentence are worth, and one part in so many if it was seen before."""
 
+_RARE = 2  # messages that a rare word stands in, at most
 _RARE_LENGTH = 6  # letters of a word that may be worth something because it is rare
 _IDEOGRAPH = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
-class UserMessage(NamedTuple):
-    """A message of the user: its turn, what it is called, and its text."""
+class UserMessage:
+    """A message of the user: its turn, what it is called, its text and its sentences.
 
-    turn: int
-    label: str
-    text: str
+    What the sentences are worth is asked only if there is no room for all of them, and found once.
+    """
+
+    def __init__(self, turn: int, label: str, text: str) -> None:
+        self.turn = turn
+        self.label = label
+        self.text = text
+        self.statements = list(find_statements(text))
+        self.has_rule = any(statement.weight == "rule" for statement in self.statements)
+
+    @cached_property
+    def words(self) -> list[list[_Word]]:
+        """The words of each sentence."""
+        return [_list_words(statement.text) for statement in self.statements]
+
+    @cached_property
+    def shape(self) -> tuple[str, ...]:
+        """The words without those that have a digit: equal for messages that say nearly the same."""
+        return tuple(word for word in split_words(fold_case(self.text)) if not _DIGIT.search(word))
+
+
+class UserMessages:
+    """The messages of a run of turns, and what their sentences are worth beside each other."""
+
+    def __init__(self, messages: Iterable[UserMessage]) -> None:
+        self.messages = list(messages)
+        self.clean_texts = [clean_text(message.text) for message in self.messages]
+        self.clipped_texts = [
+            _clip_message(text, message.statements)
+            for text, message in zip(self.clean_texts, self.messages, strict=True)
+        ]
+
+    @cached_property
+    def values(self) -> list[list[int]]:
+        """What each sentence of each message is worth."""
+        return _value_statements([message.words for message in self.messages])
+
+    @cached_property
+    def alike(self) -> dict[int, _Alike]:
+        """Messages that say nearly the same, by the index of the newest of them."""
+        return _find_alike(self.messages)
 
 
 class LaterRule(NamedTuple):
@@ -100,33 +140,29 @@ class _Sentence(NamedTuple):
 
 
 def quote_messages(
-    messages: Sequence[UserMessage], room: int, *, later_rules: Sequence[LaterRule] = ()
+    users: UserMessages, room: int, *, later_rules: Sequence[LaterRule] = ()
 ) -> dict[int, QuotedMessage]:
     """What stays of these messages in so many characters, by their index; a message may leave nothing.
 
-    `later_rules` are rules that the user gave after these messages, with their turns: one that they replace is
-    marked.
+    `later_rules` are rules that the user gave after these messages: one that they replace is marked.
     """
-    statements = [list(find_statements(message.text)) for message in messages]
-    replaced = _find_replaced_rules(messages, statements, later_rules)
-    labels = [_choose_label(message, each, replaced) for message, each in zip(messages, statements, strict=True)]
-    has_rule = [any(statement.weight == "rule" for statement in each) for each in statements]
-    texts = [clean_text(message.text) for message in messages]
-    whole = [_clip_message(text, each) for text, each in zip(texts, statements, strict=True)]
-    if sum(_measure(text) for text in whole) + sum(map(len, labels)) <= room:
-        return {
-            index: QuotedMessage(labels[index], text, text == texts[index]) for index, text in enumerate(whole) if text
-        }
-    alike = _find_alike(messages, has_rule)
-    chosen = _choose_sentences(statements, room, alike, replaced)
+    replaced = _find_replaced_rules(users.messages, later_rules)
+    labels = [_choose_label(message, replaced) for message in users.messages]
+    if sum(map(_measure, users.clipped_texts)) + sum(map(len, labels)) <= room:
+        quoted_whole: dict[int, QuotedMessage] = {}
+        for index, text in enumerate(users.clipped_texts):
+            if text:
+                quoted_whole[index] = QuotedMessage(labels[index], text, text == users.clean_texts[index])
+        return quoted_whole
+    chosen = _choose_sentences(users, room, replaced)
     quoted: dict[int, QuotedMessage] = {}
     for index, kept in sorted(chosen.items()):
-        text = _join_statements(statements[index], kept, whole[index])
+        text = _join_statements(users.messages[index].statements, kept, users.clipped_texts[index])
         if not text:
             continue
-        group = alike.get(index)
+        group = users.alike.get(index)
         if group is None:
-            quoted[index] = QuotedMessage(labels[index], text, text == texts[index])
+            quoted[index] = QuotedMessage(labels[index], text, text == users.clean_texts[index])
         else:
             label = f"{labels[index]}, {group.count:,} times like this"
             quoted[index] = QuotedMessage(label, f"{text}{group.others}", count=group.count)
@@ -149,25 +185,25 @@ def _measure(text: str) -> int:
 
 
 def _find_replaced_rules(
-    messages: Sequence[UserMessage],
-    statements: Sequence[Sequence[Statement]],
-    later_rules: Sequence[LaterRule],
+    messages: Sequence[UserMessage], later_rules: Sequence[LaterRule]
 ) -> dict[str, int]:
     """Each rule that a later one replaces, with the turn of that one."""
     rules: list[LaterRule] = []
-    for message, each in zip(messages, statements, strict=True):
-        rules += [LaterRule(message.turn, statement.text) for statement in each if statement.weight == "rule"]
+    for message in messages:
+        for statement in message.statements:
+            if statement.weight == "rule":
+                rules.append(LaterRule(message.turn, statement.text))
     rules += later_rules
     turn_of = {rule.text: rule.turn for rule in rules}
     replaced = find_replaced([rule.text for rule in rules])
     return {rule: turn_of[later] for rule, later in replaced.items()}
 
 
-def _choose_label(message: UserMessage, statements: Sequence[Statement], replaced: Mapping[str, int]) -> str:
+def _choose_label(message: UserMessage, replaced: Mapping[str, int]) -> str:
     """What a message is called: one with a rule is a rule, and if a later one replaces it, the label says so."""
-    rules = [statement.text for statement in statements if statement.weight == "rule"]
-    if not rules:
+    if not message.has_rule:
         return message.label
+    rules = [statement.text for statement in message.statements if statement.weight == "rule"]
     replaced_in = [replaced[rule] for rule in rules if rule in replaced]
     if len(replaced_in) < len(rules):
         return "rule"
@@ -182,16 +218,15 @@ class _Alike(NamedTuple):
     left_out: frozenset[int]
 
 
-def _find_alike(messages: Sequence[UserMessage], has_rule: Sequence[bool]) -> dict[int, _Alike]:
+def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
     """Messages that say nearly the same, by the index of the newest of them, which is quoted for all.
 
     `Now step 3: write function 3` and `Now step 4: write function 4` are alike.
     """
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, message in enumerate(messages):
-        if index and not has_rule[index]:  # the first message is the task
-            shape = tuple(word for word in split_words(fold_case(message.text)) if not _DIGIT.search(word))
-            groups.setdefault(shape, []).append(index)
+        if index and not message.has_rule:  # the first message is the task
+            groups.setdefault(message.shape, []).append(index)
     alike: dict[int, _Alike] = {}
     for indices in groups.values():
         if len(indices) < FEWEST_ALIKE:
@@ -211,26 +246,22 @@ def _find_alike(messages: Sequence[UserMessage], has_rule: Sequence[bool]) -> di
 
 
 def _choose_sentences(
-    statements: Sequence[Sequence[Statement]],
-    room: int,
-    alike: Mapping[int, _Alike],
-    replaced: Mapping[str, int],
+    users: UserMessages, room: int, replaced: Mapping[str, int]
 ) -> dict[int, dict[int, str]]:
     """The sentences that stay, by message and by place. Rules go first, then what the conversation began with."""
-    left_out = frozenset(index for each in alike.values() for index in each.left_out)
+    left_out = frozenset(index for each in users.alike.values() for index in each.left_out)
     sentences: dict[str, list[_Sentence]] = {"rule": [], "wish": [], "": []}
-    values = _value_statements(statements)
-    width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, room // max(len(statements), 1) - AROUND_MESSAGE))
-    for index, each in enumerate(statements):
+    share = room // max(len(users.messages), 1) - AROUND_MESSAGE
+    width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
+    for index, message in enumerate(users.messages):
         if index in left_out:
             continue
-        for at, statement in enumerate(each):
+        for statement, value in zip(message.statements, users.values[index], strict=True):
             if statement.weight:
                 text = quote_statement(statement.text)
             else:
                 text = shorten(statement.text, width)
-            sentence = _Sentence(index, statement.start, clean_text(text), values[index][at])
-            sentences[statement.weight].append(sentence)
+            sentences[statement.weight].append(_Sentence(index, statement.start, clean_text(text), value))
     choice = _Choice(room)
     quoted_replaced = {clean_text(quote_statement(rule)) for rule in replaced}
     newest_first = sorted(sentences["rule"], key=lambda one: (one.text in quoted_replaced, -one.message))
@@ -303,22 +334,20 @@ def _join_statements(statements: Sequence[Statement], kept: Mapping[int, str], w
     return " ".join(pieces)
 
 
-def _value_statements(statements: Sequence[Sequence[Statement]]) -> list[list[int]]:
+def _value_statements(words_of: Sequence[Sequence[Sequence[_Word]]]) -> list[list[int]]:
     """What each statement is worth: the names and numbers in it, and its rare words, each where it first stands."""
-    words_of = [[_list_words(statement.text) for statement in each] for each in statements]
     frequency: Counter[str] = Counter()
     for message_words in words_of:
         frequency.update({word.text for words in message_words for word in words})
     seen: set[str] = set()
     values: list[list[int]] = []
     for message_words in words_of:
-        message_values = []
+        message_values: list[int] = []
         for words in message_words:
             value = 0
             for word in dict.fromkeys(words):
                 worth = word.worth
-                is_long = len(word.text) >= _RARE_LENGTH or _IDEOGRAPH.search(word.text) is not None
-                if not worth and is_long and frequency[word.text] <= 2:
+                if not worth and word.is_long and frequency[word.text] <= _RARE:
                     worth = _RARE_VALUE
                 if word.text in seen:
                     worth = worth // _SEEN_PART
@@ -330,28 +359,39 @@ def _value_statements(statements: Sequence[Sequence[Statement]]) -> list[list[in
 
 
 class _Word(NamedTuple):
-    """A word of a sentence, and what it is worth by its shape alone."""
+    """A word of a sentence, what it is worth by its shape alone, and whether it may be worth more if it is rare."""
 
     text: str
     worth: int
+    is_long: bool
 
 
 def _list_words(sentence: str) -> list[_Word]:
-    """The words of a sentence. In Chinese and Japanese these are pairs of letters."""
+    """The words of a sentence. In Chinese and Japanese these are runs of four letters."""
     words: list[_Word] = []
-    for at, token in enumerate(_TOKEN.findall(sentence)):
+    folded_tokens = _TOKEN.findall(fold_case(sentence))
+    for at, (token, folded) in enumerate(zip(_TOKEN.findall(sentence), folded_tokens, strict=True)):
         word = token.strip(_ENDS)
+        folded_word = folded.strip(_ENDS)
         if not word:
             continue
-        if _IDEOGRAPH.search(word):
-            words += [_Word(word[place : place + 4], 0) for place in range(0, len(word), 4)]
+        if not word.isascii() and _IDEOGRAPH.search(word):
+            words += [_Word(word[place : place + 4], 0, is_long=True) for place in range(0, len(word), 4)]
             continue
         worth = 0
-        if _DIGIT.search(word) or fold_case(word) in _NUMBER_WORDS:
+        is_plain = word == folded_word and word.isascii() and word.isalpha()
+        if folded_word in _NUMBER_WORDS or (not is_plain and _DIGIT.search(word)):
             worth = _NUMBER_VALUE
-        elif _CODE.search(word) or (at and word != "I" and _CAPITAL.match(word) and not word.startswith("I'")):
+        elif not is_plain and _is_name(word, at):
             worth = _NAME_VALUE
-        words.append(_Word(fold_case(word), worth))
+        words.append(_Word(folded_word, worth, is_long=len(word) >= _RARE_LENGTH))
     for match in _QUOTED.finditer(sentence):
-        words.append(_Word(fold_case(match[1]), _NAME_VALUE))
+        words.append(_Word(fold_case(match[1]), _NAME_VALUE, is_long=False))
     return words
+
+
+def _is_name(word: str, at: int) -> bool:
+    """Whether a word is a name: it looks like code or an address, or has a capital in the middle of a sentence."""
+    if _CODE.search(word):
+        return True
+    return at > 0 and word != "I" and not word.startswith(("I'", "I’")) and _CAPITAL.match(word) is not None
