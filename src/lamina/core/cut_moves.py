@@ -15,8 +15,15 @@ from lamina.core.folds import SHARE as DIGEST_SHARE
 from lamina.core.folds import is_digest
 from lamina.core.ledger import SAME_TEXT_LATER, current_turn
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
-from lamina.core.lowering import make_line, shorten_entry
-from lamina.core.orders import Batch, Move, Order, OrderView, repeated_system_text
+from lamina.core.lowering import compact_entry, make_line, shorten_entry
+from lamina.core.orders import (
+    CHARACTERS_PER_TOKEN,
+    Batch,
+    Move,
+    Order,
+    OrderView,
+    repeated_system_text,
+)
 from lamina.core.values import Entry, Form, Layer, LedgerLine, Role, ToolResult
 
 _ATTEMPTS = 8
@@ -61,7 +68,7 @@ def take_moves(
         slack = goal - result.tokens
         if slack * _LANDING <= progress.limits.room:
             break
-        if not lowering.give_back(slack):
+        if not lowering.give_back(slack) and not lowering.fill(slack):
             break
     chosen = result if landed is None else landed
     return msgspec.structs.replace(chosen, exhausted=chosen.tokens > goal)
@@ -109,6 +116,7 @@ class _Lowering:
         self.has_digests = any(is_digest(entry) for entry in progress.request)
         self.taken: list[TakenBatch] = []
         self.given_back: list[Batch] = []
+        self.filled: set[int] = set()
         self.must_take = True
 
     def view(self, sparing: Sparing) -> OrderView:
@@ -179,6 +187,47 @@ class _Lowering:
             self.given_back.append(undone.batch)
         return has_undone
 
+    def fill(self, slack: int) -> bool:
+        """Shortens the last result that was shortened by less, so that up to `slack` tokens more of it stay.
+
+        One large result can be more than a cut had to free. Returns whether there was one.
+        """
+        for at_taken in range(len(self.taken) - 1, -1, -1):
+            taken = self.taken[at_taken]
+            for move, (at, entry, _) in zip(taken.batch, taken.before, strict=False):
+                if not self._can_show_more(move, at, entry) or at in self.filled:
+                    continue
+                self.filled.add(at)
+                lowered, limit = self._compact_to(entry, move.why, self.entries[at].tokens + slack)
+                gain = lowered.tokens - self.entries[at].tokens
+                if lowered.form is not Form.COMPACT or not 0 < gain <= slack:
+                    continue
+                self._put(at, lowered, limit)
+                self.freed -= gain
+                self.taken[at_taken] = taken._replace(freed=taken.freed - gain)
+                return True
+        return False
+
+    def _can_show_more(self, move: Move, at: int, entry: Entry) -> bool:
+        """Whether a move shortened a result that was whole before, and is not folded since."""
+        if move.fold or at in self.folded or entry.form is not Form.FULL:
+            return False
+        return begins_with(entry.parts, ToolResult) and self.entries[at].form in (Form.COMPACT, Form.STUB)
+
+    def _compact_to(self, entry: Entry, why: str, most: int) -> tuple[Entry, int]:
+        """The entry COMPACT in at most so many tokens, and its limit in characters."""
+        scale = self.context.scale
+        lowered, limit = compact_entry(
+            entry,
+            why,
+            wording=self.context.wording,
+            scale=scale,
+            most=most,
+            limit=most * CHARACTERS_PER_TOKEN,
+        )
+        tokens = entry.tokens - scale.body(entry) + scale.body(lowered)
+        return msgspec.structs.replace(lowered, tokens=tokens), limit
+
     def take_one(self, move: Move) -> int:
         """Takes one move if it shrinks the request; returns the tokens that it frees.
 
@@ -198,12 +247,16 @@ class _Lowering:
         least_gain = 0 if move.form is Form.OMITTED else 1
         if gain < least_gain:
             return 0
-        self.entries[move.at] = msgspec.structs.replace(lowered, tokens=max(entry.tokens - gain, 0))
+        self._put(move.at, msgspec.structs.replace(lowered, tokens=max(entry.tokens - gain, 0)), limit)
+        return gain
+
+    def _put(self, at: int, lowered: Entry, limit: int) -> None:
+        """Puts a lowered entry in its place, with the line that lowers it again."""
+        self.entries[at] = lowered
         # A line of a cut is undone when its entry is the prompt or the last step again, after a rewind. What
         # is lowered while it stands there must stay so when the request is sent once more.
-        cut = 0 if move.at in self.current else self.cut_number
-        self.lines[entry.ref] = make_line(lowered, wording=wording, limit=limit, cut=cut)
-        return gain
+        cut = 0 if at in self.current else self.cut_number
+        self.lines[lowered.ref] = make_line(lowered, wording=self.context.wording, limit=limit, cut=cut)
 
     def _fold(self, move: Move) -> int:
         """Marks one entry for a digest; returns the tokens that this frees."""

@@ -177,16 +177,16 @@ def make_fold(
     )
 
 
-def _find_rules(run: Sequence[Entry], run_text: RunText) -> dict[Ref, int]:
+def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
     """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
     texts = {message.text for message in run_text.users.messages if message.has_rule}
-    rules: dict[Ref, int] = {}
+    rules: list[tuple[Ref, int]] = []
     if not texts:
-        return rules
+        return ()
     for entry in run:
         if is_users_text(entry) and clean_text(text_of(entry.source.parts)) in texts:
-            rules[entry.ref] = entry.turn + 1
-    return rules
+            rules.append((entry.ref, entry.turn + 1))
+    return tuple(rules)
 
 
 def _count_words(run_text: RunText) -> int:
@@ -242,13 +242,14 @@ def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[lis
 # Where digests stand in a request.
 
 
-def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wording) -> list[Entry]:
+def lay_folds(entries: Sequence[Entry], folds: Sequence[Fold], *, wording: Wording) -> list[Entry]:
     """Each fold's segments omitted, and its digest where the first of them stood.
 
     System text among them stays. It comes after the user's words and before what is said in the model's
     voice: every provider accepts it there.
     """
     owner = map_covered(folds)
+    rule_turns = {ref: turn for fold in folds for ref, turn in fold.rules}
     last_covered = {owner[entry.ref].key: entry.ref for entry in entries if entry.ref in owner}
     result: list[Entry] = []
     before: Role | None = None
@@ -267,7 +268,7 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
                 with_words.add(fold.key)
                 result.append(_make_words_entry(fold, at=entry, wording=wording))
                 before = Role.USER
-        result.append(omit(entry, _why_folded(entry, fold)))
+        result.append(omit(entry, _why_folded(fold, rule_turns.get(entry.ref))))
         if fold.notes and entry.ref == last_covered[fold.key]:
             stands_alone = fold.key not in with_words
             result.append(_make_notes_entry(fold, at=entry, wording=wording, stands_alone=stands_alone))
@@ -278,12 +279,11 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
     return result
 
 
-def _why_folded(entry: Entry, fold: Fold) -> str:
+def _why_folded(fold: Fold, rule_turn: int | None) -> str:
     """Why an entry is not sent: a digest stands for it. If a rule of it stands there, the account says so."""
-    turn = fold.rules.get(entry.ref)
-    if turn is None:
+    if rule_turn is None:
         return f"folded into {fold.key}"
-    return f"folded into {fold.key}; kept: a standing rule of turn {turn}"
+    return f"folded into {fold.key}; kept: a standing rule of turn {rule_turn}"
 
 
 def map_covered(folds: Iterable[Fold]) -> dict[Ref, Fold]:

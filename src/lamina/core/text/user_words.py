@@ -21,6 +21,7 @@ from lamina.core.text.standing_rules import (
     LONGEST_STATEMENT,
     Statement,
     find_replaced,
+    find_rules,
     find_statements,
     quote_statement,
 )
@@ -169,6 +170,22 @@ def quote_messages(
     return quoted
 
 
+def add_rules(shortened: str, text: str, limit: int) -> str:
+    """A shortened message with the standing rules of the whole one that it does not show, in `limit` characters.
+
+    Where rules would take more than half of it, the first of them stay.
+    """
+    rules: list[str] = []
+    room = limit // 2
+    for rule in find_rules(text):
+        quoted = clean_text(rule)
+        if quoted in shortened or len(quoted) + 1 > room:
+            continue
+        rules.append(quoted)
+        room -= len(quoted) + 1
+    return "\n".join([shortened, *rules])
+
+
 def _clip_message(text: str, statements: Sequence[Statement]) -> str:
     """A message as it is, or both ends of a long one, with the rules that stand between them."""
     if len(text) <= LONGEST_MESSAGE:
@@ -251,7 +268,7 @@ def _choose_sentences(
     """The sentences that stay, by message and by place. Rules go first, then what the conversation began with."""
     left_out = frozenset(index for each in users.alike.values() for index in each.left_out)
     sentences: dict[str, list[_Sentence]] = {"rule": [], "wish": [], "": []}
-    share = room // max(len(users.messages), 1) - AROUND_MESSAGE
+    share = room // max(len(users.messages), 1) - AROUND_MESSAGE - len(" ...")
     width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
     for index, message in enumerate(users.messages):
         if index in left_out:
