@@ -23,8 +23,8 @@ _RULES = {
     "at all times | under no circumstances | no matter what | without exception | until i say | "
     "until further notice | you must | you should | you shall | you may not | you need to | you have to | "
     "i want you to | i need you to | i expect you to | i'd like you to | i would like you to | "
-    "for the rest of | remember that i | keep in mind | bear in mind | please use | please keep | please write | "
-    "please answer | please reply | please always | please never | please don't | please do not | please avoid",
+    "for the rest of | remember that i | keep in mind | bear in mind | please use | please keep | please always | "
+    "please never | please don't | please do not | please avoid",
     "Spanish": "siempre | nunca | jamás | de ahora en adelante | a partir de ahora | desde ahora | en adelante | "
     "en lo sucesivo | en todo momento | bajo ninguna circunstancia | cada vez que | sin excepción | "
     "por defecto | por regla general | debes | debe | deben | tienes que | hay que | no uses | no toques | "
@@ -292,9 +292,15 @@ def find_replaced(rules: Sequence[str]) -> dict[str, str]:
         for earlier, topic in zip(rules[:at], topics, strict=False):
             shorter = min(len(topic), len(topics[at]))
             shared = len(topic & topics[at])
-            if shorter and 2 * shared >= shorter and topic != topics[at]:
+            if shorter and 2 * shared >= shorter and not _says_the_same(earlier, later):
                 replaced[earlier] = later
     return replaced
+
+
+def _says_the_same(one: str, other: str) -> bool:
+    """Whether two rules have the same words: a rule that is given again replaces nothing."""
+    folded = [frozenset(_words().findall(_replacing().remove(_normalise(rule)))) for rule in (one, other)]
+    return folded[0] == folded[1]
 
 
 def is_agreement(text: str) -> bool:
@@ -319,9 +325,13 @@ def _find_topic(rule: str) -> frozenset[str]:
         if _UNSPACED.search(word):
             topic.update(word[at : at + 2] for at in range(max(len(word) - 1, 1)))
         elif len(word) > 2:
-            topic.add(word)
+            # Endings differ where the same is meant: `русском` and `русского`.
+            topic.add(word[: _STEM if word.isascii() else _SHORT_STEM])
     return frozenset(topic)
 
+
+_STEM, _SHORT_STEM = 6, 4
+"""Letters by which words are compared, of ASCII and of other scripts."""
 
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 """Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""

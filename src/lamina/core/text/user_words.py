@@ -34,8 +34,9 @@ LONGEST_MESSAGE = 2_000
 AROUND_MESSAGE = 20
 """Characters that a message takes besides its own: its label, and now and then the heading of its turn."""
 
-RULES_PART, WISHES_PART = 2, 4
-"""Rules may take one part in two of the room, and wishes one part in four, before facts have theirs."""
+RULES_PART, TASK_PART, WISHES_PART = 2, 2, 4
+"""Rules and the first message may take one part in two of the room, and wishes one part in four, before facts have
+theirs."""
 
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
@@ -43,6 +44,7 @@ SHORTEST_SENTENCE = 200
 FEWEST_ALIKE = 3
 """So many messages that differ only in numbers become one line."""
 
+_AROUND_SENTENCE = 3  # a space, and now and then a gap
 _FEWEST_CHARACTERS = 24  # of a message for which there is hardly room
 _LISTED = 160  # characters of what differs between messages that are alike
 _NUMBER_WORDS = frozenset(
@@ -137,7 +139,7 @@ class _Sentence(NamedTuple):
     @property
     def cost(self) -> int:
         """Characters that it takes, with the space or gap beside it."""
-        return len(self.text) + 3
+        return len(self.text) + _AROUND_SENTENCE
 
 
 def quote_messages(
@@ -238,11 +240,12 @@ class _Alike(NamedTuple):
 def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
     """Messages that say nearly the same, by the index of the newest of them, which is quoted for all.
 
-    `Now step 3: write function 3` and `Now step 4: write function 4` are alike.
+    `Now step 3: write function 3` and `Now step 4: write function 4` are alike. What is said again and again with
+    other numbers is no standing rule, even if it has a word of one.
     """
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, message in enumerate(messages):
-        if index and not message.has_rule:  # the first message is the task
+        if index:  # the first message is the task
             groups.setdefault(message.shape, []).append(index)
     alike: dict[int, _Alike] = {}
     for indices in groups.values():
@@ -268,7 +271,7 @@ def _choose_sentences(
     """The sentences that stay, by message and by place. Rules go first, then what the conversation began with."""
     left_out = frozenset(index for each in users.alike.values() for index in each.left_out)
     sentences: dict[str, list[_Sentence]] = {"rule": [], "wish": [], "": []}
-    share = room // max(len(users.messages), 1) - AROUND_MESSAGE - len(" ...")
+    share = room // max(len(users.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
     width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
     for index, message in enumerate(users.messages):
         if index in left_out:
@@ -285,7 +288,7 @@ def _choose_sentences(
     choice.take(newest_first, room // RULES_PART)
     every_sentence = [*sentences["rule"], *sentences["wish"], *sentences[""]]
     first_message = [one for one in every_sentence if one.message == 0]
-    choice.take(sorted(first_message, key=lambda one: one.start), room // WISHES_PART)
+    choice.take(sorted(first_message, key=lambda one: one.start), room // TASK_PART)
     choice.take(sorted(sentences["wish"], key=_by_density), room // WISHES_PART)
     choice.take(sorted(every_sentence, key=_by_density), room)
     if 0 not in choice.kept and first_message:
