@@ -1,8 +1,8 @@
 """Clearing old results and then dropping the oldest: what many libraries do, as a policy for the lab.
 
-`lamina replay --policy bench.clearing:clear_then_drop` and `bench/loss.py --policies bench.clearing:clear_then_drop`
-find it. When a request passes the trigger, the results before the last five become one word. If that is not enough,
-the oldest messages go, down to the target.
+`lamina replay --policy bench.clearing:clear_then_drop` and `bench/loss.py --policies
+bench.clearing:clear_then_drop` find it. When a request passes the trigger, the results before the last five
+become one word. If that is not enough, the oldest messages go, down to the target.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Made-up talks in which the user gives a standing rule, in ten languages, and the rest is work.
 
-Each talk has one rule somewhere in its first half, and often a second one that replaces it. Replies are long enough
-that a small window is cut many times. Whoever can read the rule at the end of the talk could follow it.
+Each talk has one rule somewhere in its first half, and often a second one that replaces it. Replies are long
+enough that a small window is cut many times. Whoever can read the rule at the end of the talk could follow
+it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,11 @@ LANGUAGES = (
     Language(
         name="Chinese",
         task="我们来写商店的导入程序。",
-        rules=("从现在起，所有注释都必须用中文写。", "绝对不要修改 vendor 目录里的任何文件。", "以后每次回答都要先给出结论。"),
+        rules=(
+            "从现在起，所有注释都必须用中文写。",
+            "绝对不要修改 vendor 目录里的任何文件。",
+            "以后每次回答都要先给出结论。",
+        ),
         changes=(("请始终用简体中文回答。", "从现在开始改用繁体中文回答。"),),
         request="现在第 {n} 部分：请写第 {n} 列的函数并解释。",
         reply="第 {n} 列的函数读取单元格，检查它，然后返回数值。",
@@ -100,7 +105,9 @@ LANGUAGES = (
             "De agora em diante, escreva sempre os testes antes do código.",
             "Nunca altere os arquivos de vendor/.",
         ),
-        changes=(("Responda sempre em português.", "A partir de agora responda em inglês em vez de português."),),
+        changes=(
+            ("Responda sempre em português.", "A partir de agora responda em inglês em vez de português."),
+        ),
         request="Agora a parte {n}: escreva a função da coluna {n} e explique.",
         reply="A função da coluna {n} lê a célula, verifica e devolve o valor. ",
     ),
@@ -108,7 +115,12 @@ LANGUAGES = (
         name="Russian",
         task="Давай напишем импорт для магазина.",
         rules=("Отныне всегда пиши тесты перед кодом.", "Никогда не меняй файлы в папке vendor."),
-        changes=(("Всегда отвечай на русском языке.", "С этого момента отвечай на английском языке вместо русского."),),
+        changes=(
+            (
+                "Всегда отвечай на русском языке.",
+                "С этого момента отвечай на английском языке вместо русского.",
+            ),
+        ),
         request="Теперь часть {n}: напиши функцию для столбца {n} и объясни её.",
         reply="Функция столбца {n} читает ячейку, проверяет её и возвращает значение. ",
     ),
@@ -141,7 +153,7 @@ class RuleTalk(msgspec.Struct, frozen=True, kw_only=True):
 
 def rule_talks(count: int, *, windows: tuple[int, ...] = (4_000,), turns: int = 60) -> Iterator[RuleTalk]:
     """So many talks, the same each time, in all languages and windows in turn."""
-    dice = Random(SEED)
+    dice = Random(SEED)  # noqa: S311 - the same talks each time
     for number in range(count):
         language = LANGUAGES[number % len(LANGUAGES)]
         window = windows[number // len(LANGUAGES) % len(windows)]

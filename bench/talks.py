@@ -1,10 +1,11 @@
 """Talks under each policy: what they cost, and what of all that was said can still be read at their end.
 
-    python bench/talks.py --bfcl FOLDER --windows 4000,8000,16000     answers in sight, by BFCL's memory questions
-    python bench/talks.py --memory PATH...                            evidence, instructions, preferences
-    python bench/talks.py --rules 100                                 made-up talks with a standing rule
-    python bench/talks.py --bfcl FOLDER --answers rows.json.gz        rows for a model that answers
-    python bench/talks.py --quick                                     a second or two, to see that it works
+    python bench/talks.py --bfcl FOLDER --windows 4000,8000,16000     answers in sight, by BFCL's memory
+    questions python bench/talks.py --memory PATH...                            evidence, instructions,
+    preferences python bench/talks.py --rules 100                                 made-up talks with a
+    standing rule python bench/talks.py --bfcl FOLDER --answers rows.json.gz        rows for a model that
+    answers python bench/talks.py --quick                                     a second or two, to see that it
+    works
 
 FOLDER is `bfcl_eval/data` of the wheel `bfcl-eval` (`pip download --no-deps bfcl-eval`, then unpack it). Only
 its scenarios `customer` and `finance` are read. A PATH has conversations as JSON lines, with `turns` and
@@ -76,9 +77,9 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TalkOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one policy made of one talk. `found` has, for each sort, how many are in sight and how many there are.
+    """What one policy made of one talk.
 
-    `landed` are the shares of the room that its cuts left.
+    `found` has, for each sort, how many are in sight and how many there are.
     """
 
     talk: str
@@ -201,7 +202,9 @@ def message_text(message: Message) -> str:
     return "\n".join(part.get("text", "") for part in content)
 
 
-def _answer_rows(talk: Talk, outcome: TalkOutcome, policy: str, sent: Sequence[Message]) -> Iterator[list[Any]]:
+def _answer_rows(
+    talk: Talk, outcome: TalkOutcome, policy: str, sent: Sequence[Message]
+) -> Iterator[list[Any]]:
     """One row for each question that a model can be asked: what it would be sent, and the right answers."""
     text = plain_words("\n".join(message_text(message) for message in sent))
     for each in talk.sought:
@@ -248,7 +251,9 @@ def _seek_wish(wish: Wish) -> Sought:
 
 def read_bfcl(folder: Path) -> Iterator[Talk]:
     """The talks of the two scenarios. What the assistant says is not recorded: it takes note."""
-    golds = {row["id"]: row["ground_truth"] for row in _read_lines(folder / "possible_answer/BFCL_v4_memory.json")}
+    golds = {
+        row["id"]: row["ground_truth"] for row in _read_lines(folder / "possible_answer/BFCL_v4_memory.json")
+    }
     questions = list(_read_lines(folder / "BFCL_v4_memory.json"))
     for scenario in SCENARIOS:
         said: list[str] = []

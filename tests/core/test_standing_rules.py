@@ -9,10 +9,10 @@ from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.text.standing_rules import find_replaced, find_rules
+from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, result, system, user
-from lamina.core.tokens import CHARS4
 
 MOST = 0.02
 """Of the room: what rules may take in an ordinary talk."""
@@ -79,7 +79,9 @@ def test_a_rule_in_an_agents_session_stays_through_its_cuts() -> None:
     memo = Memo()
     for number in range(60):
         log.append(call("read", {"path": f"src/m{number}.py"}, id=f"c{number}", joins=False))
-        log.append(result("def f(x):\n    return x + 1  # a line of code\n" * 30, id=f"c{number}", name="read"))
+        log.append(
+            result("def f(x):\n    return x + 1  # a line of code\n" * 30, id=f"c{number}", name="read")
+        )
         if number % 15 == 14:
             log += [assistant(f"Part {number} is done."), user(f"Now the part after {number}.")]
         envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
@@ -125,7 +127,9 @@ def test_many_requests_that_are_alike_are_one_line() -> None:
 def test_what_the_user_accepted_is_kept_as_agreed() -> None:
     log: list[Segment] = [
         user("How should we store the orders?"),
-        assistant("There are two ways. I suggest PostgreSQL with one row for each order. Shall we take that?"),
+        assistant(
+            "There are two ways. I suggest PostgreSQL with one row for each order. Shall we take that?"
+        ),
         user("Yes, do that."),
     ]
     for number in range(30):

@@ -30,7 +30,8 @@ _TRIES = 4
 """How often a digest is written shorter or longer until its size in tokens is right too."""
 
 _LEAST_PART = 3
-"""A new digest has at least one part in so many of what all digests may have. If that is too much, they merge."""
+"""A new digest has at least one part in so many of what all digests may have. If that is too much, they
+merge."""
 
 ONLY_RULES, ONE_LINE = 0, -1
 """Limits of a digest in characters that leave the rules of the user, and that leave one line."""
@@ -80,7 +81,8 @@ def _write_digest(
     """A digest that keeps its size in tokens: names and dense scripts take more tokens than prose.
 
     `most_tokens` bounds it as it is sent, with its tags. Each try is shorter by as much as the last one was
-    too long, and longer if there is room for more of the user's words. A digest of one line cannot be shorter.
+    too long, and longer if there is room for more of the user's words. A digest of one line cannot be
+    shorter.
     """
     context = progress.context
     size = choose_digest_size(progress, digest_limit).scale(1, share)

@@ -44,9 +44,9 @@ def take_moves(
 ) -> CutProgress:
     """Takes moves from `order`, sparing the last steps, until the request has at most `goal` tokens.
 
-    A `digest_limit` bounds each digest in characters. What digests cost is a guess until they are written. If they
-    cost more, more moves are taken; if they cost less, the last moves are given back, so that the request ends
-    just below its goal.
+    A `digest_limit` bounds each digest in characters. What digests cost is a guess until they are written. If
+    they cost more, more moves are taken; if they cost less, the last moves are given back, so that the
+    request ends just below its goal.
     """
     lowering = _Lowering(progress)
     moves = order(lowering.view(sparing))
@@ -90,7 +90,7 @@ def omit_repeated_system_text(progress: CutProgress) -> CutProgress:
 
 
 class TakenBatch(NamedTuple):
-    """A batch that was taken: the tokens that it freed, and the entries and lines that it changed as they were."""
+    """A batch that was taken: the tokens that it freed, and what it changed, as it was before."""
 
     batch: Batch
     freed: int
@@ -135,8 +135,8 @@ class _Lowering:
     ) -> bool:
         """Takes moves until the request has about `goal` tokens; returns whether moves may be left.
 
-        `tokens` are those of the request before any move, without digests; `digest_tokens` is what digests may cost.
-        Moves that were given back are the first to be taken again.
+        `tokens` are those of the request before any move, without digests; `digest_tokens` is what digests
+        may cost. Moves that were given back are the first to be taken again.
         """
         while True:
             is_enough = not to_the_end and not self.must_take and self._reaches(tokens, goal, digest_tokens)

@@ -23,8 +23,9 @@ from lamina.core.wording import text_of
 class UserWords(msgspec.Struct, frozen=True, kw_only=True):
     """What the user said in a conversation, as far as a cut needs to know it.
 
-    `may_stand`: all of it together takes so little of the room that digests quote it word for word. `rules` are
-    the standing rules in it, each with the position of its message; `position_of` has the positions by ref.
+    `may_stand`: all of it together takes so little of the room that digests quote it word for word. `rules`
+    are the standing rules in it, each with the position of its message; `position_of` has the positions by
+    ref.
     """
 
     may_stand: bool = False
@@ -58,10 +59,10 @@ def read_user_words(entries: Sequence[Entry], room: int, context: BuildContext) 
 class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A cut in the making.
 
-    `draft` is the request before the cut, `words` what the user said in it, and `tokens_before` its size. `entries` are its entries with the
-    moves taken so far, `folded` the positions that go under digests, `lines` the new lines and `folds` all
-    folds, old and new. `request` are the entries as they would be sent now, and `tokens` their size.
-    `exhausted`: nothing more could be lowered to reach the goal.
+    `draft` is the request before the cut, `words` what the user said in it, and `tokens_before` its size.
+    `entries` are its entries with the moves taken so far, `folded` the positions that go under digests,
+    `lines` the new lines and `folds` all folds, old and new. `request` are the entries as they would be sent
+    now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
 
     `current` are the positions of the prompt and the last step. Only digests of nothing but `mergeable`
     segments may be written anew; None allows all.

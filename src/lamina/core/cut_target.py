@@ -6,12 +6,12 @@ between two cuts. Reads cost r a token, writes w, so a step costs about
 r (H + L) / 2 + (w - r) (L - P) g / (H - L), which falls as L falls: on price alone the deepest cut is the
 cheapest. But what is cut may be needed again, and there are two kinds of it.
 
-What is hidden and named (a result behind its handle, a name in a digest) can be recalled. An answer takes from a
-token that is a steps old about `NEED` / a^1.5 a step; if the token is not there, the request is sent once more and
-what was missing comes back. What is hidden in silence (what the user told) cannot be asked for, since nobody knows
-of it: that costs a wrong answer, and what a user told does not age as a file does. So L rises while one token more
-costs less than the recalls and the wrong answers that it spares. A conversation in which the user says much and
-that grows slowly is cut less deeply than an agent's loop with large results.
+What is hidden and named (a result behind its handle, a name in a digest) can be recalled. An answer takes
+from a token that is a steps old about `NEED` / a^1.5 a step; if the token is not there, the request is sent
+once more and what was missing comes back. What is hidden in silence (what the user told) cannot be asked for,
+since nobody knows of it: that costs a wrong answer, and what a user told does not age as a file does. So L
+rises while one token more costs less than the recalls and the wrong answers that it spares. A conversation in
+which the user says much and that grows slowly is cut less deeply than an agent's loop with large results.
 docs/planner.md derives this, and measures it against the best that could have been done.
 """
 
@@ -62,8 +62,8 @@ class Pricing(NamedTuple):
     """What hiding is taken to cost. `named` multiplies the price of recalls.
 
     `silent` is what it spares at each step that one more token of the user's words stands, in tokens: see
-    docs/planner.md. `lowest` and `highest` are the least and the most that a cut leaves, in hundredths of the room, and
-    `recalled` the most that it leaves for the sake of recalls.
+    docs/planner.md. `lowest` and `highest` are the least and the most that a cut leaves, in hundredths of the
+    room, and `recalled` the most that it leaves for the sake of recalls.
     """
 
     named: float
@@ -78,7 +78,8 @@ PRICING: dict[Preference, Pricing] = {
     "balanced": Pricing(named=0.5, silent=0.16, lowest=30, highest=50, recalled=35),
     "cost": Pricing(named=0.0, silent=0.0, lowest=20, highest=20, recalled=20),
 }
-"""What a budget's `prefer` means. The default never costs more than a window that slides down to half of the room."""
+"""What a budget's `prefer` means. The default never costs more than a window that slides down to half of the
+room."""
 
 BALANCED = PRICING["balanced"]
 

@@ -61,7 +61,12 @@ class RunText:
     """What is in a run of turns that a digest may show: read once, however often the digest is written."""
 
     def __init__(
-        self, segments: Sequence[Segment], kinds: Kinds = KINDS, *, first_turn: int = 1, reader: Reader | None = None
+        self,
+        segments: Sequence[Segment],
+        kinds: Kinds = KINDS,
+        *,
+        first_turn: int = 1,
+        reader: Reader | None = None,
     ) -> None:
         self.segments = segments
         self.title = write_title(segments)
@@ -109,7 +114,7 @@ class Reader:
         """How often each name stands in these segments."""
         total: Tally[str] = Tally()
         for segment in segments:
-            # By identity, which is quicker than a hash of the text; the segment is held, so no other gets its id.
+            # By identity, which is quicker than a hash. The segment is held, so that no other gets its id.
             known = self._names.get(id(segment))
             if known is None:
                 known = (segment, count_names(text_of(segment.parts)))
@@ -123,8 +128,8 @@ def write_digest(
 ) -> DigestText:
     """What a run of turns said. Each voice has its limit in characters; notes may use what the words leave.
 
-    If there is no room for more, the words are one line and the notes are empty. `later_rules` are rules that the
-    user gave after the run: a rule in it that they replace is marked.
+    If there is no room for more, the words are one line and the notes are empty. `later_rules` are rules that
+    the user gave after the run: a rule in it that they replace is marked.
     """
     words, whole = print_words(run.title, run.users, words_limit, later_rules=later_rules)
     notes_limit += max(words_limit - len(words), 0)

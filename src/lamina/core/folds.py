@@ -35,12 +35,13 @@ SHARE = 4
 free."""
 
 VERBATIM_PART = 10
-"""While all that the user said takes at most one part in so many of the room, digests quote it word for word."""
+"""While all that the user said takes at most one part in so many of the room, digests quote it word for
+word."""
 
 WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 130, 60, 60
 """Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
-names: together one part in `SHARE`. Words may also use what the other two leave. docs/planner.md has what each of
-them is worth."""
+names: together one part in `SHARE`. Words may also use what the other two leave. docs/planner.md has what
+each of them is worth."""
 
 RULES_SHARE = 20
 """Of the free room, in thousandths: what standing rules may take even as a last resort."""
@@ -141,8 +142,8 @@ def make_fold(
 ) -> Fold:
     """A digest of these entries in at most this size. If it is nothing, one line is left.
 
-    Where there is no room for all words of the user, `text.user_words` says which of them stay. `verbatim` asks
-    for all of them, however much room they take. Everything can be recalled by the key of the digest.
+    Where there is no room for all words of the user, `text.user_words` says which of them stay. `verbatim`
+    asks for all of them, however much room they take. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
     words = run_text.title
@@ -180,13 +181,12 @@ def make_fold(
 def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
     """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
     texts = {message.text for message in run_text.users.messages if message.has_rule}
-    rules: list[tuple[Ref, int]] = []
     if not texts:
         return ()
-    for entry in run:
-        if is_users_text(entry) and clean_text(text_of(entry.source.parts)) in texts:
-            rules.append((entry.ref, entry.turn + 1))
-    return tuple(rules)
+    with_rule = [
+        entry for entry in run if is_users_text(entry) and clean_text(text_of(entry.source.parts)) in texts
+    ]
+    return tuple((entry.ref, entry.turn + 1) for entry in with_rule)
 
 
 def _count_words(run_text: RunText) -> int:

@@ -242,8 +242,8 @@ def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
     """Whole old steps, as they would be once everything in them is lowered, the oldest first.
 
     So a step is folded only when lowering its parts one by one has little left to give. All steps count as
-    equally large, and no step goes before an older one: a short reply that stayed between two long messages would
-    keep their digests apart for ever.
+    equally large, and no step goes before an older one: a short reply that stayed between two long messages
+    would keep their digests apart for ever.
     """
     batches = list(fold_steps(view, verbatim=VERBATIM_LIMIT))
     if not batches:

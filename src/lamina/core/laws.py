@@ -640,9 +640,9 @@ def _check_digest_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str
 def what_the_user_said_is_not_lost_in_silence(case: Case) -> Iterator[str]:
     """The user's words stand word for word while they are few; of more of them, the standing rules do.
 
-    Few are those that together take at most a tenth of the room. Nobody can ask for a rule that nobody knows of, so
-    a cut gives up everything else before it. What was lowered by an older cut had its own room then, and a window
-    over history takes out what its caller chose.
+    Few are those that together take at most a tenth of the room. Nobody can ask for a rule that nobody knows
+    of, so a cut gives up everything else before it. What was lowered by an older cut had its own room then,
+    and a window over history takes out what its caller chose.
     """
     room = case.envelope.room
     if case.envelope.cut is None or room is None or case.options.window is not None:

@@ -191,10 +191,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     All limits are tokens of the room (`window - reserve`), by the counter in use. `input` is the most that
     the request alone may take, if its model limits that besides the window. `trigger` and `target` are
     shares of the room: above the trigger a cut is made, down to the target; None lets `core.cut_target`
-    choose it, by price and loss: `prefer` says which of them weighs more. A cut that would free less than `least` of the room waits until the room itself is full. A new
-    result enters COMPACT if it does not fit beside what must be sent, or exceeds `largest`, a share of the
-    room. `keep_last` counts the assistant's steps that a cut would rather spare. Without it, a share of the
-    room is spared.
+    choose it, by price and loss: `prefer` says which of them weighs more. A cut that would free less than
+    `least` of the room waits until the room itself is full. A new result enters COMPACT if it does not fit
+    beside what must be sent, or exceeds `largest`, a share of the room. `keep_last` counts the assistant's
+    steps that a cut would rather spare. Without it, a share of the room is spared.
     """
 
     window: int
@@ -322,9 +322,9 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `text` is sent in the user's voice and holds nobody else's words; `speaks`: it has such words, and is not
     only a title. `notes` is sent in the model's voice and quotes what the model and the tools said. `merged`
-    are the keys of digests that it replaced. `rules` are the messages with a standing rule in them, each with its
-    turn, and `whole` says that every word of the user stands in it. Since version 2 the voices are apart: a digest
-    of version 1 holds both in `text`, until the next cut.
+    are the keys of digests that it replaced. `rules` are the messages with a standing rule in them, each with
+    its turn, and `whole` says that every word of the user stands in it. Since version 2 the voices are apart:
+    a digest of version 1 holds both in `text`, until the next cut.
     """
 
     key: str

@@ -18,8 +18,8 @@ from lamina.core.text import tags
 from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.core.text.outline import outline_text, outline_with_names
-from lamina.core.text.user_words import add_rules
 from lamina.core.text.tags import escape_attribute, make_inert, wrap_in_nested_tag, wrap_in_tag
+from lamina.core.text.user_words import add_rules
 from lamina.core.values import (
     Digest,
     Document,
@@ -52,8 +52,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
     `tagged` wraps messages in their kind's tag too: one flat transcript, as chunk renderers make it.
     `handles`: lowered text names the key by which it can be recalled. Since version 2 a COMPACT text lists
-    the names in what it leaves out; since version 3 a handle has 80 bits, not 48; since version 4 a shortened message
-    of the user shows all standing rules in it.
+    the names in what it leaves out; since version 3 a handle has 80 bits, not 48; since version 4 a shortened
+    message of the user shows all standing rules in it.
     """
 
     version: int = 4

@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
+from lamina.core.values import Preference
 from lamina.errors import BadInput
 from lamina.settings import decode_toml, find_error_line, find_line
 
@@ -88,8 +89,9 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     A request goes to the upstream whose `prefix` its path begins with, else to the one whose `models` has a
     pattern for its model, else to the first one that speaks its API. `window` replaces the window of every
     model, `default_window` is for models that the table does not have. `reserve` is the room for the answer.
-    `tokenizer` is the path of a tokenizer.json. `key_env` names the variable with the key that is sent
-    instead of the client's. `retries` is how often a refusal with `Retry-After` is tried again.
+    `prefer` says whether cuts keep more of what was said, or save more tokens. `tokenizer` is the path of a
+    tokenizer.json. `key_env` names the variable with the key that is sent instead of the client's. `retries`
+    is how often a refusal with `Retry-After` is tried again.
     """
 
     url: str
@@ -99,6 +101,7 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     window: Natural = 0
     default_window: Positive = 128_000
     reserve: Natural | None = None
+    prefer: Preference = "balanced"
     tokenizer: str = ""
     key_env: str = ""
     breakpoints: Literal["keep", "plan"] = "keep"

@@ -115,7 +115,7 @@ def opening(dice: Random) -> list[Segment]:
 
 
 def _question(dice: Random) -> Segment:
-    """What the user asks. One in ten is pinned, one in ten gives a rule, and one in twenty has a skill with it."""
+    """What the user asks. One in ten is pinned, one in ten a rule, and one in twenty has a skill with it."""
     words = text(dice, 40)
     chance = dice.random()
     if 0.1 <= chance < 0.15:

@@ -358,8 +358,8 @@ def gather_reply(text: str, turn: int, *, agreed: bool = False) -> Iterator[Gist
         repeats_decision = repeats_decision or decision in beginning
     if agreed and not noted:
         # What the user accepted is most often the question or proposal with which the reply ends.
-        for statement in list(find_statements(text))[-1:]:
-            noted.append(GistPiece("agreed", turn, "agreed", to_one_line(statement.text, LINE)))
+        proposals = [statement.text for statement in find_statements(text)][-1:]
+        noted += [GistPiece("agreed", turn, "agreed", to_one_line(proposal, LINE)) for proposal in proposals]
     if beginning and not repeats_decision:
         yield GistPiece("said", turn, "said", beginning)
     yield from noted

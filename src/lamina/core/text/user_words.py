@@ -1,9 +1,10 @@
 """The user's own words in less room: whole while they fit, and then what nobody could know to ask for.
 
-A model can recall a file whose name it sees. It cannot recall a rule, a wish or a fact that it does not know of.
-So where words must go, whole sentences stay in this order: standing rules; wishes, corrections and decisions; facts,
-the densest first; then the rest. Requests that say nearly the same become one line with their number. Every
-sentence that stays is the user's own, in its order, and `…` stands where something is missing.
+A model can recall a file whose name it sees. It cannot recall a rule, a wish or a fact that it does not know
+of. So where words must go, whole sentences stay in this order: standing rules; wishes, corrections and
+decisions; facts, the densest first; then the rest. Requests that say nearly the same become one line with
+their number. Every sentence that stays is the user's own, in its order, and `…` stands where something is
+missing.
 """
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from lamina.core.text.standing_rules import (
 GAP = "…"
 
 LONGEST_MESSAGE = 2_000
-"""Characters of one message that are kept as they are. Of a longer one both ends are, if nothing better is known."""
+"""Characters of one message that are kept as they are. Of a longer one both ends are, if nothing better is
+known."""
 
 AROUND_MESSAGE = 20
 """Characters that a message takes besides its own: its label, and now and then the heading of its turn."""
 
 RULES_PART, TASK_PART, WISHES_PART = 2, 2, 4
-"""Rules and the first message may take one part in two of the room, and wishes one part in four, before facts have
-theirs."""
+"""Rules and the first message may take one part in two of the room, and wishes one part in four, before facts
+have theirs."""
 
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
@@ -48,18 +50,19 @@ _AROUND_SENTENCE = 3  # a space, and now and then a gap
 _FEWEST_CHARACTERS = 24  # of a message for which there is hardly room
 _LISTED = 160  # characters of what differs between messages that are alike
 _NUMBER_WORDS = frozenset(
-    "two three four five six seven eight nine ten eleven twelve thirteen fifteen twenty thirty forty fifty sixty "
-    "seventy eighty ninety hundred thousand million billion half dozen".split()
+    "two three four five six seven eight nine ten eleven twelve thirteen fifteen twenty thirty forty fifty "
+    "sixty seventy eighty ninety hundred thousand million billion half dozen".split()
 )
-_TOKEN = re.compile(f"[^{WHITE_SPACE},;:!?()\\[\\]{{}}\"“”«»<>…]+")
+_TOKEN = re.compile(f'[^{WHITE_SPACE},;:!?()\\[\\]{{}}"“”«»<>…]+')
 _CAPITAL = re.compile("[A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f\u0401]")
 _DIGIT = re.compile("[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef]")
 _CODE = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_|[./@#\\][A-Za-z0-9]|::|\(\)")
-_QUOTED = re.compile("[“‘«\"'`]([^“”‘’«»\"'`\n]{2,60})[”’»\"'`]")
+_QUOTED = re.compile("[“\u2018«\"'`]([^“”\u2018’«»\"'`\n]{2,60})[”’»\"'`]")
 _ENDS = ".'’-–—*"
 
 _NAME_VALUE, _NUMBER_VALUE, _RARE_VALUE, _SEEN_PART = 4, 5, 1, 4
-"""What a name, a number and a rare word of a sentence are worth, and one part in so many if it was seen before."""
+"""What a name, a number and a rare word of a sentence are worth, and one part in so many if it was seen
+before."""
 
 _RARE = 2  # messages that a rare word stands in, at most
 _RARE_LENGTH = 6  # letters of a word that may be worth something because it is rare
@@ -129,7 +132,7 @@ class QuotedMessage(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """One sentence that may stay: of which message it is, where, as it would be quoted, and what it is worth."""
+    """One sentence that may stay: its message, its place, its words, and what it is worth."""
 
     message: int
     start: int
@@ -173,7 +176,7 @@ def quote_messages(
 
 
 def add_rules(shortened: str, text: str, limit: int) -> str:
-    """A shortened message with the standing rules of the whole one that it does not show, in `limit` characters.
+    """A shortened message, with the standing rules of the whole one that it does not show.
 
     Where rules would take more than half of it, the first of them stay.
     """
@@ -203,15 +206,12 @@ def _measure(text: str) -> int:
     return len(text) + 4 * text.count("\n") + AROUND_MESSAGE
 
 
-def _find_replaced_rules(
-    messages: Sequence[UserMessage], later_rules: Sequence[LaterRule]
-) -> dict[str, int]:
+def _find_replaced_rules(messages: Sequence[UserMessage], later_rules: Sequence[LaterRule]) -> dict[str, int]:
     """Each rule that a later one replaces, with the turn of that one."""
     rules: list[LaterRule] = []
     for message in messages:
-        for statement in message.statements:
-            if statement.weight == "rule":
-                rules.append(LaterRule(message.turn, statement.text))
+        own_rules = [statement.text for statement in message.statements if statement.weight == "rule"]
+        rules += [LaterRule(message.turn, rule) for rule in own_rules]
     rules += later_rules
     turn_of = {rule.text: rule.turn for rule in rules}
     replaced = find_replaced([rule.text for rule in rules])
@@ -219,7 +219,7 @@ def _find_replaced_rules(
 
 
 def _choose_label(message: UserMessage, replaced: Mapping[str, int]) -> str:
-    """What a message is called: one with a rule is a rule, and if a later one replaces it, the label says so."""
+    """What a message is called. The label of a rule says if a later one replaces it."""
     if not message.has_rule:
         return message.label
     rules = [statement.text for statement in message.statements if statement.weight == "rule"]
@@ -230,7 +230,7 @@ def _choose_label(message: UserMessage, replaced: Mapping[str, int]) -> str:
 
 
 class _Alike(NamedTuple):
-    """Messages that differ only in numbers: how many there are, and what differs in those that are not quoted."""
+    """Messages that differ only in numbers: how many, and what differs in those that are not quoted."""
 
     count: int
     others: str
@@ -240,8 +240,8 @@ class _Alike(NamedTuple):
 def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
     """Messages that say nearly the same, by the index of the newest of them, which is quoted for all.
 
-    `Now step 3: write function 3` and `Now step 4: write function 4` are alike. What is said again and again with
-    other numbers is no standing rule, even if it has a word of one.
+    `Now step 3: write function 3` and `Now step 4: write function 4` are alike. What is said again and again
+    with other numbers is no standing rule, even if it has a word of one.
     """
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, message in enumerate(messages):
@@ -268,7 +268,7 @@ def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
 def _choose_sentences(
     users: UserMessages, room: int, replaced: Mapping[str, int]
 ) -> dict[int, dict[int, str]]:
-    """The sentences that stay, by message and by place. Rules go first, then what the conversation began with."""
+    """The sentences that stay, by message and by place. Rules go first, then the first message."""
     left_out = frozenset(index for each in users.alike.values() for index in each.left_out)
     sentences: dict[str, list[_Sentence]] = {"rule": [], "wish": [], "": []}
     share = room // max(len(users.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
@@ -335,7 +335,7 @@ class _Choice:
 
 
 def _join_statements(statements: Sequence[Statement], kept: Mapping[int, str], whole: str) -> str:
-    """What stays of a message: all of it as it was, or its sentences in their order with gaps between them."""
+    """What stays of a message: all of it as it was, or sentences in their order with gaps between."""
     if len(kept) == len(statements) and all(each.text == kept[each.start] for each in statements):
         return whole
     pieces: list[str] = []
@@ -355,7 +355,7 @@ def _join_statements(statements: Sequence[Statement], kept: Mapping[int, str], w
 
 
 def _value_statements(words_of: Sequence[Sequence[Sequence[_Word]]]) -> list[list[int]]:
-    """What each statement is worth: the names and numbers in it, and its rare words, each where it first stands."""
+    """What each statement is worth: its names, numbers and rare words, each where it first stands."""
     frequency: Counter[str] = Counter()
     for message_words in words_of:
         frequency.update({word.text for words in message_words for word in words})
@@ -379,7 +379,7 @@ def _value_statements(words_of: Sequence[Sequence[Sequence[_Word]]]) -> list[lis
 
 
 class _Word(NamedTuple):
-    """A word of a sentence, what it is worth by its shape alone, and whether it may be worth more if it is rare."""
+    """A word, and what it is worth by its shape alone. A long one is worth something if it is rare."""
 
     text: str
     worth: int
@@ -411,7 +411,7 @@ def _list_words(sentence: str) -> list[_Word]:
 
 
 def _is_name(word: str, at: int) -> bool:
-    """Whether a word is a name: it looks like code or an address, or has a capital in the middle of a sentence."""
+    """Whether a word is a name: it looks like code, or has a capital in the middle of a sentence."""
     if _CODE.search(word):
         return True
     return at > 0 and word != "I" and not word.startswith(("I'", "I’")) and _CAPITAL.match(word) is not None
