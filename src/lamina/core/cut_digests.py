@@ -110,7 +110,7 @@ def _write_digest(
                 best, best_tokens = fold, tokens
         elif tokens < best_tokens:
             best, best_tokens = fold, tokens
-        next_size = _resize(size, fold, tokens, limit)
+        next_size = _resize(size, fold, tokens, limit, may_grow=most_tokens is not None)
         if next_size is None or next_size == size:
             break
         size = next_size
@@ -122,14 +122,14 @@ _AROUND_WORDS = 120
 """Tokens of a digest besides the words of the user and what was done: its tags and the closing line."""
 
 
-def _resize(size: DigestSize, fold: Fold, tokens: int, limit: int) -> DigestSize | None:
+def _resize(size: DigestSize, fold: Fold, tokens: int, limit: int, *, may_grow: bool) -> DigestSize | None:
     """The size for the next try; None if this one is right."""
     if size.rules or not size.total:
         return None
     if tokens > limit:
         return size.scale(max(limit, 1), tokens)
     missing = limit - tokens
-    if fold.whole or missing * 16 < limit:
+    if fold.whole or not may_grow or missing * 16 < limit:
         return None
     characters = len(fold.text) + len(fold.notes)
     return size._replace(words=size.words + missing * characters // max(tokens, 1))

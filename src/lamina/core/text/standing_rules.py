@@ -99,9 +99,9 @@ _RULES = {
 
 _ORDERS = (
     "always | never | in future | every time | each time | whenever | as a rule | by default | must | "
-    "mustn't | do not | don't | dont | make sure | be sure to | ensure | remember to | remember that | "
-    "stick to | stick with | only ever | avoid | refrain from | stop using | stop doing | unless i | "
-    "only answer | only use | only reply | only write | answer in | reply in | respond in | write in"
+    "mustn't | do not | don't | dont | remember to | remember that | stick to | stick with | "
+    "only ever | avoid | refrain from | stop using | stop doing | unless i | only answer | only use | "
+    "only reply | only write | answer in | reply in | respond in | write in"
 )
 """English words that make a rule where they are said to somebody. `I always …` only tells of a habit."""
 
@@ -116,15 +116,16 @@ _CLAUSE_START = re.compile(
 )
 
 _WISHES = {
-    "English": "prefer | prefers | preferred | preference | i'd rather | i would rather | i'd like | "
-    "i would like | i like | i love | i hate | i dislike | i can't stand | my favorite | my favourite | "
-    "call me | address me | my name is | i go by | i decided | i've decided | i have decided | "
-    "we decided | we've decided | i chose | i've chosen | i have chosen | we chose | i want | i need | "
-    "i aim | my goal | instead | rather than | no longer | not anymore | any more | anymore | i meant | "
-    "i mean | correction | actually | to be clear | it should be | that is wrong | that's wrong | "
-    "not what i | i said | scratch that | forget what | changed my mind | i am allergic | "
-    "i'm allergic | i am vegetarian | i'm vegetarian | i'm vegan | i am vegan | let's use | "
-    "let us use | we will use | we'll use | we use | please don't | i believe | deadline",
+    "English": "make sure | be sure to | ensure | prefer | prefers | preferred | preference | "
+    "i'd rather | i would rather | i'd like | i would like | i like | i love | i hate | i dislike | "
+    "i can't stand | my favorite | my favourite | call me | address me | my name is | i go by | "
+    "i decided | i've decided | i have decided | we decided | we've decided | i chose | i've chosen | "
+    "i have chosen | we chose | i want | i need | i aim | my goal | instead | rather than | no longer | "
+    "not anymore | any more | anymore | i meant | i mean | correction | actually | to be clear | "
+    "it should be | that is wrong | that's wrong | not what i | i said | scratch that | forget what | "
+    "changed my mind | i am allergic | i'm allergic | i am vegetarian | i'm vegetarian | i'm vegan | "
+    "i am vegan | let's use | let us use | we will use | we'll use | we use | please don't | "
+    "i believe | deadline",
     "Spanish": "prefiero | preferimos | me gusta | me encanta | no me gusta | odio | preferiría | "
     "quisiera | me gustaría | llámame | mi nombre es | me llamo | he decidido | decidí | decidimos | "
     "elegí | he elegido | quiero | necesito | en lugar de | en vez de | ya no | mejor dicho | "

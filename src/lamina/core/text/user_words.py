@@ -219,14 +219,17 @@ def _find_replaced_rules(messages: Sequence[UserMessage], later_rules: Sequence[
 
 
 def _choose_label(message: UserMessage, replaced: Mapping[str, int]) -> str:
-    """What a message is called. The label of a rule says if a later one replaces it."""
+    """What a message is called: a rule, if that is most of it. The label says if a later one replaces it."""
     if not message.has_rule:
         return message.label
     rules = [statement.text for statement in message.statements if statement.weight == "rule"]
+    is_rule = 2 * sum(map(len, rules)) >= len(message.text)
     replaced_in = [replaced[rule] for rule in rules if rule in replaced]
     if len(replaced_in) < len(rules):
-        return "rule"
-    return f"rule, replaced in turn {max(replaced_in)}"
+        return "rule" if is_rule else message.label
+    if is_rule:
+        return f"rule, replaced in turn {max(replaced_in)}"
+    return f"{message.label}, with a rule that is replaced in turn {max(replaced_in)}"
 
 
 class _Alike(NamedTuple):
