@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.samples import QUICK_HELP
 from lamina.core.build import Memo, build
-from lamina.core.cut_target import HIGHEST
+from lamina.core.cut_target import BALANCED
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Role, Segment, Text, ToolCall, ToolResult
@@ -317,7 +317,7 @@ def trim(log: Log, counter: Counter, budget: Budget, runs: int) -> float | None:
         return sum(counter.count(message.text) + counter.count(called(message)) for message in some)
 
     count = exactly if counter.exact else theirs.utils.count_tokens_approximately
-    left = int(budget.window * HIGHEST // 100)  # what a cut of ours leaves standing
+    left = int(budget.window * BALANCED.highest // 100)  # what a cut of ours leaves standing
     options = {"token_counter": count, "max_tokens": left, "include_system": True, "start_on": "human"}
     theirs.trim_messages(messages, **options)  # what it imports when first called is not what it costs
     return best(lambda: theirs.trim_messages(messages, **options), runs)

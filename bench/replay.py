@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.core.build import Memo, build
-from lamina.core.cut_target import HIGHEST
+from lamina.core.cut_target import BALANCED
 from lamina.core.hashing import canonical_json
 from lamina.core.laws import LAWS, Case
 from lamina.core.layout import Layout
@@ -208,7 +208,7 @@ class Replay:
 
     def finish(self) -> Tally[str]:
         """Recalls what is lowered at the end, with the ledger through JSON; counts cuts against growth."""
-        apart = self.room * (self.budget.trigger - HIGHEST / 100)
+        apart = self.room * (self.budget.trigger - BALANCED.highest / 100)
         if "messages" in self.asked:  # what `recount` can read
             self.found["often"] += self.found["cuts"] > recount(self.asked) / apart + 1
         if self.fitted:

@@ -98,6 +98,12 @@ def test_no_authority_is_gained(story: Story) -> None:
     holds("no_authority_is_gained", story)
 
 
+@seldom
+@given(stories())
+def test_what_the_user_said_is_not_lost_in_silence(story: Story) -> None:
+    holds("what_the_user_said_is_not_lost_in_silence", story)
+
+
 def test_every_law_has_its_property() -> None:
     assert {f"test_{name}" for name in LAWS} <= set(globals())
 

@@ -15,6 +15,8 @@ from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
 from lamina.core.lowering import lower_entry, make_line
+from lamina.core.text import gist
+from lamina.core.text.user_words import QuotedMessage, UserMessages
 from lamina.core.values import Entry, Form, Ledger, Role, Text
 from lamina.testing.laws import holds, repeats
 from lamina.testing.strategies import Story, stories
@@ -109,6 +111,13 @@ def a_tag_without_guard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wording, "guard", lambda body, *_args, **_rest: body)
 
 
+def a_digest_that_keeps_the_first_words(patch: pytest.MonkeyPatch) -> None:
+    def first(users: UserMessages, _room: int, **_rest: Any) -> dict[int, QuotedMessage]:
+        return {at: QuotedMessage("asked", text) for at, text in enumerate(users.clean_texts[:1])}
+
+    patch.setattr(gist, "quote_messages", first)
+
+
 def unchecked(patch: pytest.MonkeyPatch) -> None:
     """Takes the seal's own check away, so that the property has to find the bug."""
     patch.setattr(envelope, "check_laws", lambda *_args: None)
@@ -127,6 +136,7 @@ PLANTED: dict[str, Patch] = {
     "lowering_shrinks": a_stub_that_grows,
     "untouched_means_untouched": a_tidy_hand,
     "no_authority_is_gained": a_tag_without_guard,
+    "what_the_user_said_is_not_lost_in_silence": a_digest_that_keeps_the_first_words,
 }
 
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.build import build
-from lamina.core.digests import NOTES_TITLE, write_title
-from lamina.core.digests import write_digest as in_two_voices
+from lamina.core.digests import NOTES_TITLE, DigestText, RunText, write_digest, write_title
 from lamina.core.folds import FOLD_VERSION, lay_folds
-from lamina.core.kinds import KINDS, Kind
+from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.text.gist import LONGEST_MESSAGE, SMALLEST_DIGEST
 from lamina.core.values import (
@@ -33,9 +32,16 @@ from lamina.core.values import (
 from lamina.core.wording import PLAIN, text_of
 
 
+def in_two_voices(
+    segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
+) -> DigestText:
+    return write_digest(RunText(segments, kinds), words_limit=words_limit, notes_limit=notes_limit)
+
+
 def digest(segments: Sequence[Segment], *, limit: int) -> str:
     """Both voices of a digest, the user's first; each has the limit."""
-    return "\n".join(filter(None, in_two_voices(segments, words_limit=limit, notes_limit=limit)))
+    texts = in_two_voices(segments, words_limit=limit, notes_limit=limit)
+    return "\n".join(filter(None, (texts.words, texts.notes)))
 
 
 def user(text: str, *more: Part, kind: str = "user", **attrs: str) -> Segment:
@@ -122,7 +128,8 @@ def test_a_digest_is_within_its_limits_and_always_the_same(segments: list[Segmen
 
 @given(SEGMENTS, st.integers(SMALLEST_DIGEST, 3_000))
 def test_every_line_of_a_digest_is_inert(segments: list[Segment], limit: int) -> None:
-    for voice in in_two_voices(segments, words_limit=limit, notes_limit=limit):
+    texts = in_two_voices(segments, words_limit=limit, notes_limit=limit)
+    for voice in (texts.words, texts.notes):
         header, *lines = voice.split("\n")
         assert header.startswith(("Earlier conversation, ", NOTES_TITLE)) or not voice
         own = [line for line in lines if line and not line.startswith("  ")]
@@ -174,7 +181,8 @@ def test_kinds_of_the_users_own_are_read_from_the_table_that_is_given() -> None:
 
 
 def test_decisions_have_the_first_claim_then_what_was_done_then_errors() -> None:
-    sizes = [in_two_voices(SESSION, words_limit=155, notes_limit=limit).notes for limit in (150, 330, 420)]
+    words = len(in_two_voices(SESSION, words_limit=400, notes_limit=0).words)
+    sizes = [in_two_voices(SESSION, words_limit=words, notes_limit=limit).notes for limit in (160, 330, 420)]
     assert ["noted: " in digest_text for digest_text in sizes] == [True, True, True]
     assert ["said: " in digest_text for digest_text in sizes] == [False, True, True]
     assert ["call: " in digest_text for digest_text in sizes] == [False, True, True]
@@ -182,14 +190,14 @@ def test_decisions_have_the_first_claim_then_what_was_done_then_errors() -> None
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    digest_text = in_two_voices(SESSION, words_limit=160, notes_limit=160)
+    digest_text = in_two_voices(SESSION, words_limit=110, notes_limit=160)
     assert digest_text.words.endswith("\n(and 1 more message)")
     assert digest_text.notes.endswith("\n(and 2 more answers, 2 more calls, 1 more error, 3 more paths)")
 
 
 def test_a_limit_below_the_least_gives_one_line() -> None:
     digest_text = in_two_voices(SESSION, words_limit=SMALLEST_DIGEST - 1, notes_limit=0)
-    assert digest_text == (write_title(SESSION), "")
+    assert (digest_text.words, digest_text.notes) == (write_title(SESSION), "")
     assert write_title(SESSION) == "Earlier conversation, 9 messages folded."
 
 
@@ -214,16 +222,17 @@ def test_longer_user_text_keeps_both_ends_and_says_how_much_is_left_out() -> Non
 
 
 def test_many_user_messages_shrink_before_any_is_left_out() -> None:
-    digest_text = digest([user(f"request {n} " + "y" * 900) for n in range(8)], limit=2_000)
-    assert all(f"asked: request {n} yyy" in digest_text for n in range(8))
+    letters = "abcdefgh"
+    digest_text = digest([user(f"request {letter} " + letter * 900) for letter in letters], limit=2_000)
+    assert all(f"asked: request {letter} {letter * 3}" in digest_text for letter in letters)
     assert "(and" not in digest_text
 
 
 def test_a_user_message_without_room_for_its_ends_keeps_its_start() -> None:
-    request = user("Repair the importer, please. " + "z" * 900)
+    request = user("Repair the importer, please " + "z" * 900)
     digest_text = digest([request, assistant("Fixed it.")], limit=150)
     line = digest_text.split("\n")[2]
-    assert line.startswith("  asked: Repair the importer, please. zzz")
+    assert line.startswith("  asked: Repair the importer, please zzz")
     assert line.endswith("z...")
 
 

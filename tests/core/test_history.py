@@ -349,7 +349,10 @@ def test_compact_texts_of_a_cut_have_their_size_in_tokens() -> None:
         ledger = envelope.ledger
     compact = [entry for entry in envelope.sent if entry.form is Form.COMPACT]
     assert ledger.cuts
-    assert all(entry.tokens <= 700 for entry in compact)
+    # A cut that had to free less than one whole result shows more of that one.
+    shown_more = [entry for entry in compact if entry.tokens > 700]
+    assert compact
+    assert len(shown_more) <= len(ledger.cuts)
 
 
 # what was sent is checked

@@ -24,7 +24,7 @@ from lamina.core.bound_thinking import (
     is_thinking,
     omit_thinking_after_cut,
 )
-from lamina.core.cut_digests import join_digests
+from lamina.core.cut_digests import ONE_LINE, ONLY_RULES, join_digests
 from lamina.core.cut_moves import find_spared, find_untouchable, omit_repeated_system_text, take_moves
 from lamina.core.cut_progress import CutProgress, start_cut, without_digests
 from lamina.core.cut_target import LEAST_SPARED, CutLimits, Sparing
@@ -199,7 +199,7 @@ def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
     if progress.tokens > goal:
         progress = take_moves(progress, last_resort, goal=enough, digest_limit=limits.room)
     if progress.tokens > limits.room:
-        progress = take_moves(progress, last_resort, goal=enough, digest_limit=0)
+        progress = take_moves(progress, last_resort, goal=enough, digest_limit=ONLY_RULES)
     if progress.tokens > limits.room:
         progress = _lower_to_floor(progress)
     return progress
@@ -212,16 +212,16 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
     them cannot be sent.
     """
     room = progress.limits.room
-    progress = take_moves(progress, last_results, goal=room, digest_limit=0)
+    progress = take_moves(progress, last_results, goal=room, digest_limit=ONLY_RULES)
     progress = msgspec.structs.replace(progress, exhausted=True)
     if progress.tokens > room:
-        progress = join_digests(progress)
+        progress = join_digests(progress, ONLY_RULES)
     if progress.tokens > room:
         # A few stubs can be smaller than their digest: choose anew what is folded.
         progress = msgspec.structs.replace(progress, folded=frozenset())
-        progress = take_moves(progress, last_resort, goal=room, digest_limit=0)
+        progress = take_moves(progress, last_resort, goal=room, digest_limit=ONE_LINE)
     if progress.tokens > room:
-        progress = join_digests(progress)
+        progress = join_digests(progress, ONE_LINE)
     return progress
 
 
@@ -325,7 +325,9 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
     progress = _fold_history(draft, outside, window.digest, context)
     if _is_too_long(progress, window):
         # A digest can be longer than what it stands for. One line is shorter.
-        progress = _fold_history(draft, outside, 0, context)
+        progress = _fold_history(draft, outside, ONLY_RULES, context)
+    if _is_too_long(progress, window):
+        progress = _fold_history(draft, outside, ONE_LINE, context)
     if progress.tokens >= progress.tokens_before:
         return None
     return _finish_cut(progress, window.reason)

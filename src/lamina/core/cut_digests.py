@@ -9,6 +9,7 @@ import msgspec
 from lamina.core.cut_progress import CutProgress, lay_request
 from lamina.core.folds import (
     FOLD_VERSION,
+    NO_DIGEST,
     DigestSize,
     bound_digest,
     find_digest_size,
@@ -25,32 +26,46 @@ from lamina.core.values import Entry, Fold, Ref
 _SHARES = (1, 4)
 """A digest may have its whole size, or else one part in this many of it."""
 
-_TRIES = 3
-"""How often a digest is written shorter until its size in tokens is right too."""
+_TRIES = 4
+"""How often a digest is written shorter or longer until its size in tokens is right too."""
+
+_LEAST_PART = 3
+"""A new digest has at least one part in so many of what all digests may have. If that is too much, they
+merge."""
+
+ONLY_RULES, ONE_LINE = 0, -1
+"""Limits of a digest in characters that leave the rules of the user, and that leave one line."""
 
 
 def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
     """Writes the digests of what is to be folded, and weighs the request as it would be sent.
 
-    A `digest_limit` bounds each digest in characters, even the user's words in it; 0 leaves one line.
+    A `digest_limit` bounds each digest in characters, even the user's words in it.
     """
+    old_folds = progress.draft.ledger.folds
+    most_tokens = None
+    if digest_limit is None and progress.limits.room:  # a cut for a window of history has no room to keep to
+        digest_tokens = progress.limits.free // DIGEST_SHARE
+        most_tokens = digest_tokens - sum(_digest_sizes(progress.draft.entries).values())
+        most_tokens = max(most_tokens, digest_tokens // _LEAST_PART)
     new_folds: list[Fold] = []
     for run in find_runs(progress.entries, progress.folded):
-        fold = _fold_run([progress.entries[at] for at in run], progress, digest_limit)
+        fold = _fold_run([progress.entries[at] for at in run], progress, digest_limit, most_tokens)
         if fold is not None:
             new_folds.append(fold)
-    folds = progress.draft.ledger.folds + tuple(new_folds)
-    return _merge_digests(lay_request(progress, folds), digest_limit)
+    return _merge_digests(lay_request(progress, old_folds + tuple(new_folds)), digest_limit)
 
 
-def _fold_run(run: Sequence[Entry], progress: CutProgress, digest_limit: int | None) -> Fold | None:
+def _fold_run(
+    run: Sequence[Entry], progress: CutProgress, digest_limit: int | None, most_tokens: int | None
+) -> Fold | None:
     """A digest of the run that is smaller than it; None if there is none.
 
     A digest of its whole size is tried first, then one of a quarter. What cannot be folded stays as it is.
     """
     run_tokens = sum(entry.tokens for entry in run)
     for share in _SHARES:
-        fold = _write_digest(run, progress, digest_limit, share)
+        fold = _write_digest(run, progress, digest_limit, share, most_tokens)
         if _pays(fold, run, run_tokens, progress):
             return fold
     return None
@@ -63,38 +78,71 @@ def _write_digest(
     share: int = 1,
     most_tokens: int | None = None,
 ) -> Fold:
-    """A digest that keeps its size in tokens too: names and dense scripts take more tokens than prose.
+    """A digest that keeps its size in tokens: names and dense scripts take more tokens than prose.
 
     `most_tokens` bounds it as it is sent, with its tags. Each try is shorter by as much as the last one was
-    too long. A digest of one line cannot be shorter.
+    too long, and longer if there is room for more of the user's words. A digest of one line cannot be
+    shorter.
     """
     context = progress.context
-    counter = context.scale.counter
     size = choose_digest_size(progress, digest_limit).scale(1, share)
     name = (tuple(entry.ref for entry in run), size, most_tokens)
     if name in progress.written:
         return progress.written[name]
-    limit = size.total // 2
+    verbatim = digest_limit is None and progress.words.may_stand
+    later_rules = progress.words.rules_after(run[-1].ref)
+    run_text = progress.read_run(run)
+    best: Fold | None = None
+    best_tokens = 0
     for _ in range(_TRIES):
-        fold = make_fold(run, size=size, cut=progress.number, kinds=context.kinds)
-        tokens = counter.count(fold.text)
-        if fold.notes:
-            tokens += counter.count(fold.notes)
+        fold = make_fold(
+            run, run_text, size=size, cut=progress.number, later_rules=later_rules, verbatim=verbatim
+        )
+        tokens = measure_fold(fold, run, context.scale, context.wording)
+        limit = size.total // 2
         if most_tokens is not None:
-            tag_tokens = measure_fold(fold, run, context.scale, context.wording) - tokens
-            limit = min(limit, most_tokens - tag_tokens)
-        if tokens <= limit or not size.total:
+            limit = most_tokens
+        if verbatim and fold.whole:
+            # The words must stand; what was done and names have what is left, or a line each.
+            limit = max(limit, context.scale.counter.count(fold.text) + _AROUND_WORDS)
+        if best is None or tokens <= limit:
+            if best is None or best_tokens > limit or tokens > best_tokens:
+                best, best_tokens = fold, tokens
+        elif tokens < best_tokens:
+            best, best_tokens = fold, tokens
+        next_size = _resize(size, fold, tokens, limit, may_grow=most_tokens is not None)
+        if next_size is None or next_size == size:
             break
-        size = size.scale(max(limit, 1), tokens)
-    progress.written[name] = fold
-    return fold
+        size = next_size
+    progress.written[name] = best or fold
+    return best or fold
+
+
+_AROUND_WORDS = 120
+"""Tokens of a digest besides the words of the user and what was done: its tags and the closing line."""
+
+
+def _resize(size: DigestSize, fold: Fold, tokens: int, limit: int, *, may_grow: bool) -> DigestSize | None:
+    """The size for the next try; None if this one is right."""
+    if size.rules or not size.total:
+        return None
+    if tokens > limit:
+        return size.scale(max(limit, 1), tokens)
+    missing = limit - tokens
+    if fold.whole or not may_grow or missing * 16 < limit:
+        return None
+    characters = len(fold.text) + len(fold.notes)
+    return size._replace(words=size.words + missing * characters // max(tokens, 1))
 
 
 def choose_digest_size(progress: CutProgress, digest_limit: int | None) -> DigestSize:
     """The size of one digest: a share of the free room, or what is left of it as a last resort."""
+    free = progress.limits.free
     if digest_limit is None:
-        return find_digest_size(progress.limits.free)
-    return bound_digest(digest_limit)
+        return find_digest_size(free)
+    if digest_limit == ONE_LINE:
+        return NO_DIGEST
+    return bound_digest(digest_limit, free)
 
 
 def _pays(fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgress) -> bool:
@@ -181,7 +229,7 @@ def _mergeable_folds(progress: CutProgress) -> Sequence[Fold]:
     return [fold for fold in progress.folds if progress.mergeable.issuperset(fold.covers)]
 
 
-def join_digests(progress: CutProgress) -> CutProgress:
+def join_digests(progress: CutProgress, digest_limit: int) -> CutProgress:
     """Joins digests with what stands between them, where that is lowered as far as it can be.
 
     Two digests with a few stubs between them become one, which is smaller than all of them. A run of which
@@ -203,7 +251,7 @@ def join_digests(progress: CutProgress) -> CutProgress:
                 group[fold.key] = fold
         if not group or not has_unfolded:
             continue
-        merged = _write_digest(run, progress, 0)
+        merged = _write_digest(run, progress, digest_limit)
         run_tokens = unfolded_tokens + sum(sizes.get(key, 0) for key in group)
         if _pays(merged, run, run_tokens, progress):
             folds = _replace_folds(folds, list(group.values()), merged)

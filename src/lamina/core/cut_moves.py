@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from lamina.core.cut_digests import choose_digest_size, write_digests
-from lamina.core.cut_progress import CutProgress
+from lamina.core.cut_progress import CutProgress, without_digests
 from lamina.core.cut_target import NOTHING_SPARED, Sparing
 from lamina.core.entries import begins_with, find_sent
+from lamina.core.folds import SHARE as DIGEST_SHARE
 from lamina.core.folds import is_digest
 from lamina.core.ledger import SAME_TEXT_LATER, current_turn
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
-from lamina.core.lowering import make_line, shorten_entry
-from lamina.core.orders import Batch, Move, Order, OrderView, repeated_system_text
-from lamina.core.values import Entry, Form, Layer, Role, ToolResult
+from lamina.core.lowering import compact_entry, make_line, shorten_entry
+from lamina.core.orders import (
+    CHARACTERS_PER_TOKEN,
+    Batch,
+    Move,
+    Order,
+    OrderView,
+    repeated_system_text,
+)
+from lamina.core.values import Entry, Form, Layer, LedgerLine, Role, ToolResult
 
-_ATTEMPTS = 6
-"""How often the cost of digests is guessed; in the last attempt the order is taken to its end."""
+_ATTEMPTS = 8
+"""How often digests are written until the request lands on its goal; in the last attempt but for landing, the
+order is taken to its end."""
+
+_LANDING = 50
+"""A cut may end this part of the room below its goal. What it freed beyond that, it gives back."""
 
 
 def take_moves(
@@ -31,20 +44,41 @@ def take_moves(
 ) -> CutProgress:
     """Takes moves from `order`, sparing the last steps, until the request has at most `goal` tokens.
 
-    A `digest_limit` bounds each digest in characters; 0 leaves one line. What digests cost is a guess until
-    they are written, so more moves may be needed after that.
+    A `digest_limit` bounds each digest in characters. What digests cost is a guess until they are written. If
+    they cost more, more moves are taken; if they cost less, the last moves are given back, so that the
+    request ends just below its goal.
     """
     lowering = _Lowering(progress)
     moves = order(lowering.view(sparing))
-    guess = (choose_digest_size(progress, digest_limit).total + 120) // 3
+    digest_tokens = _guess_digest_tokens(progress, digest_limit)
+    tokens = sum(entry.tokens for entry in without_digests(progress.request))
+    landed: CutProgress | None = None
     for attempt in range(1, _ATTEMPTS + 1):
-        tokens = sum(entry.tokens for entry in progress.request)
-        has_more = lowering.take(moves, tokens, goal, guess=guess, to_the_end=attempt == _ATTEMPTS)
-        progress = write_digests(lowering.finish(progress), digest_limit)
-        if progress.tokens <= goal or not has_more:
+        to_the_end = attempt == _ATTEMPTS and landed is None
+        has_more = lowering.take(moves, tokens, goal, digest_tokens=digest_tokens, to_the_end=to_the_end)
+        result = write_digests(lowering.finish(progress), digest_limit)
+        digest_tokens = sum(entry.tokens for entry in result.request if is_digest(entry))
+        if result.tokens > goal:
+            if landed is not None or not has_more:
+                break
+            lowering.must_take = True
+            continue
+        if landed is None or result.tokens > landed.tokens:
+            landed = result
+        slack = goal - result.tokens
+        if slack * _LANDING <= progress.limits.room:
             break
-        guess = (progress.tokens - goal) // 2
-    return msgspec.structs.replace(progress, exhausted=progress.tokens > goal)
+        if not lowering.give_back(slack) and not lowering.fill(slack):
+            break
+    chosen = result if landed is None else landed
+    return msgspec.structs.replace(chosen, exhausted=chosen.tokens > goal)
+
+
+def _guess_digest_tokens(progress: CutProgress, digest_limit: int | None) -> int:
+    """About what the digests of a cut will take, those that stand already included."""
+    if digest_limit is None:
+        return progress.limits.free // DIGEST_SHARE
+    return (choose_digest_size(progress, digest_limit).total + 120) // 3
 
 
 def omit_repeated_system_text(progress: CutProgress) -> CutProgress:
@@ -53,6 +87,15 @@ def omit_repeated_system_text(progress: CutProgress) -> CutProgress:
     for at in repeated_system_text(lowering.view(NOTHING_SPARED)):
         lowering.take_one(Move(at, Form.OMITTED, SAME_TEXT_LATER))
     return lowering.finish(progress)
+
+
+class TakenBatch(NamedTuple):
+    """A batch that was taken: the tokens that it freed, and what it changed, as it was before."""
+
+    batch: Batch
+    freed: int
+    before: list[tuple[int, Entry, LedgerLine | None]]
+    folded_before: frozenset[int]
 
 
 class _Lowering:
@@ -69,6 +112,12 @@ class _Lowering:
         self.entries = list(progress.entries)
         self.folded = set(progress.folded)
         self.lines = dict(progress.lines)
+        self.freed = 0
+        self.has_digests = any(is_digest(entry) for entry in progress.request)
+        self.taken: list[TakenBatch] = []
+        self.given_back: list[Batch] = []
+        self.filled: set[int] = set()
+        self.must_take = True
 
     def view(self, sparing: Sparing) -> OrderView:
         """What an order may look at."""
@@ -81,23 +130,103 @@ class _Lowering:
             current=self.current,
         )
 
-    def take(self, moves: Iterator[Batch], tokens: int, goal: int, *, guess: int, to_the_end: bool) -> bool:
+    def take(
+        self, moves: Iterator[Batch], tokens: int, goal: int, *, digest_tokens: int, to_the_end: bool
+    ) -> bool:
         """Takes moves until the request has about `goal` tokens; returns whether moves may be left.
 
-        `guess` is what the digests may cost.
+        `tokens` are those of the request before any move, without digests; `digest_tokens` is what digests
+        may cost. Moves that were given back are the first to be taken again.
         """
-        for batch in moves:
-            for move in batch:
-                if move.fold:
-                    tokens -= self._fold(move)
+        while True:
+            is_enough = not to_the_end and not self.must_take and self._reaches(tokens, goal, digest_tokens)
+            if is_enough:
+                return True
+            self.must_take = False
+            batch = self.given_back.pop() if self.given_back else next(moves, None)
+            if batch is None:
+                return False
+            self._take_batch(batch)
+
+    def _reaches(self, tokens: int, goal: int, digest_tokens: int) -> bool:
+        """Whether the moves that were taken are enough, if digests cost so much."""
+        if not self.folded and not self.has_digests:
+            digest_tokens = 0
+        return self.context.scale.total(tokens - self.freed + digest_tokens) <= goal
+
+    def _take_batch(self, batch: Batch) -> None:
+        """Takes the moves of a batch, and remembers how to undo them."""
+        positions = dict.fromkeys(move.at for move in batch)
+        before = [(at, self.entries[at], self.lines.get(self.entries[at].ref)) for at in positions]
+        folded_before = frozenset(at for at in positions if at in self.folded)
+        freed = 0
+        for move in batch:
+            freed += self._fold(move) if move.fold else self.take_one(move)
+        self.freed += freed
+        self.taken.append(TakenBatch(batch, freed, before, folded_before))
+
+    def give_back(self, slack: int) -> bool:
+        """Undoes the last moves that together freed at most `slack` tokens; returns whether there were any.
+
+        The least ripe of them were taken last, so they are worth most.
+        """
+        has_undone = False
+        while self.taken and self.taken[-1].freed <= slack:
+            undone = self.taken.pop()
+            slack -= undone.freed
+            self.freed -= undone.freed
+            has_undone = has_undone or undone.freed > 0
+            for at, entry, line in undone.before:
+                self.entries[at] = entry
+                if at not in undone.folded_before:
+                    self.folded.discard(at)
+                if line is None:
+                    self.lines.pop(entry.ref, None)
                 else:
-                    tokens -= self.take_one(move)
-            if to_the_end:
-                continue
-            digest_tokens = guess if self.folded else 0
-            if self.context.scale.total(tokens + digest_tokens) <= goal:
+                    self.lines[entry.ref] = line
+            self.given_back.append(undone.batch)
+        return has_undone
+
+    def fill(self, slack: int) -> bool:
+        """Shortens the last result that was shortened by less, so that up to `slack` tokens more of it stay.
+
+        One large result can be more than a cut had to free. Returns whether there was one.
+        """
+        for at_taken in range(len(self.taken) - 1, -1, -1):
+            taken = self.taken[at_taken]
+            for move, (at, entry, _) in zip(taken.batch, taken.before, strict=False):
+                if not self._can_show_more(move, at, entry) or at in self.filled:
+                    continue
+                self.filled.add(at)
+                lowered, limit = self._compact_to(entry, move.why, self.entries[at].tokens + slack)
+                gain = lowered.tokens - self.entries[at].tokens
+                if lowered.form is not Form.COMPACT or not 0 < gain <= slack:
+                    continue
+                self._put(at, lowered, limit)
+                self.freed -= gain
+                self.taken[at_taken] = taken._replace(freed=taken.freed - gain)
                 return True
         return False
+
+    def _can_show_more(self, move: Move, at: int, entry: Entry) -> bool:
+        """Whether a move shortened a result that was whole before, and is not folded since."""
+        if move.fold or at in self.folded or entry.form is not Form.FULL:
+            return False
+        return begins_with(entry.parts, ToolResult) and self.entries[at].form in (Form.COMPACT, Form.STUB)
+
+    def _compact_to(self, entry: Entry, why: str, most: int) -> tuple[Entry, int]:
+        """The entry COMPACT in at most so many tokens, and its limit in characters."""
+        scale = self.context.scale
+        lowered, limit = compact_entry(
+            entry,
+            why,
+            wording=self.context.wording,
+            scale=scale,
+            most=most,
+            limit=most * CHARACTERS_PER_TOKEN,
+        )
+        tokens = entry.tokens - scale.body(entry) + scale.body(lowered)
+        return msgspec.structs.replace(lowered, tokens=tokens), limit
 
     def take_one(self, move: Move) -> int:
         """Takes one move if it shrinks the request; returns the tokens that it frees.
@@ -118,12 +247,16 @@ class _Lowering:
         least_gain = 0 if move.form is Form.OMITTED else 1
         if gain < least_gain:
             return 0
-        self.entries[move.at] = msgspec.structs.replace(lowered, tokens=max(entry.tokens - gain, 0))
+        self._put(move.at, msgspec.structs.replace(lowered, tokens=max(entry.tokens - gain, 0)), limit)
+        return gain
+
+    def _put(self, at: int, lowered: Entry, limit: int) -> None:
+        """Puts a lowered entry in its place, with the line that lowers it again."""
+        self.entries[at] = lowered
         # A line of a cut is undone when its entry is the prompt or the last step again, after a rewind. What
         # is lowered while it stands there must stay so when the request is sent once more.
-        cut = 0 if move.at in self.current else self.cut_number
-        self.lines[entry.ref] = make_line(lowered, wording=wording, limit=limit, cut=cut)
-        return gain
+        cut = 0 if at in self.current else self.cut_number
+        self.lines[lowered.ref] = make_line(lowered, wording=self.context.wording, limit=limit, cut=cut)
 
     def _fold(self, move: Move) -> int:
         """Marks one entry for a digest; returns the tokens that this frees."""

@@ -7,31 +7,73 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.cut_target import CutLimits
+from lamina.core.digests import Reader, RunText
 from lamina.core.draft import Draft
-from lamina.core.entries import find_sent
-from lamina.core.folds import DigestSize, is_digest, lay_folds
+from lamina.core.entries import find_sent, index_by_ref, is_users_text
+from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, read_run
 from lamina.core.ledger import current_turn
 from lamina.core.options import BuildContext
+from lamina.core.text.standing_rules import find_rules
+from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import weigh_entries
 from lamina.core.values import Entry, Fold, LedgerLine, Ref
+from lamina.core.wording import text_of
+
+
+class UserWords(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user said in a conversation, as far as a cut needs to know it.
+
+    `may_stand`: all of it together takes so little of the room that digests quote it word for word. `rules`
+    are the standing rules in it, each with the position of its message; `position_of` has the positions by
+    ref.
+    """
+
+    may_stand: bool = False
+    rules: tuple[tuple[int, LaterRule], ...] = ()
+    position_of: dict[Ref, int] = {}
+
+    def rules_after(self, ref: Ref) -> tuple[LaterRule, ...]:
+        """The rules that the user gave after this entry."""
+        position = self.position_of.get(ref, 0)
+        return tuple(rule for at, rule in self.rules if at > position)
+
+
+def read_user_words(entries: Sequence[Entry], room: int, context: BuildContext) -> UserWords:
+    """What the user said, and whether it takes at most its part of the room."""
+    count = context.scale.counter.count
+    tokens = 0
+    rules: list[tuple[int, LaterRule]] = []
+    for at, entry in enumerate(entries):
+        if not is_users_text(entry):
+            continue
+        text = text_of(entry.segment.parts)
+        tokens += count(text)
+        rules += [(at, LaterRule(entry.turn + 1, rule)) for rule in find_rules(text)]
+    return UserWords(
+        may_stand=tokens <= room // VERBATIM_PART,
+        rules=tuple(rules),
+        position_of=index_by_ref(entries),
+    )
 
 
 class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A cut in the making.
 
-    `draft` is the request before the cut, and `tokens_before` its size. `entries` are its entries with the
-    moves taken so far, `folded` the positions that go under digests, `lines` the new lines and `folds` all
-    folds, old and new. `request` are the entries as they would be sent now, and `tokens` their size.
-    `exhausted`: nothing more could be lowered to reach the goal.
+    `draft` is the request before the cut, `words` what the user said in it, and `tokens_before` its size.
+    `entries` are its entries with the moves taken so far, `folded` the positions that go under digests,
+    `lines` the new lines and `folds` all folds, old and new. `request` are the entries as they would be sent
+    now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
 
     `current` are the positions of the prompt and the last step. Only digests of nothing but `mergeable`
     segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
-    while the cut spares less and less, most of them would be written again word for word.
+    while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
+    remember what was read for them.
     """
 
     draft: Draft
+    words: UserWords
     limits: CutLimits
     context: BuildContext
     tokens_before: int
@@ -45,11 +87,22 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     exhausted: bool = False
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
+    runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
+    reader: Reader = msgspec.field(default_factory=Reader)
 
     @property
     def number(self) -> int:
         """The number that the cut will have in the ledger."""
         return len(self.draft.ledger.cuts) + 1
+
+    def read_run(self, run: Sequence[Entry]) -> RunText:
+        """What is in a run of entries that a digest may show, read once in this cut."""
+        name = tuple(entry.ref for entry in run)
+        run_text = self.runs.get(name)
+        if run_text is None:
+            run_text = read_run(run, kinds=self.context.kinds, reader=self.reader)
+            self.runs[name] = run_text
+        return run_text
 
     @property
     def changed(self) -> list[Entry]:
@@ -69,6 +122,7 @@ def start_cut(
     tokens = context.scale.total(draft.tokens)
     return CutProgress(
         draft=draft,
+        words=read_user_words(draft.entries, limits.room, context),
         limits=limits,
         context=context,
         tokens_before=tokens,

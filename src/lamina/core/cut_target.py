@@ -1,12 +1,17 @@
-"""How far a cut should go.
+"""How far a cut should go: the price of tokens, and the loss of what is hidden.
 
 A cut rewrites the prompt from its first edit on, once; what it leaves is read again at every later step.
 With growth g a step, trigger H, target L and a head P that no cut touches, there are (H - L) / g steps
 between two cuts. Reads cost r a token, writes w, so a step costs about
 r (H + L) / 2 + (w - r) (L - P) g / (H - L), which falls as L falls: on price alone the deepest cut is the
-cheapest. But what is cut may be needed again. An answer takes from a token that is a steps old about
-`NEED` / a^1.5 a step; if the token is not there, the request is sent once more and what was missing comes
-back. So L rises while one token more costs less than the recalls that it spares, at an age of L / g.
+cheapest. But what is cut may be needed again, and there are two kinds of it.
+
+What is hidden and named (a result behind its handle, a name in a digest) can be recalled. An answer takes
+from a token that is a steps old about `NEED` / a^1.5 a step; if the token is not there, the request is sent
+once more and what was missing comes back. What is hidden in silence (what the user told) cannot be asked for,
+since nobody knows of it: that costs a wrong answer, and what a user told does not age as a file does. So L
+rises while one token more costs less than the recalls and the wrong answers that it spares. A conversation in
+which the user says much and that grows slowly is cut less deeply than an agent's loop with large results.
 docs/planner.md derives this, and measures it against the best that could have been done.
 """
 
@@ -14,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.entries import find_first_answer, is_long_message
-from lamina.core.values import Budget, Entry, Head, Layer, Role
+from lamina.core.entries import find_first_answer, is_long_message, is_users_text
+from lamina.core.values import Budget, Entry, Head, Layer, Preference, Role
 
 USUAL_PART = 3
 """If the answer may take more than one part in this many of the window, the account says so."""
@@ -48,8 +54,34 @@ NEED = 0.0035
 BACK = 1_500
 """Tokens that a recall brings back."""
 
-LOWEST, HIGHEST, GRID = 30, 40, 5
-"""Of the room, in hundredths: the least and the most that a cut leaves, and how finely that is chosen."""
+GRID = 5
+"""Of the room, in hundredths: how finely the depth of a cut is chosen."""
+
+
+class Pricing(NamedTuple):
+    """What hiding is taken to cost. `named` multiplies the price of recalls.
+
+    `silent` is what it spares at each step that one more token of the user's words stands, in tokens: see
+    docs/planner.md. `lowest` and `highest` are the least and the most that a cut leaves, in hundredths of the
+    room, and `recalled` the most that it leaves for the sake of recalls.
+    """
+
+    named: float
+    silent: float
+    lowest: int
+    highest: int
+    recalled: int
+
+
+PRICING: dict[Preference, Pricing] = {
+    "memory": Pricing(named=4.0, silent=0.6, lowest=50, highest=75, recalled=75),
+    "balanced": Pricing(named=0.5, silent=0.16, lowest=30, highest=50, recalled=35),
+    "cost": Pricing(named=0.0, silent=0.0, lowest=20, highest=20, recalled=20),
+}
+"""What a budget's `prefer` means. The default never costs more than a window that slides down to half of the
+room."""
+
+BALANCED = PRICING["balanced"]
 
 STEPS = 16
 """Steps over which growth is measured."""
@@ -145,7 +177,8 @@ def derive_limits(
     trigger = _share_of(room, budget.trigger)
     least = _share_of(room, budget.least)
     if budget.target is None:
-        target = choose_target(room, trigger, measure_growth(entries), rates, fixed=fixed)
+        growth = measure_growth(entries)
+        target = choose_target(room, trigger, growth, rates, fixed=fixed, pricing=PRICING[budget.prefer])
         target = min(target, trigger - least)
     else:
         target = _share_of(room, budget.target)
@@ -223,13 +256,20 @@ def count_fixed(entries: Sequence[Entry]) -> int:
     return tokens
 
 
-def measure_growth(entries: Sequence[Entry]) -> int:
-    """Tokens that one of the last steps added, on average.
+class Growth(NamedTuple):
+    """What one of the last steps added, on average: tokens, and how many of them the user typed."""
+
+    tokens: int = 0
+    said: int = 0
+
+
+def measure_growth(entries: Sequence[Entry]) -> Growth:
+    """How a conversation grows now.
 
     Only the last entries are looked at, so that a long log costs no more than a short one.
     """
     if not entries:
-        return 0
+        return Growth()
     last_step = entries[-1].step
     recent: list[Entry] = []
     for entry in entries[-_ENTRIES_PER_STEP * STEPS :]:
@@ -237,21 +277,31 @@ def measure_growth(entries: Sequence[Entry]) -> int:
         if is_recent and entry.layer is not Layer.SYSTEM:
             recent.append(entry)
     if not recent:
-        return 0
+        return Growth()
     steps = last_step - recent[0].step + 1
-    return sum(entry.tokens for entry in recent) // steps
+    said = sum(entry.tokens for entry in recent if is_users_text(entry))
+    return Growth(tokens=sum(entry.tokens for entry in recent) // steps, said=said // steps)
 
 
-def choose_target(room: int, trigger: int, grown: int, rates: Rates, *, fixed: int = 0) -> int:
+def choose_target(
+    room: int,
+    trigger: int,
+    growth: Growth,
+    rates: Rates,
+    *,
+    fixed: int = 0,
+    pricing: Pricing = BALANCED,
+) -> int:
     """The largest target at which the last token that stays costs no more than it spares.
 
-    `grown` is the growth of a step, and `fixed` what no cut can free, both in tokens.
+    `fixed` is what no cut can free, in tokens.
     """
-    grown = max(grown, 1)
+    grown = max(growth.tokens, 1)
+    said_share = min(growth.said / grown, 1.0)
     fixed = min(fixed, trigger)
     least = fixed + (room - fixed) * LEAST_HISTORY // 100
     rewrite = max(rates.write - rates.read, 0)
-    for share in range(HIGHEST, LOWEST, -GRID):
+    for share in range(pricing.highest, pricing.lowest, -GRID):
         target = room * share // 100
         history = target - fixed
         if target >= trigger or history <= 0:
@@ -259,10 +309,13 @@ def choose_target(room: int, trigger: int, grown: int, rates: Rates, *, fixed: i
         costs = rates.read / 2 + rewrite * (trigger - fixed) * grown / (trigger - target) ** 2
         age = history / grown
         recall_costs = rates.read * (trigger + target) / 2 + rates.write * BACK
-        spares = NEED / (age * sqrt(age)) * recall_costs
-        if costs <= spares:
+        spares_recalls = 0.0
+        if share <= pricing.recalled:
+            spares_recalls = pricing.named * NEED / (age * sqrt(age)) * recall_costs
+        spares_wrong_answers = pricing.silent * said_share
+        if costs <= spares_recalls + spares_wrong_answers:
             return max(target, least)
-    return max(room * LOWEST // 100, least)
+    return max(room * pricing.lowest // 100, least)
 
 
 def _share_of(room: int, share: float) -> int:

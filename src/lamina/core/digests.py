@@ -9,6 +9,7 @@ for the digest's own structure, and none of the structure addresses a reader.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -28,9 +29,13 @@ from lamina.core.text.gist import (
     gather_reply,
     merge_equal_calls,
     print_gist,
+    print_words,
 )
+from lamina.core.text.names import count_names
+from lamina.core.text.standing_rules import is_agreement
+from lamina.core.text.user_words import LaterRule, UserMessage, UserMessages
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
-from lamina.core.wording import pick_name
+from lamina.core.wording import pick_name, text_of
 
 NOTES_TITLE = "What was done in it:"
 
@@ -42,31 +47,107 @@ _SUMMARIES = frozenset(("digest", "progress_summary"))
 
 
 class DigestText(NamedTuple):
-    """A digest in two voices: the `words` of the user, and `notes` on what the model and the tools said."""
+    """A digest in two voices: the `words` of the user, and `notes` on what the model and the tools said.
+
+    `whole`: every message of the user stands in it as it was.
+    """
 
     words: str
     notes: str
+    whole: bool = True
+
+
+class RunText:
+    """What is in a run of turns that a digest may show: read once, however often the digest is written."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        kinds: Kinds = KINDS,
+        *,
+        first_turn: int = 1,
+        reader: Reader | None = None,
+    ) -> None:
+        self.segments = segments
+        self.title = write_title(segments)
+        reader = reader or Reader()
+        messages: list[UserMessage] = []
+        self.notes: list[GistPiece] = []
+        for piece in merge_equal_calls(_find_pieces(segments, kinds, first_turn)):
+            if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
+                messages.append(reader.read_message(piece))
+            else:
+                self.notes.append(piece)
+        self.users = UserMessages(messages)
+        self.names = reader.count_names(segments)
+
+    def with_rules_alone(self) -> UserMessages:
+        """The user's messages with a rule in them, of which nothing but the rules is left."""
+        messages: list[UserMessage] = []
+        for message in self.users.messages:
+            rules = [each.text for each in message.statements if each.weight == "rule"]
+            if rules and message.label == QUESTION_LABEL:
+                messages.append(UserMessage(message.turn, message.label, "\n".join(rules)))
+        return UserMessages(messages)
+
+
+class Reader:
+    """Remembers what was read of each message and each segment while one cut is made.
+
+    A cut writes several digests of nearly the same turns until the request has the right size.
+    """
+
+    def __init__(self) -> None:
+        self._messages: dict[tuple[int, str, str], UserMessage] = {}
+        self._names: dict[int, tuple[Segment, Tally[str]]] = {}
+
+    def read_message(self, piece: GistPiece) -> UserMessage:
+        """The message of the user that this piece is."""
+        name = (piece.turn, piece.label, piece.text)
+        message = self._messages.get(name)
+        if message is None:
+            message = UserMessage(*name)
+            self._messages[name] = message
+        return message
+
+    def count_names(self, segments: Iterable[Segment]) -> Tally[str]:
+        """How often each name stands in these segments."""
+        total: Tally[str] = Tally()
+        for segment in segments:
+            # By identity, which is quicker than a hash. The segment is held, so that no other gets its id.
+            known = self._names.get(id(segment))
+            if known is None:
+                known = (segment, count_names(text_of(segment.parts)))
+                self._names[id(segment)] = known
+            total.update(known[1])
+        return total
 
 
 def write_digest(
-    segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
+    run: RunText, *, words_limit: int, notes_limit: int, later_rules: Sequence[LaterRule] = ()
 ) -> DigestText:
     """What a run of turns said. Each voice has its limit in characters; notes may use what the words leave.
 
-    If there is no room for more, the words are one line and the notes are empty.
+    If there is no room for more, the words are one line and the notes are empty. `later_rules` are rules that
+    the user gave after the run: a rule in it that they replace is marked.
     """
-    users_pieces: list[GistPiece] = []
-    other_pieces: list[GistPiece] = []
-    for piece in merge_equal_calls(_find_pieces(segments, kinds)):
-        if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
-            users_pieces.append(piece)
-        else:
-            other_pieces.append(piece)
-    words = print_gist(write_title(segments), users_pieces, words_limit)
+    words, whole = print_words(run.title, run.users, words_limit, later_rules=later_rules)
     notes_limit += max(words_limit - len(words), 0)
-    if not other_pieces or notes_limit < SMALLEST_DIGEST:
-        return DigestText(words, "")
-    return DigestText(words, print_gist(NOTES_TITLE, other_pieces, notes_limit))
+    if not run.notes or notes_limit < SMALLEST_DIGEST:
+        return DigestText(words, "", whole)
+    return DigestText(words, print_gist(NOTES_TITLE, run.notes, notes_limit), whole)
+
+
+def write_rules(run: RunText, *, limit: int, later_rules: Sequence[LaterRule] = ()) -> str:
+    """The standing rules of a run of turns under its title, in at most `limit` characters.
+
+    It is what stays of the user's words when there is room for nothing else.
+    """
+    rules = run.with_rules_alone()
+    if not rules.messages:
+        return run.title
+    words, _ = print_words(run.title, rules, limit, later_rules=later_rules)
+    return words
 
 
 def write_title(segments: Sequence[Segment]) -> str:
@@ -78,16 +159,17 @@ def write_title(segments: Sequence[Segment]) -> str:
     return f"Earlier conversation, {count_units(len(beginnings), 'messages')} folded."
 
 
-def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
+def _find_pieces(segments: Sequence[Segment], kinds: Kinds, first_turn: int) -> Iterator[GistPiece]:
     """Everything worth keeping, in chronological order; a path only where it first appears.
 
     System text is not quoted: it is never folded. Calls and their results meet by position and id.
     """
     spoken = [segment for segment in segments if segment.role is not Role.SYSTEM]
     results = _find_results(list(chain.from_iterable(segment.parts for segment in spoken)))
+    agreed = _find_agreed(spoken)
     seen: set[tuple[str, str]] = set()
-    for turn, segment in _number_turns(spoken):
-        for piece in _read_segment(segment, turn, results, kinds):
+    for at, (turn, segment) in enumerate(_number_turns(spoken, first_turn)):
+        for piece in _read_segment(segment, turn, results, kinds, agreed=at in agreed):
             name = (piece.claim, piece.text)
             if name in seen:
                 continue
@@ -96,9 +178,27 @@ def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiec
             yield piece
 
 
-def _number_turns(segments: Iterable[Segment]) -> Iterator[tuple[int, Segment]]:
-    """Each segment with the number of its turn, from 1. A turn begins where the user speaks after another."""
-    turn = 1
+def _find_agreed(segments: Sequence[Segment]) -> set[int]:
+    """Positions of replies that the user accepted: the next thing that the user said is no more than a yes.
+
+    What such a reply proposed is decided, and nothing but the digest would say so.
+    """
+    agreed: set[int] = set()
+    last_reply: int | None = None
+    for at, segment in enumerate(segments):
+        if segment.role is Role.ASSISTANT:
+            if any(isinstance(part, Text) for part in segment.parts):
+                last_reply = at
+            continue
+        if last_reply is not None and _is_from_user(segment) and is_agreement(_show_parts(segment.parts)):
+            agreed.add(last_reply)
+        last_reply = None
+    return agreed
+
+
+def _number_turns(segments: Iterable[Segment], first_turn: int) -> Iterator[tuple[int, Segment]]:
+    """Each segment with the number of its turn. A turn begins where the user speaks after another."""
+    turn = first_turn
     user_spoke = True
     for segment in segments:
         user_speaks = _is_from_user(segment)
@@ -132,7 +232,7 @@ def _is_from_user(segment: Segment) -> bool:
 
 
 def _read_segment(
-    segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds
+    segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds, *, agreed: bool
 ) -> Iterator[GistPiece]:
     """What one segment says that is worth keeping. `results` has the result of each call in turn.
 
@@ -149,7 +249,7 @@ def _read_segment(
             case ToolResult():
                 yield from gather_errors(_show_parts(part.content), turn, failed=part.error)
             case Text(text=text) if segment.role is Role.ASSISTANT:
-                yield from gather_reply(text, turn)
+                yield from gather_reply(text, turn, agreed=agreed)
             case Text(text=text) if segment.role is Role.USER and segment.kind not in _RESULTS:
                 yield from gather_message(text, turn)
             case Text(text=text):

@@ -133,6 +133,14 @@ def is_long_message(entry: Entry) -> bool:
     return count_characters(entry) > VERBATIM_LIMIT
 
 
+def is_users_text(entry: Entry) -> bool:
+    """Whether an entry is a message that the user typed: text alone, and no attachment."""
+    segment = entry.segment
+    if segment.kind != "user" or segment.role is not Role.USER or segment.is_own:
+        return False
+    return all(isinstance(part, Text) for part in segment.parts)
+
+
 def is_text_alone(entry: Entry) -> bool:
     """Whether an entry is text and nothing else.
 

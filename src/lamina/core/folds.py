@@ -15,13 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.core import hashing
-from lamina.core.digests import DigestText, write_digest, write_title
-from lamina.core.entries import find_sent, is_message, make_closing_line, make_own_entry, omit
+from lamina.core.digests import DigestText, Reader, RunText, write_digest, write_rules
+from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
-from lamina.core.orders import CHARACTERS_PER_TOKEN, goes_last
+from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
-from lamina.core.text.names import list_names
+from lamina.core.text.excerpts import clean_text
+from lamina.core.text.names import list_counted_names
 from lamina.core.text.tags import wrap_in_tag
+from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import Scale
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, text_of
@@ -32,23 +34,35 @@ SHARE = 4
 """Digests may take one part in `SHARE` of the free room before they merge: of the room beside what no cut can
 free."""
 
-WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 50, 60, 60
+VERBATIM_PART = 10
+"""While all that the user said takes at most one part in so many of the room, digests quote it word for
+word."""
+
+WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 130, 60, 60
 """Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
-names. docs/planner.md has what each of them is worth."""
+names: together one part in `SHARE`. Words may also use what the other two leave. docs/planner.md has what
+each of them is worth."""
+
+RULES_SHARE = 20
+"""Of the free room, in thousandths: what standing rules may take even as a last resort."""
 
 LEAST, MOST = 400, 12_000
-"""Characters that each part of a digest may use, at least and at most."""
+"""Characters that each part of a digest may use, at least and, of notes and names, at most."""
 
 TITLE_ROOM = 200
 """Characters of a digest's title and headings."""
 
 
 class DigestSize(NamedTuple):
-    """Characters that a digest may use: for the user's words, for what was done, and for names."""
+    """Characters that a digest may use: for the user's words, for what was done, and for names.
+
+    `rules`: the words that fit into their limit are rules and nothing else, as a last resort.
+    """
 
     words: int
     notes: int
     names: int
+    rules: bool = False
 
     @property
     def total(self) -> int:
@@ -57,27 +71,40 @@ class DigestSize(NamedTuple):
 
     def scale(self, numerator: int, denominator: int) -> DigestSize:
         """The size times a fraction."""
-        return DigestSize(*(part * numerator // denominator for part in self))
+        return DigestSize(
+            words=self.words * numerator // denominator,
+            notes=self.notes * numerator // denominator,
+            names=self.names * numerator // denominator,
+            rules=self.rules,
+        )
 
 
 def find_digest_size(room: int) -> DigestSize:
     """The size of a digest in a room of so many tokens."""
     return DigestSize(
-        words=_characters_for(room, WORDS_SHARE),
-        notes=_characters_for(room, NOTES_SHARE),
-        names=_characters_for(room, NAMES_SHARE),
+        words=max(_characters_for(room, WORDS_SHARE), LEAST // 2),
+        notes=max(LEAST // 2, min(MOST, _characters_for(room, NOTES_SHARE))),
+        names=max(LEAST // 2, min(MOST, _characters_for(room, NAMES_SHARE))),
     )
 
 
 def _characters_for(room: int, share: int) -> int:
-    """Characters for so many thousandths of a room in tokens, within the bounds for a part of a digest."""
-    characters = room * share // 1000 * CHARACTERS_PER_TOKEN
-    return max(LEAST // 2, min(MOST, characters))
+    """Characters for so many thousandths of a room in tokens."""
+    return room * share // 1000 * CHARACTERS_PER_TOKEN
 
 
-def bound_digest(characters: int) -> DigestSize:
-    """The size of a digest that may have so many characters in all, as a last resort."""
-    return DigestSize(words=characters * 3 // 4, notes=characters // 4, names=0)
+def bound_digest(characters: int, room: int) -> DigestSize:
+    """The size of a digest that may have so many characters in all, as a last resort.
+
+    With none, the rules of the user stay, in their share of the room.
+    """
+    if characters:
+        return DigestSize(words=characters * 3 // 4, notes=characters // 4, names=0)
+    return DigestSize(words=_characters_for(room, RULES_SHARE), notes=0, names=0, rules=True)
+
+
+NO_DIGEST = DigestSize(words=0, notes=0, names=0)
+"""One line, with the number of messages."""
 
 
 def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
@@ -98,55 +125,84 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
     return runs
 
 
-def make_fold(run: Sequence[Entry], *, size: DigestSize, cut: int, kinds: Kinds) -> Fold:
+def read_run(run: Sequence[Entry], *, kinds: Kinds, reader: Reader | None = None) -> RunText:
+    """What is in a run of entries that a digest may show."""
+    segments = [entry.source for entry in run if not entry.segment.is_own]
+    return RunText(segments, kinds, first_turn=run[0].turn + 1, reader=reader)
+
+
+def make_fold(
+    run: Sequence[Entry],
+    run_text: RunText,
+    *,
+    size: DigestSize,
+    cut: int,
+    later_rules: Sequence[LaterRule] = (),
+    verbatim: bool = False,
+) -> Fold:
     """A digest of these entries in at most this size. If it is nothing, one line is left.
 
-    The first and the newest words of the user weigh most; where there is no room for all of them, the others
-    are shortened or counted. Everything can be recalled by the key of the digest.
+    Where there is no room for all words of the user, `text.user_words` says which of them stay. `verbatim`
+    asks for all of them, however much room they take. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
-    segments = [entry.source for entry in run if not entry.segment.is_own]
-    title = write_title(segments)
-    words = title
+    words = run_text.title
     notes = ""
-    if size.total:
-        words_characters = _count_words(entry.source for entry in run if goes_last(entry, kinds))
-        words_limit = TITLE_ROOM + min(words_characters, size.words)
-        texts = write_digest(segments, words_limit=words_limit, notes_limit=size.notes, kinds=kinds)
+    whole = False
+    if size.rules:
+        words = write_rules(run_text, limit=TITLE_ROOM + size.words, later_rules=later_rules)
+    elif size.total:
+        needed = TITLE_ROOM + _count_words(run_text)
+        words_limit = needed if verbatim else min(needed, TITLE_ROOM + size.words)
+        texts = write_digest(
+            run_text, words_limit=words_limit, notes_limit=size.notes, later_rules=later_rules
+        )
+        notes = _add_names(texts, run_text, limit=size.names)
+        left = size.total + TITLE_ROOM - len(texts.words) - len(notes)
+        if not texts.whole and left > LEAST:
+            # Few notes or names leave room, and the user's words have the first claim on it.
+            words_limit = min(needed, len(texts.words) + left)
+            texts = write_digest(run_text, words_limit=words_limit, notes_limit=0, later_rules=later_rules)
         words = texts.words
-        notes = _add_names(texts, segments, limit=size.names)
+        whole = texts.whole
     return Fold(
         key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,
         text=words,
         notes=notes,
-        speaks=words != title,
+        speaks=words != run_text.title,
         cut=cut,
         version=FOLD_VERSION,
+        rules=_find_rules(run, run_text),
+        whole=whole,
     )
 
 
-def _count_words(segments: Iterable[Segment]) -> int:
-    """Characters of words that must stay, with what printing them on lines of their own adds.
+def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
+    """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
+    texts = {message.text for message in run_text.users.messages if message.has_rule}
+    if not texts:
+        return ()
+    with_rule = [
+        entry for entry in run if is_users_text(entry) and clean_text(text_of(entry.source.parts)) in texts
+    ]
+    return tuple((entry.ref, entry.turn + 1) for entry in with_rule)
+
+
+def _count_words(run_text: RunText) -> int:
+    """Characters of the user's words, with what printing them on lines of their own adds.
 
     A message in a digest has a label before it, and four spaces before each of its lines.
     """
-    characters = 0
-    for segment in segments:
-        for part in segment.parts:
-            if isinstance(part, Text):
-                characters += len(part.text) + 4 * part.text.count("\n") + 40
-    return characters
+    return sum(len(text) + 4 * text.count("\n") + 60 for text in run_text.users.clipped_texts)
 
 
-def _add_names(texts: DigestText, segments: Sequence[Segment], *, limit: int) -> str:
+def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
     """The notes, and a line with names that occur in the segments and not in the digest so far.
 
     By a name such as `parse_config` the model sees what it could recall.
     """
-    shown = f"{texts.words}\n{texts.notes}"
-    contents = (text_of(segment.parts) for segment in segments)
-    listed = list_names(contents, limit=limit, shown=shown)
+    listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
     if not listed:
         return texts.notes
     names_line = f"  names: {listed}"
@@ -186,13 +242,14 @@ def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[lis
 # Where digests stand in a request.
 
 
-def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wording) -> list[Entry]:
+def lay_folds(entries: Sequence[Entry], folds: Sequence[Fold], *, wording: Wording) -> list[Entry]:
     """Each fold's segments omitted, and its digest where the first of them stood.
 
     System text among them stays. It comes after the user's words and before what is said in the model's
     voice: every provider accepts it there.
     """
     owner = map_covered(folds)
+    rule_turns = {ref: turn for fold in folds for ref, turn in fold.rules}
     last_covered = {owner[entry.ref].key: entry.ref for entry in entries if entry.ref in owner}
     result: list[Entry] = []
     before: Role | None = None
@@ -211,7 +268,7 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
                 with_words.add(fold.key)
                 result.append(_make_words_entry(fold, at=entry, wording=wording))
                 before = Role.USER
-        result.append(omit(entry, f"folded into {fold.key}"))
+        result.append(omit(entry, _why_folded(fold, rule_turns.get(entry.ref))))
         if fold.notes and entry.ref == last_covered[fold.key]:
             stands_alone = fold.key not in with_words
             result.append(_make_notes_entry(fold, at=entry, wording=wording, stands_alone=stands_alone))
@@ -220,6 +277,13 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
                 result.append(_make_closing_entry(fold, at=entry))
                 before = Role.USER
     return result
+
+
+def _why_folded(fold: Fold, rule_turn: int | None) -> str:
+    """Why an entry is not sent: a digest stands for it. If a rule of it stands there, the account says so."""
+    if rule_turn is None:
+        return f"folded into {fold.key}"
+    return f"folded into {fold.key}; kept: a standing rule of turn {rule_turn}"
 
 
 def map_covered(folds: Iterable[Fold]) -> dict[Ref, Fold]:

@@ -239,17 +239,22 @@ def _stub_media(view: OrderView, free: list[int]) -> Iterator[RatedBatch]:
 
 
 def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
-    """Whole old steps, as they would be once everything in them is lowered.
+    """Whole old steps, as they would be once everything in them is lowered, the oldest first.
 
-    So a step is folded only when lowering its parts one by one has little left to give.
+    So a step is folded only when lowering its parts one by one has little left to give. All steps count as
+    equally large, and no step goes before an older one: a short reply that stayed between two long messages
+    would keep their digests apart for ever.
     """
-    for batch in fold_steps(view, verbatim=VERBATIM_LIMIT):
-        entries = [view.entries[move.at] for move in batch]
-        tokens_left = sum(_tokens_when_lowered(view, entry) for entry in entries)
-        token_value = TOKEN_VALUES["step"]
-        if entries[0].role is Role.USER:
-            token_value = TOKEN_VALUES["asked"]
-        yield RatedBatch(ripeness(_age_of(view, entries[0]), tokens_left, token_value), batch)
+    batches = list(fold_steps(view, verbatim=VERBATIM_LIMIT))
+    if not batches:
+        return
+    tokens_left = 0
+    for batch in batches:
+        tokens_left += sum(_tokens_when_lowered(view, view.entries[move.at]) for move in batch)
+    mean_tokens = max(tokens_left // len(batches), 1)
+    for batch in batches:
+        age = _age_of(view, view.entries[batch[0].at])
+        yield RatedBatch(ripeness(age, mean_tokens, TOKEN_VALUES["step"]), batch)
 
 
 def _tokens_when_lowered(view: OrderView, entry: Entry) -> int:

@@ -14,8 +14,10 @@ import msgspec
 from lamina.core.arrange import is_worded
 from lamina.core.build import build
 from lamina.core.cut_moves import find_untouchable
+from lamina.core.cut_target import count_fixed
 from lamina.core.entries import (
     OWN_TURN_ONLY,
+    VERBATIM_LIMIT,
     begins_with,
     find_attachments,
     find_first_answer,
@@ -23,6 +25,7 @@ from lamina.core.entries import (
     index_by_ref,
     is_attachment,
     is_long_message,
+    is_users_text,
     may_repeat,
 )
 from lamina.core.envelope import (
@@ -33,14 +36,16 @@ from lamina.core.envelope import (
     find_wrong_parts,
     prefix_at,
 )
-from lamina.core.folds import FOLD_VERSION, map_covered
+from lamina.core.folds import FOLD_VERSION, RULES_SHARE, VERBATIM_PART, map_covered
 from lamina.core.hashing import canonical_json, handle
 from lamina.core.kinds import Kinds, has_tag
 from lamina.core.ledger import current_turn, said_beside_results
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import goes_last
 from lamina.core.recall import identify_segments, index_by_name
-from lamina.core.text.characters import WHITE_SPACE
+from lamina.core.text.characters import WHITE_SPACE, split_words
+from lamina.core.text.excerpts import clean_text
+from lamina.core.text.standing_rules import find_rules
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
 from lamina.core.values import (
     Budget,
@@ -632,6 +637,56 @@ def _check_digest_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str
             yield f"{fold.key} says {words[:40]!r} in the user's voice"
 
 
+def what_the_user_said_is_not_lost_in_silence(case: Case) -> Iterator[str]:
+    """The user's words stand word for word while they are few; of more of them, the standing rules do.
+
+    Few are those that together take at most a tenth of the room. Nobody can ask for a rule that nobody knows
+    of, so a cut gives up everything else before it. What was lowered by an older cut had its own room then,
+    and a window over history takes out what its caller chose.
+    """
+    room = case.envelope.room
+    if case.envelope.cut is None or room is None or case.options.window is not None:
+        return
+    unsaid = list(_find_unsaid(case, room))
+    if not unsaid:
+        return
+    for entry in _find_large_in_full(case):
+        if not _is_unrecoverable(entry, case):
+            yield f"{unsaid[0]}, while {entry.ref} stands in full"
+            return
+
+
+def _find_unsaid(case: Case, room: int) -> Iterator[str]:
+    """Words of the user that should be readable after this cut, and are not."""
+    entries = case.envelope.entries
+    users_entries = [entry for entry in entries if is_users_text(entry)]
+    tokens = sum(case.counter.count(text_of(entry.segment.parts)) for entry in users_entries)
+    are_few = tokens <= room // VERBATIM_PART
+    most_characters = (room - min(count_fixed(entries), room)) * RULES_SHARE // 1000
+    fold_of = map_covered(case.envelope.ledger.folds)
+    lowered_now = _find_lowered_now(case)
+    for entry in users_entries:
+        if entry.form is Form.FULL or entry.ref not in lowered_now:
+            continue
+        text = text_of(entry.segment.parts)
+        fold = fold_of.get(entry.ref)
+        shown = text_of(entry.parts) if fold is None else fold.text
+        readable = _join_words(shown)
+        if are_few and fold is not None and len(text) <= VERBATIM_LIMIT:
+            if _join_words(clean_text(text)) not in readable:
+                yield f"{entry.ref} is not quoted word for word"
+            continue
+        for rule in find_rules(text):
+            is_bounded = len(rule) <= most_characters // max(len(users_entries), 1)
+            if is_bounded and _join_words(clean_text(rule)) not in readable:
+                yield f"the rule {rule[:40]!r} of {entry.ref} cannot be read"
+
+
+def _join_words(text: str) -> str:
+    """The words of a text with one space between two: a digest indents the lines that it quotes."""
+    return " ".join(split_words(text))
+
+
 def _logged_refs(envelope: Envelope) -> list[Ref]:
     """The refs of what came from the log, in the order of the stream."""
     return [entry.ref for entry in find_logged(envelope.entries)]
@@ -652,6 +707,7 @@ LAWS: dict[str, Callable[[Case], Iterator[str]]] = {
         lowering_shrinks,
         untouched_means_untouched,
         no_authority_is_gained,
+        what_the_user_said_is_not_lost_in_silence,
     )
 }
 """Every law by its name, in the order in which `audit` checks them."""

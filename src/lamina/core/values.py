@@ -7,7 +7,7 @@ falls. Dicts inside a value are never changed after the value is made.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, Literal, NewType, get_args
 
 import msgspec
 
@@ -184,16 +184,20 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters: dict[str, Any] = {}
 
 
+Preference = Literal["memory", "balanced", "cost"]
+"""Whether a cut would rather keep what was said, or tokens; or weighs both."""
+
+
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How large a request may be. `window` is the one dial; the rest is derived.
 
     All limits are tokens of the room (`window - reserve`), by the counter in use. `input` is the most that
     the request alone may take, if its model limits that besides the window. `trigger` and `target` are
     shares of the room: above the trigger a cut is made, down to the target; None lets `core.cut_target`
-    choose it. A cut that would free less than `least` of the room waits until the room itself is full. A new
-    result enters COMPACT if it does not fit beside what must be sent, or exceeds `largest`, a share of the
-    room. `keep_last` counts the assistant's steps that a cut would rather spare. Without it, a share of the
-    room is spared.
+    choose it, by price and loss: `prefer` says which of them weighs more. A cut that would free less than
+    `least` of the room waits until the room itself is full. A new result enters COMPACT if it does not fit
+    beside what must be sent, or exceeds `largest`, a share of the room. `keep_last` counts the assistant's
+    steps that a cut would rather spare. Without it, a share of the room is spared.
     """
 
     window: int
@@ -201,6 +205,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input: int | None = None
     trigger: float = 0.95
     target: float | None = None
+    prefer: Preference = "balanced"
     least: float = 0.2
     largest: float | None = None
     keep_last: int | None = None
@@ -237,6 +242,11 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             f"target is {self.target!r}",
             hint=f"give a share of the room above 0, at most the trigger ({self.trigger})",
             holds=self.target is None or 0 < self.target <= self.trigger,
+        )
+        _check_budget(
+            f"prefer is {self.prefer!r:.100}",
+            hint=f"it is one of {', '.join(get_args(Preference))}",
+            holds=self.prefer in get_args(Preference),
         )
         _check_budget(
             f"least is {self.least!r}",
@@ -315,8 +325,9 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `text` is sent in the user's voice and holds nobody else's words; `speaks`: it has such words, and is not
     only a title. `notes` is sent in the model's voice and quotes what the model and the tools said. `merged`
-    are the keys of digests that it replaced. Since version 2 the voices are apart: a digest of version 1
-    holds both in `text`, until the next cut.
+    are the keys of digests that it replaced. `rules` are the messages with a standing rule in them, each with
+    its turn, and `whole` says that every word of the user stands in it. Since version 2 the voices are apart:
+    a digest of version 1 holds both in `text`, until the next cut.
     """
 
     key: str
@@ -327,6 +338,8 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speaks: bool = True
     merged: tuple[str, ...] = ()
     version: int = 1
+    rules: tuple[tuple[Ref, int], ...] = ()
+    whole: bool = False
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

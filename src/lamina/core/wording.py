@@ -19,6 +19,7 @@ from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.core.text.outline import outline_text, outline_with_names
 from lamina.core.text.tags import escape_attribute, make_inert, wrap_in_nested_tag, wrap_in_tag
+from lamina.core.text.user_words import add_rules
 from lamina.core.values import (
     Digest,
     Document,
@@ -55,10 +56,11 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
     `tagged` wraps messages in their kind's tag too: one flat transcript, as chunk renderers make it.
     `handles`: lowered text names the key by which it can be recalled. Since version 2 a COMPACT text lists
-    the names in what it leaves out; since version 3 a handle has 80 bits, not 48.
+    the names in what it leaves out; since version 3 a handle has 80 bits, not 48; since version 4 a shortened
+    message of the user shows all standing rules in it.
     """
 
-    version: int = 3
+    version: int = 4
     kinds: Kinds = KINDS
     words: Mapping[str, Words | Sequence[Words]] = {}
     tagged: bool = False
@@ -180,7 +182,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         shorten_text = outline_with_names
         if self.version < 2:
             shorten_text = outline_text
-        body = shorten_text(text_of(segment.parts), limit=limit, name=name_of(segment))
+        text = text_of(segment.parts)
+        body = shorten_text(text, limit=limit, name=name_of(segment))
+        if segment.kind == "user" and self.version >= 4:
+            body = add_rules(body, text, limit)
         if self.handles:
             body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
         if self._is_in_tag(kind):

@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
+from lamina.core.values import Preference
 from lamina.errors import BadInput
 from lamina.settings import decode_toml, find_error_line, find_line
 
@@ -101,11 +102,11 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     A request goes to the upstream whose `prefix` its path begins with, else to the one whose `models` has a
     pattern for its model, else to the first one that speaks its API. `window` replaces the window of every
     model, `default_window` is for models that the table does not have. `reserve` is the room for the answer.
-    `tokenizer` is the path of a tokenizer.json. `key_env` names the variable with the key that is sent
-    instead of the client's. `breakpoints` says what becomes of cache markers, as `fit_request` has it; with
-    "auto" a request without any gets lamina's, if its server reads them. `retries` is how often a refusal
-    with `Retry-After` is tried again. With `drop_block` the server is asked to drop thinking that is bound to
-    what a cut has changed.
+    `prefer` says whether cuts keep more of what was said, or save more tokens. `tokenizer` is the path of a
+    tokenizer.json. `key_env` names the variable with the key that is sent instead of the client's.
+    `breakpoints` says what becomes of cache markers, as `fit_request` has it; with "auto" a request without
+    any gets lamina's, if its server reads them. `retries` is how often a refusal with `Retry-After` is tried
+    again. With `drop_block` the server is asked to drop thinking that is bound to what a cut has changed.
     """
 
     url: str
@@ -115,6 +116,7 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     window: Natural = 0
     default_window: Positive = 128_000
     reserve: Natural | None = None
+    prefer: Preference = "balanced"
     tokenizer: str = ""
     key_env: str = ""
     breakpoints: Literal["auto", "keep", "plan", "none"] = "auto"

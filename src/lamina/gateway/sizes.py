@@ -16,7 +16,7 @@ import msgspec
 from lamina.caches.prefix_path import count_same_objects
 from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Head
+from lamina.core.values import Budget, Head, Preference
 from lamina.fitting.pending_call import limit_budget
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.config import UpstreamSettings
@@ -85,14 +85,16 @@ def find_budget(
     `served_window` is what the upstream lists for the model. The window of the settings wins over it.
     """
     window = upstream.window or served_window or 0
-    budget = _find_configured(window, upstream.default_window, upstream.reserve, model)
+    budget = _find_configured(window, upstream.default_window, upstream.reserve, upstream.prefer, model)
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)
 
 
 @lru_cache(maxsize=256)
-def _find_configured(window: int, default_window: int, reserve: int | None, model: str) -> Budget:
+def _find_configured(
+    window: int, default_window: int, reserve: int | None, prefer: Preference, model: str
+) -> Budget:
     """The budget of a model at an upstream with these settings."""
     facts = model_or_none(model)
     if window:
@@ -101,6 +103,7 @@ def _find_configured(window: int, default_window: int, reserve: int | None, mode
         budget = facts.budget
     else:
         budget = Budget(window=default_window)
+    budget = msgspec.structs.replace(budget, prefer=prefer)
     if reserve is not None:
         budget = msgspec.structs.replace(budget, reserve=min(reserve, budget.window // 2))
     return budget

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from lamina.core.build import EMPTY_LEDGER, build
-from lamina.core.digests import write_digest
+from lamina.core.digests import RunText, write_digest
 from lamina.core.folds import find_digest_size
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
@@ -143,7 +143,7 @@ def summarize_by_digest(
 def _write_digest(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
     """Write a digest as one text: the user's words, then what was done."""
     kinds = terms.options.kinds
-    texts = write_digest(segments, words_limit=limit * 3 // 4, notes_limit=limit // 4, kinds=kinds)
+    texts = write_digest(RunText(segments, kinds), words_limit=limit * 3 // 4, notes_limit=limit // 4)
     return "\n".join(filter(None, texts))
 
 

@@ -61,6 +61,14 @@ SPICE = (
 )
 PATHS = ("docs/spec.md", "src/app.py", "notes/a & b.md")
 TIMES = ("noon", "Friday, 09:00", "Friday, 09:07")
+RULES = (
+    "From now on answer in French.",
+    "Never touch src/a.py.",
+    "请始终用中文回答。",
+    "От этого не отступай: всегда пиши тесты.",
+)
+"""What holds from then on, in several languages."""
+
 SKILL = "Run the tests of the room, and say what they print.\n" * 40
 """Longer than a message of the user that a digest quotes word for word."""
 
@@ -107,11 +115,13 @@ def opening(dice: Random) -> list[Segment]:
 
 
 def _question(dice: Random) -> Segment:
-    """What the user asks. One in ten is pinned, and one in twenty has instructions of a skill with it."""
+    """What the user asks. One in ten is pinned, one in ten a rule, and one in twenty has a skill with it."""
     words = text(dice, 40)
     chance = dice.random()
     if 0.1 <= chance < 0.15:
         words = f"{words}\n{SKILL}"
+    elif 0.2 <= chance < 0.3:
+        words = f"{words}\n{RULES[int(chance * 1_000) % len(RULES)]}"
     return user(words, pinned=chance < 0.1)
 
 

@@ -24,6 +24,8 @@ from lamina.core.text.excerpts import (
     to_one_line,
 )
 from lamina.core.text.json_values import parse_json
+from lamina.core.text.standing_rules import find_statements
+from lamina.core.text.user_words import LaterRule, UserMessages, quote_messages
 
 __all__ = (
     "LINE",
@@ -42,6 +44,7 @@ __all__ = (
     "gather_reply",
     "merge_equal_calls",
     "print_gist",
+    "print_words",
     "to_one_line",
     "utf8_size",
 )
@@ -50,10 +53,10 @@ SMALLEST_DIGEST = 80
 """Characters below which a digest is one line."""
 LONGEST_MESSAGE = 2_000
 """Characters of one user message that are kept as they are."""
-UNIQUE_CLAIMS = ("error", "noted", "path")
+UNIQUE_CLAIMS = ("error", "agreed", "noted", "path")
 """Claims of which each text is kept once."""
 
-_CLAIMS = (("asked",), ("noted",), ("said", "call"), ("error",), ("path",))
+_CLAIMS = (("asked",), ("agreed",), ("noted",), ("said", "call"), ("error",), ("path",))
 """What a digest keeps, the most important first. What was said and what was called weigh the same.
 
 A model that goes on needs most to know what it did last: docs/planner.md has the figures.
@@ -63,6 +66,7 @@ _UNITS = {
     "said": "answer",
     "call": "call",
     "error": "error",
+    "agreed": "agreement",
     "noted": "note",
     "path": "path",
 }
@@ -112,6 +116,55 @@ def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
     if remainder:
         lines.append(remainder)
     return "\n".join(lines)
+
+
+def print_words(
+    header: str, users: UserMessages, limit: int, *, later_rules: Sequence[LaterRule] = ()
+) -> tuple[str, bool]:
+    """The user's words in at most `limit` characters under a header, and whether all of them are there.
+
+    Rules stay first, then wishes, facts, and the rest; `text.user_words` says how.
+    """
+    if limit < SMALLEST_DIGEST:
+        return header, not users.messages
+    room = limit - len(header) - 1
+    for _ in range(_TRIES):
+        text, whole = _print_quoted(header, users, room, later_rules)
+        if len(text) <= limit or room <= 0:
+            break
+        room -= max(len(text) - limit, _SMALLEST_LINE)
+    if len(text) > limit:
+        return header, not users.messages
+    return text, whole
+
+
+_TRIES = 6  # how often words are chosen anew until they are within their limit
+
+
+def _print_quoted(
+    header: str, users: UserMessages, room: int, later_rules: Sequence[LaterRule]
+) -> tuple[str, bool]:
+    """The words that fit into about so many characters, and whether they are all."""
+    quoted = quote_messages(users, room, later_rules=later_rules)
+    lines = [header]
+    last_turn = 0
+    count = 0
+    whole = True
+    for index, message in enumerate(users.messages):
+        kept = quoted.get(index)
+        if kept is None:
+            whole = False
+            continue
+        count += kept.count
+        whole = whole and kept.whole
+        if message.turn != last_turn:
+            lines.append(f"Turn {message.turn}")
+            last_turn = message.turn
+        lines.append(f"  {kept.label}: {_indent_lines(kept.text).lstrip(WHITE_SPACE)}")
+    left_out = len(users.messages) - count
+    if left_out:
+        lines.append(f"(and {count_units(left_out, 'more messages')})")
+    return "\n".join(lines), whole
 
 
 def merge_equal_calls(pieces: Iterable[GistPiece]) -> list[GistPiece]:
@@ -288,20 +341,25 @@ def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[Gi
     yield from _make_path_pieces(find_paths(text), turn)
 
 
-def gather_reply(text: str, turn: int) -> Iterator[GistPiece]:
+def gather_reply(text: str, turn: int, *, agreed: bool = False) -> Iterator[GistPiece]:
     """How a reply begins, on one line, and the decisions and paths in it.
 
     A decision at the beginning is noted and not repeated. `I'll read it first` only says what comes next: it
-    is no decision to remember.
+    is no decision to remember, unless the user `agreed` to it.
     """
     beginning = to_one_line(text, _SAID_CHARACTERS)
     noted: list[GistPiece] = []
     repeats_decision = False
     for decision in find_decisions(text):
-        if decision.startswith(_ANNOUNCEMENTS):
+        if decision.startswith(_ANNOUNCEMENTS) and not agreed:
             continue
-        noted.append(GistPiece("noted", turn, "noted", decision))
+        claim = "agreed" if agreed else "noted"
+        noted.append(GistPiece(claim, turn, claim, decision))
         repeats_decision = repeats_decision or decision in beginning
+    if agreed and not noted:
+        # What the user accepted is most often the question or proposal with which the reply ends.
+        proposals = [statement.text for statement in find_statements(text)][-1:]
+        noted += [GistPiece("agreed", turn, "agreed", to_one_line(proposal, LINE)) for proposal in proposals]
     if beginning and not repeats_decision:
         yield GistPiece("said", turn, "said", beginning)
     yield from noted

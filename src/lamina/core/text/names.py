@@ -23,11 +23,19 @@ def list_names(texts: Iterable[str], *, limit: int, shown: str = "") -> str:
     """
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(_find_names(text[:_SEARCHED]))
+        counts.update(count_names(text))
+    return list_counted_names(counts, limit=limit, shown=shown)
+
+
+def list_counted_names(counts: Counter[str], *, limit: int, shown: str = "") -> str:
+    """Names that were counted, most frequent first, with commas, in at most `limit` characters.
+
+    A name that stands in `shown` is not listed again.
+    """
     chosen: list[str] = []
     room = limit + len(", ")
     for name, _ in counts.most_common():
-        if not _is_telling(name) or name in shown:
+        if name in shown:
             continue
         length = len(name) + len(", ")
         if length <= room:
@@ -36,6 +44,12 @@ def list_names(texts: Iterable[str], *, limit: int, shown: str = "") -> str:
         elif room < _SHORTEST + len(", "):
             break
     return ", ".join(chosen)
+
+
+def count_names(text: str) -> Counter[str]:
+    """How often each telling name stands in a text, in the order in which they first stand there."""
+    counts = Counter(_find_names(text[:_SEARCHED]))
+    return Counter({name: count for name, count in counts.items() if _is_telling(name)})
 
 
 def _find_names(text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Every policy by name: plain ones, lamina, and those of other packages.
 
-A name may carry a target, the share of the room that a cut leaves: `sliding@0.3`, `lamina@0.6`.
+A name may carry a target, the share of the room that a cut leaves: `sliding@0.3`, `lamina@0.6`. That of
+lamina may carry what its cuts prefer instead: `lamina@memory`, `lamina@balanced`, `lamina@cost`.
 
 A policy of your own has the name `package.module:attribute`. The module is imported, in every process of a
 replay, and the attribute must be a `Policy` or a function without arguments that returns one:
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from typing import cast, get_args
 
 import msgspec
 
+from lamina.core.values import Preference
 from lamina.errors import BadInput
 from lamina.replay.policies.lamina_policies import lamina_policy, ordered_policy
 from lamina.replay.policies.plain import PLAIN
@@ -46,9 +49,12 @@ POLICIES: dict[str, str] = {
 def find_policy(name: str) -> Policy:
     """The policy of this name: one of POLICIES, or `package.module:attribute`.
 
-    `sliding@0.3` is the policy `sliding` with a target of 0.3 of the room.
+    `sliding@0.3` is the policy `sliding` with a target of 0.3 of the room. `lamina@memory` and `lamina@cost`
+    say what a cut prefers.
     """
     base, _, share = name.partition("@")
+    if base == "lamina" and share in get_args(Preference):
+        return lamina_policy(prefer=cast("Preference", share))
     target = _parse_target(name, share)
     if base == "lamina":
         return lamina_policy(target)

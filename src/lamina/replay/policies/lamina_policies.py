@@ -12,7 +12,7 @@ from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.orders import Batch, Order, OrderView, fold_steps
 from lamina.core.recall import identify_segments, index_by_name
-from lamina.core.values import Budget, Entry, Form, Layer, Ledger
+from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Preference
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.translate import choose_options
@@ -28,10 +28,10 @@ HEADROOM = 0.75
 class LaminaRun:
     """`fit_request`, with the ledger passed on from call to call."""
 
-    def __init__(self, setting: Setting, *, target: float | None = None) -> None:
+    def __init__(self, setting: Setting, *, target: float | None, prefer: Preference) -> None:
         self.setting = setting
         reserve = setting.window - setting.room
-        self.budget = Budget(window=setting.recorded_window, reserve=reserve, target=target)
+        self.budget = Budget(window=setting.recorded_window, reserve=reserve, target=target, prefer=prefer)
         self.ledger = Ledger()
         self.memo = RequestMemo()
 
@@ -97,13 +97,20 @@ class OrderedRun:
         return PolicyRequest(messages=messages, cut=reason, layers=sum_layers(envelope.entries))
 
 
-def lamina_policy(target: float | None = None) -> Policy:
-    """The policy that users of lamina have. With a target, a cut leaves that share of the room."""
+def lamina_policy(target: float | None = None, *, prefer: Preference | None = None) -> Policy:
+    """The policy that users of lamina have. With a target, a cut leaves that share of the room.
+
+    `prefer` is the budget's, and a part of the name if it is given.
+    """
 
     def start(setting: Setting) -> PolicyRun:
-        return LaminaRun(setting, target=target)
+        return LaminaRun(setting, target=target, prefer=prefer or "balanced")
 
-    name = "lamina" if target is None else f"lamina@{target:g}"
+    name = "lamina"
+    if target is not None:
+        name = f"lamina@{target:g}"
+    elif prefer is not None:
+        name = f"lamina@{prefer}"
     return Policy(name=name, title="lamina", start=start, recalls=True, by_rules=True)
 
 

@@ -1,0 +1,346 @@
+"""Talks under each policy: what they cost, and what of all that was said can still be read at their end.
+
+    python bench/talks.py --bfcl FOLDER --windows 4000,8000,16000     answers in sight, by BFCL's memory
+    questions python bench/talks.py --memory PATH...                            evidence, instructions,
+    preferences python bench/talks.py --rules 100                                 made-up talks with a
+    standing rule python bench/talks.py --bfcl FOLDER --answers rows.json.gz        rows for a model that
+    answers python bench/talks.py --quick                                     a second or two, to see that it
+    works
+
+FOLDER is `bfcl_eval/data` of the wheel `bfcl-eval` (`pip download --no-deps bfcl-eval`, then unpack it). Only
+its scenarios `customer` and `finance` are read. A PATH has conversations as JSON lines, with `turns` and
+`questions` that name their evidence. No model is asked: an answer is in sight if one of its spellings stands
+in the last request. What a talk costs is relative to sending everything, a cached token at a tenth of the
+price and a new one at 1.25 of it. docs/planner.md has the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP
+from bench.standing_rules import Wish, rule_talks
+from lamina.caches import all_rules
+from lamina.models.counters import counter_for
+from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.policies import TRIGGER, find_policy
+from lamina.replay.policies.port import Setting
+
+POLICIES = "drop_oldest,sliding@0.3,sliding@0.5,sliding@0.7,sliding@0.85,lamina"
+WINDOWS = "4000,8000,16000"
+COUNT_AS = "gpt-5.4"
+RESERVE = 500
+"""Tokens that are kept free for the answer, as in a talk with short answers."""
+
+READ, WRITE = 0.1, 1.25
+SCENARIOS = ("customer", "finance")
+"""The others are left for judging."""
+
+LAST_QUESTION = "One question about all this."
+QUESTION_FOR_A_MODEL = "{question} Answer from our conversation, in as few words as you can."
+SHINGLE, READABLE = 4, 0.6
+"""A message is readable if so large a share of its runs of four words stands in the request."""
+
+Message = dict[str, Any]
+
+
+class Sought(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was said in a talk: it is in sight if one of the spellings can be read.
+
+    `runs`: enough of its runs of words will do, since a message may be quoted in part.
+    """
+
+    sort: str
+    spellings: tuple[str, ...]
+    question: str = ""
+    runs: bool = False
+
+
+class Talk(msgspec.Struct, frozen=True, kw_only=True):
+    """A talk, and what is sought at its end."""
+
+    name: str
+    messages: list[Message]
+    sought: list[Sought]
+
+
+class TalkOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one policy made of one talk.
+
+    `found` has, for each sort, how many are in sight and how many there are.
+    """
+
+    talk: str
+    policy: str
+    window: int
+    cost: float
+    cost_of_all: float
+    breaks: int
+    tokens: int
+    found: dict[str, tuple[int, int]]
+
+
+def main() -> int:
+    options = _options()
+    if options.quick:
+        options.rules, options.windows = 2, [4_000]
+        options.policies = ["sliding@0.5", "lamina"]
+    talks = list(_read_talks(options))
+    outcomes: list[TalkOutcome] = []
+    rows: list[list[Any]] = []
+    for window in options.windows:
+        for name in options.policies:
+            group = []
+            for talk in talks:
+                outcome, last_request = follow_talk(talk, name, window)
+                group.append(outcome)
+                rows += _answer_rows(talk, outcome, options.label.get(name, name), last_request)
+            outcomes += group
+            print(_summary(group), flush=True)
+    if options.answers:
+        with gzip.open(options.answers, "wt", encoding="utf-8") as file:
+            json.dump(rows, file)
+        print(f"wrote {len(rows):,} rows to {options.answers}")
+    if options.json:
+        options.json.write_bytes(msgspec.json.encode(outcomes))
+    return 0
+
+
+def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list[Message]]:
+    """Sends a talk, message by message, and looks at its last request."""
+    message_sizes = MessageSizes(counter_for(COUNT_AS), [])
+    room = window - RESERVE
+    setting = Setting(
+        window=window, room=room, trigger=int(room * TRIGGER), target=room // 2,
+        message_sizes=message_sizes, rules=all_rules()["anthropic"],
+    )  # fmt: skip
+    run = find_policy(policy).start(setting)
+    cost = 0.0
+    cost_of_all = 0.0
+    breaks = 0
+    sent_before: list[Message] = []
+    everything = 0
+    for end, message in enumerate(talk.messages, start=1):
+        if message["role"] != "user":
+            continue
+        sent = run({"model": "gpt-5", "messages": talk.messages[:end]}, 0).messages
+        same = _count_same(sent_before, sent)
+        sizes = [message_sizes.measure(each).tokens for each in sent]
+        cost += READ * sum(sizes[:same]) + WRITE * sum(sizes[same:])
+        all_now = sum(message_sizes.measure(each).tokens for each in talk.messages[:end])
+        cost_of_all += READ * everything + WRITE * (all_now - everything)
+        everything = all_now
+        breaks += same < len(sent_before)
+        sent_before = sent
+    outcome = TalkOutcome(
+        talk=talk.name, policy=policy, window=window, cost=cost, cost_of_all=cost_of_all, breaks=breaks,
+        tokens=sum(message_sizes.measure(each).tokens for each in sent_before),
+        found=_find_all(talk.sought, sent_before),
+    )  # fmt: skip
+    return outcome, sent_before
+
+
+def _count_same(before: Sequence[Message], after: Sequence[Message]) -> int:
+    """Messages at the beginning that are the same in both."""
+    same = 0
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            break
+        same += 1
+    return same
+
+
+def _find_all(sought: Iterable[Sought], messages: Sequence[Message]) -> dict[str, tuple[int, int]]:
+    text = plain_words("\n".join(message_text(message) for message in messages))
+    found: dict[str, tuple[int, int]] = {}
+    for each in sought:
+        seen, count = found.get(each.sort, (0, 0))
+        found[each.sort] = (seen + is_in_sight(each, text), count + 1)
+    return found
+
+
+def is_in_sight(sought: Sought, text: str) -> bool:
+    """Whether it can be read in this text, of which only the plain words are left."""
+    for spelling in sought.spellings:
+        words = plain_words(spelling)
+        if f" {words} " in f" {text} ":
+            return True
+        if sought.runs and _share_of_runs(words, text) >= READABLE:
+            return True
+    return False
+
+
+def _share_of_runs(words: str, text: str) -> float:
+    """The share of the runs of four words that stand in the text. A shorter message is one run."""
+    each = words.split()
+    runs = [" ".join(each[at : at + SHINGLE]) for at in range(max(len(each) - SHINGLE + 1, 1))]
+    return sum(run in text for run in runs) / len(runs)
+
+
+def plain_words(text: str) -> str:
+    """Small letters and digits of any script, with one space between two words."""
+    return " ".join(re.findall(r"[^\W_]+", text.lower()))
+
+
+def message_text(message: Message) -> str:
+    """The text of a message."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text", "") for part in content)
+
+
+def _answer_rows(
+    talk: Talk, outcome: TalkOutcome, policy: str, sent: Sequence[Message]
+) -> Iterator[list[Any]]:
+    """One row for each question that a model can be asked: what it would be sent, and the right answers."""
+    text = plain_words("\n".join(message_text(message) for message in sent))
+    for each in talk.sought:
+        if not each.question:
+            continue
+        chat = [[message["role"], message_text(message)] for message in sent[:-1]]
+        chat.append(["user", QUESTION_FOR_A_MODEL.format(question=each.question)])
+        in_sight = is_in_sight(each, text)
+        yield [policy, outcome.window, talk.name, each.question, chat, list(each.spellings), in_sight]
+
+
+def _summary(group: Sequence[TalkOutcome]) -> str:
+    """One line for one policy in one window."""
+    first = group[0]
+    totals: dict[str, list[int]] = {}
+    for outcome in group:
+        for sort, (seen, count) in outcome.found.items():
+            sums = totals.setdefault(sort, [0, 0])
+            sums[0] += seen
+            sums[1] += count
+    cost = sum(outcome.cost for outcome in group) / sum(outcome.cost_of_all for outcome in group)
+    room = (first.window - RESERVE) * len(group)
+    parts = [f"{first.window:>7,} {first.policy:<16} cost {cost:.3f}  cuts {sum(o.breaks for o in group):>4}"]
+    parts.append(f"fill {sum(o.tokens for o in group) / room:.2f} ")
+    parts += [f"{sort} {100 * seen / count:.1f} % of {count}" for sort, (seen, count) in totals.items()]
+    return "  ".join(parts)
+
+
+# Where talks come from.
+
+
+def _read_talks(options: argparse.Namespace) -> Iterator[Talk]:
+    if options.bfcl:
+        yield from read_bfcl(options.bfcl)
+    for path in options.memory:
+        yield from read_memory(path)
+    for made in rule_talks(options.rules):
+        yield Talk(name=made.name, messages=made.messages, sought=[_seek_wish(wish) for wish in made.wishes])
+
+
+def _seek_wish(wish: Wish) -> Sought:
+    return Sought(sort=wish.sort, spellings=(wish.text,))
+
+
+def read_bfcl(folder: Path) -> Iterator[Talk]:
+    """The talks of the two scenarios. What the assistant says is not recorded: it takes note."""
+    golds = {
+        row["id"]: row["ground_truth"] for row in _read_lines(folder / "possible_answer/BFCL_v4_memory.json")
+    }
+    questions = list(_read_lines(folder / "BFCL_v4_memory.json"))
+    for scenario in SCENARIOS:
+        said: list[str] = []
+        for row in _read_lines(folder / f"memory_prereq_conversation/memory_{scenario}.json"):
+            said += [m["content"] for turn in row["question"] for m in turn if m["role"] == "user"]
+        messages: list[Message] = []
+        for text in said:
+            messages.append({"role": "user", "content": text})
+            messages.append({"role": "assistant", "content": "Noted."})
+        messages.append({"role": "user", "content": LAST_QUESTION})
+        full = plain_words("\n".join(said))
+        sought = []
+        for question in questions:
+            spellings = tuple(golds[question["id"]])
+            was_said = any(plain_words(spelling) in full for spelling in spellings)
+            if question["scenario"] == scenario and was_said:
+                asked = question["question"][0][0]["content"]
+                sought.append(Sought(sort="answers", spellings=spellings, question=asked))
+        yield Talk(name=scenario, messages=messages, sought=sought)
+
+
+def read_memory(path: Path) -> Iterator[Talk]:
+    """Conversations with questions that name their evidence: each evidence is sought."""
+    for row in _read_lines(path):
+        by_id = {turn["id"]: turn for turn in row["turns"]}
+        users = {"user", row["turns"][0]["speaker"]}
+        messages = []
+        for turn in row["turns"]:
+            role = "user" if turn["speaker"] in users else "assistant"
+            messages.append({"role": role, "content": turn["text"] or "-"})
+        while messages[-1]["role"] != "user":
+            messages.pop()
+        messages.append({"role": "user", "content": LAST_QUESTION})
+        sought = []
+        for question in row["questions"]:
+            sort = str(question["category"]).partition("_")[0]
+            for evidence in dict.fromkeys(question.get("evidence") or ()):
+                turn = by_id.get(evidence)
+                if turn is not None and turn["speaker"] in users:
+                    sought.append(Sought(sort=sort, spellings=(turn["text"],), runs=True))
+        yield Talk(name=str(row["conversation_id"]), messages=messages, sought=sought)
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of JSON lines, also of compressed ones."""
+    if path.suffix == ".zst":
+        import zstandard  # noqa: PLC0415 - only for compressed files
+
+        with path.open("rb") as raw:
+            stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
+            for line in io.TextIOWrapper(stream, "utf-8", newline="\n"):
+                yield json.loads(line)
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--bfcl", type=Path, metavar="FOLDER")
+    add("--memory", type=Path, nargs="*", default=[], metavar="PATH")
+    add("--rules", type=int, default=0, metavar="N", help="made-up talks with a standing rule")
+    add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
+    add("--policies", type=_words, default=_words(POLICIES), metavar="P,...")
+    add("--answers", type=Path, metavar="FILE", help="write rows for a model that answers")
+    add("--label", type=_pair, default={}, metavar="P=NAME", help="what a policy is called in these rows")
+    add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
+    add("--quick", action="store_true", help=QUICK_HELP)
+    return parser.parse_args()
+
+
+def _pair(text: str) -> dict[str, str]:
+    policy, _, name = text.partition("=")
+    return {policy: name}
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in _words(text)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

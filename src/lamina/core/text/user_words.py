@@ -1,0 +1,420 @@
+"""The user's own words in less room: whole while they fit, and then what nobody could know to ask for.
+
+A model can recall a file whose name it sees. It cannot recall a rule, a wish or a fact that it does not know
+of. So where words must go, whole sentences stay in this order: standing rules; wishes, corrections and
+decisions; facts, the densest first; then the rest. Requests that say nearly the same become one line with
+their number. Every sentence that stays is the user's own, in its order, and `…` stands where something is
+missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
+from lamina.core.text.clipping import clip, shorten
+from lamina.core.text.excerpts import clean_text
+from lamina.core.text.standing_rules import (
+    LONGEST_STATEMENT,
+    Statement,
+    find_replaced,
+    find_rules,
+    find_statements,
+    quote_statement,
+)
+
+GAP = "…"
+
+LONGEST_MESSAGE = 2_000
+"""Characters of one message that are kept as they are. Of a longer one both ends are, if nothing better is
+known."""
+
+AROUND_MESSAGE = 20
+"""Characters that a message takes besides its own: its label, and now and then the heading of its turn."""
+
+RULES_PART, TASK_PART, WISHES_PART = 2, 2, 4
+"""Rules and the first message may take one part in two of the room, and wishes one part in four, before facts
+have theirs."""
+
+SHORTEST_SENTENCE = 200
+"""Characters to which a long sentence without a rule or wish in it may be shortened."""
+
+FEWEST_ALIKE = 3
+"""So many messages that differ only in numbers become one line."""
+
+_AROUND_SENTENCE = 3  # a space, and now and then a gap
+_FEWEST_CHARACTERS = 24  # of a message for which there is hardly room
+_LISTED = 160  # characters of what differs between messages that are alike
+_NUMBER_WORDS = frozenset(
+    "two three four five six seven eight nine ten eleven twelve thirteen fifteen twenty thirty forty fifty "
+    "sixty seventy eighty ninety hundred thousand million billion half dozen".split()
+)
+_TOKEN = re.compile(f'[^{WHITE_SPACE},;:!?()\\[\\]{{}}"“”«»<>…]+')
+_CAPITAL = re.compile("[A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f\u0401]")
+_DIGIT = re.compile("[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef]")
+_CODE = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_|[./@#\\][A-Za-z0-9]|::|\(\)")
+_QUOTED = re.compile("[“\u2018«\"'`]([^“”\u2018’«»\"'`\n]{2,60})[”’»\"'`]")
+_ENDS = ".'’-–—*"
+
+_NAME_VALUE, _NUMBER_VALUE, _RARE_VALUE, _SEEN_PART = 4, 5, 1, 4
+"""What a name, a number and a rare word of a sentence are worth, and one part in so many if it was seen
+before."""
+
+_RARE = 2  # messages that a rare word stands in, at most
+_RARE_LENGTH = 6  # letters of a word that may be worth something because it is rare
+_IDEOGRAPH = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+
+
+class UserMessage:
+    """A message of the user: its turn, what it is called, its text and its sentences.
+
+    What the sentences are worth is asked only if there is no room for all of them, and found once.
+    """
+
+    def __init__(self, turn: int, label: str, text: str) -> None:
+        self.turn = turn
+        self.label = label
+        self.text = text
+        self.statements = list(find_statements(text))
+        self.has_rule = any(statement.weight == "rule" for statement in self.statements)
+
+    @cached_property
+    def words(self) -> list[list[_Word]]:
+        """The words of each sentence."""
+        return [_list_words(statement.text) for statement in self.statements]
+
+    @cached_property
+    def shape(self) -> tuple[str, ...]:
+        """The words without those that have a digit: equal for messages that say nearly the same."""
+        return tuple(word for word in split_words(fold_case(self.text)) if not _DIGIT.search(word))
+
+
+class UserMessages:
+    """The messages of a run of turns, and what their sentences are worth beside each other."""
+
+    def __init__(self, messages: Iterable[UserMessage]) -> None:
+        self.messages = list(messages)
+        self.clean_texts = [clean_text(message.text) for message in self.messages]
+        self.clipped_texts = [
+            _clip_message(text, message.statements)
+            for text, message in zip(self.clean_texts, self.messages, strict=True)
+        ]
+
+    @cached_property
+    def values(self) -> list[list[int]]:
+        """What each sentence of each message is worth."""
+        return _value_statements([message.words for message in self.messages])
+
+    @cached_property
+    def alike(self) -> dict[int, _Alike]:
+        """Messages that say nearly the same, by the index of the newest of them."""
+        return _find_alike(self.messages)
+
+
+class LaterRule(NamedTuple):
+    """A rule that the user gave later, in words of the user, and the turn of it."""
+
+    turn: int
+    text: str
+
+
+class QuotedMessage(NamedTuple):
+    """What stays of a message. `whole`: all of it. `count`: it stands for so many messages that are alike."""
+
+    label: str
+    text: str
+    whole: bool = False
+    count: int = 1
+
+
+class _Sentence(NamedTuple):
+    """One sentence that may stay: its message, its place, its words, and what it is worth."""
+
+    message: int
+    start: int
+    text: str
+    value: int
+
+    @property
+    def cost(self) -> int:
+        """Characters that it takes, with the space or gap beside it."""
+        return len(self.text) + _AROUND_SENTENCE
+
+
+def quote_messages(
+    users: UserMessages, room: int, *, later_rules: Sequence[LaterRule] = ()
+) -> dict[int, QuotedMessage]:
+    """What stays of these messages in so many characters, by their index; a message may leave nothing.
+
+    `later_rules` are rules that the user gave after these messages: one that they replace is marked.
+    """
+    replaced = _find_replaced_rules(users.messages, later_rules)
+    labels = [_choose_label(message, replaced) for message in users.messages]
+    if sum(map(_measure, users.clipped_texts)) + sum(map(len, labels)) <= room:
+        quoted_whole: dict[int, QuotedMessage] = {}
+        for index, text in enumerate(users.clipped_texts):
+            if text:
+                quoted_whole[index] = QuotedMessage(labels[index], text, text == users.clean_texts[index])
+        return quoted_whole
+    chosen = _choose_sentences(users, room, replaced)
+    quoted: dict[int, QuotedMessage] = {}
+    for index, kept in sorted(chosen.items()):
+        text = _join_statements(users.messages[index].statements, kept, users.clipped_texts[index])
+        if not text:
+            continue
+        group = users.alike.get(index)
+        if group is None:
+            quoted[index] = QuotedMessage(labels[index], text, text == users.clean_texts[index])
+        else:
+            label = f"{labels[index]}, {group.count:,} times like this"
+            quoted[index] = QuotedMessage(label, f"{text}{group.others}", count=group.count)
+    return quoted
+
+
+def add_rules(shortened: str, text: str, limit: int) -> str:
+    """A shortened message, with the standing rules of the whole one that it does not show.
+
+    Where rules would take more than half of it, the first of them stay.
+    """
+    rules: list[str] = []
+    room = limit // 2
+    for rule in find_rules(text):
+        quoted = clean_text(rule)
+        if quoted in shortened or len(quoted) + 1 > room:
+            continue
+        rules.append(quoted)
+        room -= len(quoted) + 1
+    return "\n".join([shortened, *rules])
+
+
+def _clip_message(text: str, statements: Sequence[Statement]) -> str:
+    """A message as it is, or both ends of a long one, with the rules that stand between them."""
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    clipped = clip(text, LONGEST_MESSAGE, unit="characters")
+    rules = [clean_text(quote_statement(each.text)) for each in statements if each.weight == "rule"]
+    hidden_rules = [rule for rule in rules if rule not in clipped]
+    return "\n".join([clipped, *hidden_rules])
+
+
+def _measure(text: str) -> int:
+    """Characters of a message with what is around it: four spaces before each of its lines."""
+    return len(text) + 4 * text.count("\n") + AROUND_MESSAGE
+
+
+def _find_replaced_rules(messages: Sequence[UserMessage], later_rules: Sequence[LaterRule]) -> dict[str, int]:
+    """Each rule that a later one replaces, with the turn of that one."""
+    rules: list[LaterRule] = []
+    for message in messages:
+        own_rules = [statement.text for statement in message.statements if statement.weight == "rule"]
+        rules += [LaterRule(message.turn, rule) for rule in own_rules]
+    rules += later_rules
+    turn_of = {rule.text: rule.turn for rule in rules}
+    replaced = find_replaced([rule.text for rule in rules])
+    return {rule: turn_of[later] for rule, later in replaced.items()}
+
+
+def _choose_label(message: UserMessage, replaced: Mapping[str, int]) -> str:
+    """What a message is called: a rule, if that is most of it. The label says if a later one replaces it."""
+    if not message.has_rule:
+        return message.label
+    rules = [statement.text for statement in message.statements if statement.weight == "rule"]
+    is_rule = 2 * sum(map(len, rules)) >= len(message.text)
+    replaced_in = [replaced[rule] for rule in rules if rule in replaced]
+    if len(replaced_in) < len(rules):
+        return "rule" if is_rule else message.label
+    if is_rule:
+        return f"rule, replaced in turn {max(replaced_in)}"
+    return f"{message.label}, with a rule that is replaced in turn {max(replaced_in)}"
+
+
+class _Alike(NamedTuple):
+    """Messages that differ only in numbers: how many, and what differs in those that are not quoted."""
+
+    count: int
+    others: str
+    left_out: frozenset[int]
+
+
+def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
+    """Messages that say nearly the same, by the index of the newest of them, which is quoted for all.
+
+    `Now step 3: write function 3` and `Now step 4: write function 4` are alike. What is said again and again
+    with other numbers is no standing rule, even if it has a word of one.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, message in enumerate(messages):
+        if index:  # the first message is the task
+            groups.setdefault(message.shape, []).append(index)
+    alike: dict[int, _Alike] = {}
+    for indices in groups.values():
+        if len(indices) < FEWEST_ALIKE:
+            continue
+        newest = indices[-1]
+        shown = frozenset(split_words(messages[newest].text))
+        others: dict[str, None] = {}
+        for index in indices[:-1]:
+            for word in split_words(messages[index].text):
+                if _DIGIT.search(word) and word not in shown:
+                    others[word.strip(".,:;!?")] = None
+        listed = ""
+        if others:
+            listed = f" (others: {clip(', '.join(others), _LISTED, unit='characters')})"
+        alike[newest] = _Alike(len(indices), listed, frozenset(indices[:-1]))
+    return alike
+
+
+def _choose_sentences(
+    users: UserMessages, room: int, replaced: Mapping[str, int]
+) -> dict[int, dict[int, str]]:
+    """The sentences that stay, by message and by place. Rules go first, then the first message."""
+    left_out = frozenset(index for each in users.alike.values() for index in each.left_out)
+    sentences: dict[str, list[_Sentence]] = {"rule": [], "wish": [], "": []}
+    share = room // max(len(users.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
+    width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
+    for index, message in enumerate(users.messages):
+        if index in left_out:
+            continue
+        for statement, value in zip(message.statements, users.values[index], strict=True):
+            if statement.weight:
+                text = quote_statement(statement.text)
+            else:
+                text = shorten(statement.text, width)
+            sentences[statement.weight].append(_Sentence(index, statement.start, clean_text(text), value))
+    choice = _Choice(room)
+    quoted_replaced = {clean_text(quote_statement(rule)) for rule in replaced}
+    newest_first = sorted(sentences["rule"], key=lambda one: (one.text in quoted_replaced, -one.message))
+    choice.take(newest_first, room // RULES_PART)
+    every_sentence = [*sentences["rule"], *sentences["wish"], *sentences[""]]
+    first_message = [one for one in every_sentence if one.message == 0]
+    choice.take(sorted(first_message, key=lambda one: one.start), room // TASK_PART)
+    choice.take(sorted(sentences["wish"], key=_by_density), room // WISHES_PART)
+    choice.take(sorted(every_sentence, key=_by_density), room)
+    if 0 not in choice.kept and first_message:
+        choice.squeeze(min(first_message, key=lambda one: one.start))
+    return choice.kept
+
+
+def _by_density(one: _Sentence) -> tuple[int, int]:
+    """The most value for its length first; of equals the newest."""
+    return -(one.value * 1_000 // (one.cost + 8)), -one.message
+
+
+class _Choice:
+    """Sentences that were taken so far, and the characters that are left."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.kept: dict[int, dict[int, str]] = {}
+
+    def take(self, sentences: Sequence[_Sentence], most: int) -> None:
+        """Takes sentences in this order, while they fit into the room and into `most` characters."""
+        for one in sentences:
+            kept = self.kept.get(one.message, {})
+            if not one.text or one.start in kept:
+                continue
+            cost = one.cost
+            if not kept:
+                cost += AROUND_MESSAGE
+            if cost > min(self.room, most):
+                continue
+            most -= cost
+            self._keep(one, one.text, cost)
+
+    def squeeze(self, one: _Sentence) -> None:
+        """Takes the start of a sentence that does not fit as a whole, if there is room for a few words."""
+        width = self.room - AROUND_MESSAGE - len(" ...")
+        if width >= _FEWEST_CHARACTERS and one.text:
+            text = shorten(one.text, width)
+            self._keep(one, text, len(text) + AROUND_MESSAGE)
+
+    def _keep(self, one: _Sentence, text: str, cost: int) -> None:
+        self.room -= cost
+        self.kept.setdefault(one.message, {})[one.start] = text
+
+
+def _join_statements(statements: Sequence[Statement], kept: Mapping[int, str], whole: str) -> str:
+    """What stays of a message: all of it as it was, or sentences in their order with gaps between."""
+    if len(kept) == len(statements) and all(each.text == kept[each.start] for each in statements):
+        return whole
+    pieces: list[str] = []
+    has_gap = False
+    for statement in statements:
+        text = kept.get(statement.start)
+        if text is None:
+            has_gap = True
+            continue
+        if has_gap:
+            pieces.append(GAP)
+        pieces.append(text)
+        has_gap = False
+    if has_gap:
+        pieces.append(GAP)
+    return " ".join(pieces)
+
+
+def _value_statements(words_of: Sequence[Sequence[Sequence[_Word]]]) -> list[list[int]]:
+    """What each statement is worth: its names, numbers and rare words, each where it first stands."""
+    frequency: Counter[str] = Counter()
+    for message_words in words_of:
+        frequency.update({word.text for words in message_words for word in words})
+    seen: set[str] = set()
+    values: list[list[int]] = []
+    for message_words in words_of:
+        message_values: list[int] = []
+        for words in message_words:
+            value = 0
+            for word in dict.fromkeys(words):
+                worth = word.worth
+                if not worth and word.is_long and frequency[word.text] <= _RARE:
+                    worth = _RARE_VALUE
+                if word.text in seen:
+                    worth = worth // _SEEN_PART
+                value += worth
+            seen.update(word.text for word in words)
+            message_values.append(value)
+        values.append(message_values)
+    return values
+
+
+class _Word(NamedTuple):
+    """A word, and what it is worth by its shape alone. A long one is worth something if it is rare."""
+
+    text: str
+    worth: int
+    is_long: bool
+
+
+def _list_words(sentence: str) -> list[_Word]:
+    """The words of a sentence. In Chinese and Japanese these are runs of four letters."""
+    words: list[_Word] = []
+    folded_tokens = _TOKEN.findall(fold_case(sentence))
+    for at, (token, folded) in enumerate(zip(_TOKEN.findall(sentence), folded_tokens, strict=True)):
+        word = token.strip(_ENDS)
+        folded_word = folded.strip(_ENDS)
+        if not word:
+            continue
+        if not word.isascii() and _IDEOGRAPH.search(word):
+            words += [_Word(word[place : place + 4], 0, is_long=True) for place in range(0, len(word), 4)]
+            continue
+        worth = 0
+        is_plain = word == folded_word and word.isascii() and word.isalpha()
+        if folded_word in _NUMBER_WORDS or (not is_plain and _DIGIT.search(word)):
+            worth = _NUMBER_VALUE
+        elif not is_plain and _is_name(word, at):
+            worth = _NAME_VALUE
+        words.append(_Word(folded_word, worth, is_long=len(word) >= _RARE_LENGTH))
+    for match in _QUOTED.finditer(sentence):
+        words.append(_Word(fold_case(match[1]), _NAME_VALUE, is_long=False))
+    return words
+
+
+def _is_name(word: str, at: int) -> bool:
+    """Whether a word is a name: it looks like code, or has a capital in the middle of a sentence."""
+    if _CODE.search(word):
+        return True
+    return at > 0 and word != "I" and not word.startswith(("I'", "I’")) and _CAPITAL.match(word) is not None

@@ -1,0 +1,139 @@
+"""What the user said is not lost in silence: rules, wishes and facts are readable after many cuts."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.standing_rules import LANGUAGES, RuleTalk, rule_talks
+from lamina.core.build import Memo, build
+from lamina.core.envelope import Envelope
+from lamina.core.folds import is_digest
+from lamina.core.text.standing_rules import find_replaced, find_rules
+from lamina.core.tokens import CHARS4
+from lamina.core.values import Budget, Ledger, Segment
+from lamina.core.wording import text_of
+from lamina.segments import assistant, call, result, system, user
+
+MOST = 0.02
+"""Of the room: what rules may take in an ordinary talk."""
+
+
+def follow(talk: RuleTalk, *, window: int, prefer: str = "balanced") -> Envelope:
+    """The last request of a talk, built turn by turn. Between cuts only every third request is built."""
+    log: list[Segment] = []
+    budget = Budget(window=window, reserve=window // 10, prefer=prefer)
+    ledger = Ledger()
+    memo = Memo()
+    for number, message in enumerate(talk.messages):
+        log.append((user if message["role"] == "user" else assistant)(message["content"]))
+        is_last = number == len(talk.messages) - 1
+        if is_last or number % 6 == 0:
+            envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
+            ledger = envelope.ledger
+    return envelope
+
+
+def sent_text(envelope: Envelope) -> str:
+    return "\n".join(text_of(entry.parts) for entry in envelope.sent)
+
+
+@pytest.mark.parametrize("talk", list(rule_talks(10, turns=40)), ids=lambda talk: talk.name)
+def test_a_standing_rule_is_readable_at_the_end_of_a_talk(talk: RuleTalk) -> None:
+    envelope = follow(talk, window=talk.window)
+    assert len(envelope.ledger.cuts) >= 3
+    text = sent_text(envelope)
+    rules = [line for line in text.split("\n") if line.startswith("  rule")]
+    for wish in talk.wishes:
+        assert wish.text in text
+        if wish.sort == "replaced":
+            (line,) = [line for line in rules if wish.text in line]
+            assert line.startswith("  rule, replaced in turn ")
+    rule_tokens = CHARS4.count("\n".join(rules))
+    assert rule_tokens <= MOST * talk.window
+
+
+def test_each_language_knows_its_rules_and_what_replaces_them() -> None:
+    for language in LANGUAGES:
+        for rule in language.rules:
+            assert find_rules(rule) == [rule], rule
+        for first, second in language.changes:
+            assert find_replaced([first, second]) == {first: second}, first
+        assert not find_rules(language.request.format(n=7)), language.request
+        assert not find_rules(language.task), language.task
+
+
+def test_the_account_says_which_rule_a_digest_keeps() -> None:
+    talk = next(rule_talks(1, turns=40))
+    envelope = follow(talk, window=talk.window)
+    kept = [entry for entry in envelope.entries if "kept: a standing rule" in entry.why]
+    assert {text_of(entry.segment.parts) for entry in kept} == {wish.text for wish in talk.wishes}
+    turns = [entry.turn + 1 for entry in kept]
+    assert [entry.why.rpartition("of turn ")[2] for entry in kept] == [str(turn) for turn in turns]
+
+
+def test_a_rule_in_an_agents_session_stays_through_its_cuts() -> None:
+    rule = "Never touch files under vendor/ and always run `make lint` before you finish."
+    log = [system("Be brief."), user("Repair the parser."), assistant("I look around first."), user(rule)]
+    budget = Budget(window=8_000, reserve=0)
+    ledger = Ledger()
+    memo = Memo()
+    for number in range(60):
+        log.append(call("read", {"path": f"src/m{number}.py"}, id=f"c{number}", joins=False))
+        log.append(
+            result("def f(x):\n    return x + 1  # a line of code\n" * 30, id=f"c{number}", name="read")
+        )
+        if number % 15 == 14:
+            log += [assistant(f"Part {number} is done."), user(f"Now the part after {number}.")]
+        envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
+        ledger = envelope.ledger
+        assert rule in sent_text(envelope)
+    assert len(ledger.cuts) >= 3
+
+
+def test_few_words_of_the_user_stand_word_for_word() -> None:
+    """All that the user said is a tenth of the room at most: every message is quoted."""
+    asked = [f"Question {number}: how does the part {number * 7} work?" for number in range(20)]
+    log: list[Segment] = []
+    budget = Budget(window=8_000, reserve=0)
+    ledger = Ledger()
+    memo = Memo()
+    for question in asked:
+        log.append(user(question))
+        envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
+        ledger = envelope.ledger
+        log.append(assistant("It works as it should, and here is how. " * 80))
+    assert len(ledger.cuts) >= 2
+    text = sent_text(envelope)
+    assert all(question in text for question in asked)
+
+
+def test_many_requests_that_are_alike_are_one_line() -> None:
+    log: list[Segment] = [user("Let us build the parser.")]
+    budget = Budget(window=3_000, reserve=0)
+    ledger = Ledger()
+    memo = Memo()
+    for number in range(40):
+        log += [
+            assistant("It is written and explained. " * 12),
+            user(f"Now step {number}: write function number {number}, please, and explain every line of it."),
+        ]
+        envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
+        ledger = envelope.ledger
+    digests = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
+    assert " times like this: Now step " in digests
+    assert digests.count("asked") <= 4
+
+
+def test_what_the_user_accepted_is_kept_as_agreed() -> None:
+    log: list[Segment] = [
+        user("How should we store the orders?"),
+        assistant(
+            "There are two ways. I suggest PostgreSQL with one row for each order. Shall we take that?"
+        ),
+        user("Yes, do that."),
+    ]
+    for number in range(30):
+        log += [assistant("Done, and here is what I did. " * 20), user(f"And then part {number}?")]
+    envelope = build(log, budget=Budget(window=3_000, reserve=0), counter=CHARS4)
+    notes = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
+    assert "  agreed: Shall we take that?" in notes
