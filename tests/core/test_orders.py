@@ -78,13 +78,14 @@ def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:
         result(CODE, id="c", key="r"),
     ]
     entry = next(e for e in build(log).entries if e.segment.key == "r")
-    old = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN.of(1))
-    new = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN)
-    assert "[names: " in str(new.parts)
-    assert "[names: " not in str(old.parts)
     budget = Budget(window=4_000, reserve=0, target=0.15, trigger=0.25, least=0, keep_last=0)
     log += [assistant("Done."), user("Next.")]
     first = build(log, budget=budget, counter=CHARS4)
+    limit = first.ledger.lines[entry.ref].limit
+    old = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN.of(1), limit=limit)
+    new = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN, limit=limit)
+    assert "[names: " in str(new.parts)
+    assert "[names: " not in str(old.parts)
     lines = {ref: _as_of(line, 1, old.sent) for ref, line in first.ledger.lines.items()}
     assert any(line.form is Form.COMPACT for line in first.ledger.lines.values())
     ledger = Ledger(lines=lines)

@@ -209,10 +209,13 @@ class _Lowering:
         return False
 
     def _can_show_more(self, move: Move, at: int, entry: Entry) -> bool:
-        """Whether a move shortened a result that was whole before, and is not folded since."""
-        if move.fold or at in self.folded or entry.form is not Form.FULL:
+        """Whether a move shortened a result that was whole before, and nothing lowered it further since.
+
+        What an order replaces by its handle at once, as superseded results are, stays so.
+        """
+        if move.form is not Form.COMPACT or at in self.folded or entry.form is not Form.FULL:
             return False
-        return begins_with(entry.parts, ToolResult) and self.entries[at].form in (Form.COMPACT, Form.STUB)
+        return begins_with(entry.parts, ToolResult) and self.entries[at].form is Form.COMPACT
 
     def _compact_to(self, entry: Entry, why: str, most: int) -> tuple[Entry, int]:
         """The entry COMPACT in at most so many tokens, and its limit in characters."""
