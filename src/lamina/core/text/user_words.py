@@ -20,6 +20,7 @@ from lamina.core.text.clipping import clip, shorten
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.standing_rules import (
     LONGEST_STATEMENT,
+    LONGEST_WISH,
     Statement,
     find_replaced,
     find_rules,
@@ -36,9 +37,8 @@ known."""
 AROUND_MESSAGE = 20
 """Characters that a message takes besides its own: its label, and now and then the heading of its turn."""
 
-RULES_PART, TASK_PART, WISHES_PART = 2, 2, 4
-"""Rules and the first message may take one part in two of the room, and wishes one part in four, before facts
-have theirs."""
+RULES_PART, TASK_PART, WISHES_PART = 2, 2, 3
+"""Rules and the first message may take half of the room, and wishes a third, before facts have theirs."""
 
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
@@ -280,7 +280,9 @@ def _choose_sentences(
         if index in left_out:
             continue
         for statement, value in zip(message.statements, users.values[index], strict=True):
-            if statement.weight:
+            if statement.weight == "wish":
+                text = quote_statement(statement.text, longest=LONGEST_WISH)
+            elif statement.weight == "rule":
                 text = quote_statement(statement.text)
             else:
                 text = shorten(statement.text, width)
