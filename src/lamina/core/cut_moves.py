@@ -200,7 +200,8 @@ class _Lowering:
                 self.filled.add(at)
                 lowered, limit = self._compact_to(entry, move.why, self.entries[at].tokens + slack)
                 gain = lowered.tokens - self.entries[at].tokens
-                if lowered.form is not Form.COMPACT or not 0 < gain <= slack:
+                is_smaller = lowered.tokens < entry.tokens
+                if lowered.form is not Form.COMPACT or not is_smaller or not 0 < gain <= slack:
                     continue
                 self._put(at, lowered, limit)
                 self.freed -= gain

@@ -155,7 +155,7 @@ def _print_quoted(
         if kept is None:
             whole = False
             continue
-        count += kept.count
+        count += kept.times
         whole = whole and kept.whole
         if message.turn != last_turn:
             lines.append(f"Turn {message.turn}")

@@ -128,7 +128,7 @@ class QuotedMessage(NamedTuple):
     label: str
     text: str
     whole: bool = False
-    count: int = 1
+    times: int = 1
 
 
 class _Sentence(NamedTuple):
@@ -170,8 +170,8 @@ def quote_messages(
         if group is None:
             quoted[index] = QuotedMessage(labels[index], text, text == users.clean_texts[index])
         else:
-            label = f"{labels[index]}, {group.count:,} times like this"
-            quoted[index] = QuotedMessage(label, f"{text}{group.others}", count=group.count)
+            label = f"{labels[index]}, {group.times:,} times like this"
+            quoted[index] = QuotedMessage(label, f"{text}{group.others}", times=group.times)
     return quoted
 
 
@@ -235,7 +235,7 @@ def _choose_label(message: UserMessage, replaced: Mapping[str, int]) -> str:
 class _Alike(NamedTuple):
     """Messages that differ only in numbers: how many, and what differs in those that are not quoted."""
 
-    count: int
+    times: int
     others: str
     left_out: frozenset[int]
 
