@@ -37,8 +37,8 @@ known."""
 AROUND_MESSAGE = 20
 """Characters that a message takes besides its own: its label, and now and then the heading of its turn."""
 
-RULES_PART, TASK_PART, WISHES_PART = 2, 2, 3
-"""Rules and the first message may take half of the room, and wishes a third, before facts have theirs."""
+RULES_PART, TASK_PART, WISHES_PART = 2, 2, 5
+"""Rules and the first message may take half of the room, and wishes a fifth, before facts have theirs."""
 
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
