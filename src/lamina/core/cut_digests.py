@@ -101,7 +101,9 @@ def _write_digest(
         )
         tokens = _measure(fold, run, progress, as_sent=most_tokens is not None)
         # Without a limit in tokens, a digest may have one for every two of its characters.
-        limit = characters // 2 if most_tokens is None else most_tokens
+        limit = characters // 2
+        if most_tokens is not None:
+            limit = most_tokens
         if verbatim and fold.whole:
             # The words must stand; what was done and names have what is left, or a line each.
             limit = max(limit, context.scale.counter.count(fold.text) + _AROUND_WORDS)

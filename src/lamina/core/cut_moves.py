@@ -70,7 +70,7 @@ def take_moves(
             break
         if not lowering.give_back(slack) and not lowering.fill(slack):
             break
-    chosen = result if landed is None else landed
+    chosen = landed or result
     return msgspec.structs.replace(chosen, exhausted=chosen.tokens > goal)
 
 
@@ -143,10 +143,16 @@ class _Lowering:
             if is_enough:
                 return True
             self.must_take = False
-            batch = self.given_back.pop() if self.given_back else next(moves, None)
+            batch = self._next_batch(moves)
             if batch is None:
                 return False
             self._take_batch(batch)
+
+    def _next_batch(self, moves: Iterator[Batch]) -> Batch | None:
+        """The next batch to take: the last one that was given back, or a new one; None if there is none."""
+        if self.given_back:
+            return self.given_back.pop()
+        return next(moves, None)
 
     def _reaches(self, tokens: int, goal: int, digest_tokens: int) -> bool:
         """Whether the moves that were taken are enough, if digests cost so much."""
@@ -161,7 +167,10 @@ class _Lowering:
         folded_before = frozenset(at for at in positions if at in self.folded)
         freed = 0
         for move in batch:
-            freed += self._fold(move) if move.fold else self.take_one(move)
+            if move.fold:
+                freed += self._fold(move)
+            else:
+                freed += self.take_one(move)
         self.freed += freed
         self.taken.append(TakenBatch(batch, freed, before, folded_before))
 
