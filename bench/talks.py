@@ -53,6 +53,12 @@ QUESTION_FOR_A_MODEL = "{question} Answer from our conversation, in as few words
 SHINGLE, READABLE = 4, 0.6
 """A message is readable if so large a share of its runs of four words stands in the request."""
 
+TELLING = re.compile(
+    r"\b(?:prefer\w*|chose\w*|decid\w*|rather|always|never|like|love|enjoy|aim|want|considering|trying)\b"
+)
+BEFORE, AFTER = 3, 14
+"""Of an instruction or a preference, so many words around the first telling one are sought."""
+
 Message = dict[str, Any]
 
 
@@ -292,9 +298,22 @@ def read_memory(path: Path) -> Iterator[Talk]:
             sort = str(question["category"]).partition("_")[0]
             for evidence in dict.fromkeys(question.get("evidence") or ()):
                 turn = by_id.get(evidence)
-                if turn is not None and turn["speaker"] in users:
-                    sought.append(Sought(sort=sort, spellings=(turn["text"],), runs=True))
+                if turn is None or turn["speaker"] not in users:
+                    continue
+                text = turn["text"]
+                if sort in ("instruction", "preference"):
+                    text = find_core(text)
+                sought.append(Sought(sort=sort, spellings=(text,), runs=True))
         yield Talk(name=str(row["conversation_id"]), messages=messages, sought=sought)
+
+
+def find_core(text: str) -> str:
+    """The words of a message around the one by which it tells a wish."""
+    match = TELLING.search(text.lower())
+    if match is None:
+        return " ".join(text.split()[: BEFORE + AFTER])
+    before = text[: match.start()].split()[-BEFORE:]
+    return " ".join([*before, *text[match.start() :].split()[:AFTER]])
 
 
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,16 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
 PARTS = frozenset(
-    ("generated_logs", "large_results", "policies_bars", "policies_speed", "process_tree", "samples")
+    (
+        "clearing",
+        "generated_logs",
+        "large_results",
+        "policies_bars",
+        "policies_speed",
+        "process_tree",
+        "samples",
+        "standing_rules",
+    )
 )
 """Files that other benches import; they are no programs."""
 
@@ -186,6 +195,14 @@ def check_short_turns(figures: Any) -> None:
     assert positive(row["digests"], row["second"], row["last"])
 
 
+def check_talks(figures: Any) -> None:
+    assert {row["policy"] for row in figures} == {"sliding@0.5", "lamina"}
+    for row in figures:
+        if row["policy"] == "lamina":
+            assert all(seen == count for seen, count in row["found"].values())
+    assert positive(*(row["cost"] for row in figures))
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
@@ -205,6 +222,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "short_turns": check_short_turns,
     "simulators": check_simulators,
     "store": check_store,
+    "talks": check_talks,
     "torture": check_torture,
     "why_miss": check_why_miss,
     "window": check_window,

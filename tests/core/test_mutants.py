@@ -202,7 +202,10 @@ def test_a_digest_is_as_long_as_its_room_allows(window: int, bound: int) -> None
 
 def test_words_that_a_digest_keeps_come_on_top() -> None:
     words = "Keep the retries at exactly three, whatever the specification says about them. " * 8
-    log = [user(words), *read("a.py", "def f(): ...\n" * 200, 0), assistant("Done."), user("Next.")]
+    log = [user(words)]
+    for number in range(8):
+        log += read(f"{number}.py", "def f(): ...\n" * 200, number)
+    log += [assistant("Done."), user("Next.")]
     budget = Budget(window=6_000, reserve=0, trigger=0.1, target=0.02, least=0, largest=1, keep_last=0)
     (digest,) = plan_cut(log, budget=budget, counter=CHARS4).digests
     assert "".join(words.split()) in "".join(digest.split())

@@ -78,13 +78,14 @@ def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:
         result(CODE, id="c", key="r"),
     ]
     entry = next(e for e in build(log).entries if e.segment.key == "r")
-    old = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN.of(1))
-    new = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN)
-    assert "[names: " in str(new.parts)
-    assert "[names: " not in str(old.parts)
     budget = Budget(window=4_000, reserve=0, target=0.15, trigger=0.25, least=0, keep_last=0)
     log += [assistant("Done."), user("Next.")]
     first = build(log, budget=budget, counter=CHARS4)
+    limit = first.ledger.lines[entry.ref].limit
+    old = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN.of(1), limit=limit)
+    new = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN, limit=limit)
+    assert "[names: " in str(new.parts)
+    assert "[names: " not in str(old.parts)
     lines = {ref: _as_of(line, 1, old.sent) for ref, line in first.ledger.lines.items()}
     assert any(line.form is Form.COMPACT for line in first.ledger.lines.values())
     ledger = Ledger(lines=lines)
@@ -113,30 +114,30 @@ def test_fast_growth_keeps_more_for_what_is_kept_is_younger() -> None:
 
 def test_a_target_stays_between_its_bounds() -> None:
     for grown in (0, 1, 50, 5_000, 10**6):
-        for said in (0, grown // 2, grown):
+        for typed in (0, grown // 2, grown):
             for rates in (Rates(), Rates(read=0, write=1), Rates(read=1, write=1)):
                 for pricing in PRICING.values():
-                    growth = Growth(tokens=grown, said=said)
+                    growth = Growth(tokens=grown, typed=typed)
                     left = choose_target(ROOM, TRIGGER, growth, rates, pricing=pricing)
                     assert ROOM * pricing.lowest // 100 <= left <= ROOM * pricing.highest // 100
 
 
 def test_dear_writes_cut_deeper_than_cheap_ones() -> None:
     dear, cheap = Rates(read=0.1, write=4), Rates(read=0.1, write=1)
-    growth = Growth(tokens=1_000, said=900)
+    growth = Growth(tokens=1_000, typed=900)
     assert choose_target(ROOM, TRIGGER, growth, dear) < choose_target(ROOM, TRIGGER, growth, cheap)
 
 
 def test_a_talk_that_grows_slowly_is_cut_less_deeply_than_an_agents_loop() -> None:
-    talk = choose_target(ROOM, TRIGGER, Growth(tokens=200, said=180), Rates())
-    fast_talk = choose_target(ROOM, TRIGGER, Growth(tokens=4_000, said=3_600), Rates())
-    loop = choose_target(ROOM, TRIGGER, Growth(tokens=4_000, said=0), Rates())
+    talk = choose_target(ROOM, TRIGGER, Growth(tokens=200, typed=180), Rates())
+    fast_talk = choose_target(ROOM, TRIGGER, Growth(tokens=4_000, typed=3_600), Rates())
+    loop = choose_target(ROOM, TRIGGER, Growth(tokens=4_000, typed=0), Rates())
     assert loop < talk
     assert fast_talk < talk
 
 
 def test_what_is_preferred_moves_the_target() -> None:
-    for growth in (Growth(tokens=150, said=140), Growth(tokens=900, said=100), Growth(tokens=3_000)):
+    for growth in (Growth(tokens=150, typed=140), Growth(tokens=900, typed=100), Growth(tokens=3_000)):
         cost, balanced, memory = (
             choose_target(ROOM, TRIGGER, growth, Rates(), pricing=PRICING[prefer])
             for prefer in ("cost", "balanced", "memory")
@@ -145,14 +146,14 @@ def test_what_is_preferred_moves_the_target() -> None:
 
 
 def test_the_last_token_kept_costs_no_more_than_it_spares() -> None:
-    rates, growth, memory = Rates(), Growth(tokens=2_500, said=1_500), PRICING["memory"]
+    rates, growth, memory = Rates(), Growth(tokens=2_500, typed=1_500), PRICING["memory"]
     left = choose_target(ROOM, TRIGGER, growth, rates, pricing=memory)
 
     def worth(left: int) -> bool:
         costs = rates.read / 2 + (rates.write - rates.read) * TRIGGER * growth.tokens / (TRIGGER - left) ** 2
         recall = rates.read * (TRIGGER + left) / 2 + rates.write * BACK
         spared_recalls = memory.named * NEED * (growth.tokens / left) ** 1.5 * recall
-        return bool(costs <= spared_recalls + memory.silent * growth.said / growth.tokens)
+        return bool(costs <= spared_recalls + memory.silent * growth.typed / growth.tokens)
 
     assert ROOM * memory.lowest // 100 < left < ROOM * memory.highest // 100
     assert worth(left)
@@ -163,7 +164,7 @@ def test_growth_is_what_a_recent_step_added() -> None:
     envelope = build(work(*[400] * 30), counter=CHARS4)
     growth = measure_growth(envelope.entries)
     assert 380 <= growth.tokens <= 480
-    assert growth.said <= growth.tokens // 10
+    assert growth.typed <= growth.tokens // 10
 
 
 def test_what_the_user_typed_is_a_part_of_the_growth() -> None:
@@ -171,7 +172,7 @@ def test_what_the_user_typed_is_a_part_of_the_growth() -> None:
     for number in range(20):
         log += [assistant("Noted."), user(f"My note {number}: " + "word " * 80)]
     growth = measure_growth(build(log, counter=CHARS4).entries)
-    assert growth.said >= growth.tokens * 9 // 10
+    assert growth.typed >= growth.tokens * 9 // 10
 
 
 def test_a_target_that_was_given_is_taken() -> None:

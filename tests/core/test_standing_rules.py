@@ -18,10 +18,10 @@ MOST = 0.02
 """Of the room: what rules may take in an ordinary talk."""
 
 
-def follow(talk: RuleTalk, *, window: int, prefer: str = "balanced") -> Envelope:
+def follow(talk: RuleTalk, *, window: int) -> Envelope:
     """The last request of a talk, built turn by turn. Between cuts only every third request is built."""
     log: list[Segment] = []
-    budget = Budget(window=window, reserve=window // 10, prefer=prefer)
+    budget = Budget(window=window, reserve=window // 10)
     ledger = Ledger()
     memo = Memo()
     for number, message in enumerate(talk.messages):

@@ -26,7 +26,7 @@ from lamina.core.values import Entry, Fold, Ref
 _SHARES = (1, 4)
 """A digest may have its whole size, or else one part in this many of it."""
 
-_TRIES = 4
+_TRIES = 3
 """How often a digest is written shorter or longer until its size in tokens is right too."""
 
 _LEAST_PART = 3
@@ -92,30 +92,45 @@ def _write_digest(
     verbatim = digest_limit is None and progress.words.may_stand
     later_rules = progress.words.rules_after(run[-1].ref)
     run_text = progress.read_run(run)
+    characters = size.total
     best: Fold | None = None
     best_tokens = 0
     for _ in range(_TRIES):
         fold = make_fold(
             run, run_text, size=size, cut=progress.number, later_rules=later_rules, verbatim=verbatim
         )
-        tokens = measure_fold(fold, run, context.scale, context.wording)
-        limit = size.total // 2
+        tokens = _measure(fold, run, progress, as_sent=most_tokens is not None)
+        # Without a limit in tokens, a digest may have one for every two of its characters.
+        limit = characters // 2
         if most_tokens is not None:
             limit = most_tokens
         if verbatim and fold.whole:
             # The words must stand; what was done and names have what is left, or a line each.
             limit = max(limit, context.scale.counter.count(fold.text) + _AROUND_WORDS)
-        if best is None or tokens <= limit:
-            if best is None or best_tokens > limit or tokens > best_tokens:
-                best, best_tokens = fold, tokens
-        elif tokens < best_tokens:
-            best, best_tokens = fold, tokens
+        if best is None or _is_better(tokens, best_tokens, limit):
+            best = fold
+            best_tokens = tokens
         next_size = _resize(size, fold, tokens, limit, may_grow=most_tokens is not None)
         if next_size is None or next_size == size:
             break
         size = next_size
     progress.written[name] = best or fold
     return best or fold
+
+
+def _measure(fold: Fold, run: Sequence[Entry], progress: CutProgress, *, as_sent: bool) -> int:
+    """The tokens of a digest, with its tags as it is sent, or of its text alone."""
+    scale = progress.context.scale
+    if as_sent:
+        return measure_fold(fold, run, scale, progress.context.wording)
+    return scale.counter.count(fold.text) + scale.counter.count(fold.notes)
+
+
+def _is_better(tokens: int, best_tokens: int, limit: int) -> bool:
+    """Whether a digest has a better size than the best so far: the largest within the limit, or the least."""
+    if tokens > limit:
+        return tokens < best_tokens
+    return best_tokens > limit or tokens > best_tokens
 
 
 _AROUND_WORDS = 120

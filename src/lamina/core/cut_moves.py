@@ -70,7 +70,7 @@ def take_moves(
             break
         if not lowering.give_back(slack) and not lowering.fill(slack):
             break
-    chosen = result if landed is None else landed
+    chosen = landed or result
     return msgspec.structs.replace(chosen, exhausted=chosen.tokens > goal)
 
 
@@ -143,10 +143,16 @@ class _Lowering:
             if is_enough:
                 return True
             self.must_take = False
-            batch = self.given_back.pop() if self.given_back else next(moves, None)
+            batch = self._next_batch(moves)
             if batch is None:
                 return False
             self._take_batch(batch)
+
+    def _next_batch(self, moves: Iterator[Batch]) -> Batch | None:
+        """The next batch to take: the last one that was given back, or a new one; None if there is none."""
+        if self.given_back:
+            return self.given_back.pop()
+        return next(moves, None)
 
     def _reaches(self, tokens: int, goal: int, digest_tokens: int) -> bool:
         """Whether the moves that were taken are enough, if digests cost so much."""
@@ -161,7 +167,10 @@ class _Lowering:
         folded_before = frozenset(at for at in positions if at in self.folded)
         freed = 0
         for move in batch:
-            freed += self._fold(move) if move.fold else self.take_one(move)
+            if move.fold:
+                freed += self._fold(move)
+            else:
+                freed += self.take_one(move)
         self.freed += freed
         self.taken.append(TakenBatch(batch, freed, before, folded_before))
 
@@ -200,7 +209,8 @@ class _Lowering:
                 self.filled.add(at)
                 lowered, limit = self._compact_to(entry, move.why, self.entries[at].tokens + slack)
                 gain = lowered.tokens - self.entries[at].tokens
-                if lowered.form is not Form.COMPACT or not 0 < gain <= slack:
+                is_smaller = lowered.tokens < entry.tokens
+                if lowered.form is not Form.COMPACT or not is_smaller or not 0 < gain <= slack:
                     continue
                 self._put(at, lowered, limit)
                 self.freed -= gain
@@ -209,10 +219,13 @@ class _Lowering:
         return False
 
     def _can_show_more(self, move: Move, at: int, entry: Entry) -> bool:
-        """Whether a move shortened a result that was whole before, and is not folded since."""
-        if move.fold or at in self.folded or entry.form is not Form.FULL:
+        """Whether a move shortened a result that was whole before, and nothing lowered it further since.
+
+        What an order replaces by its handle at once, as superseded results are, stays so.
+        """
+        if move.form is not Form.COMPACT or at in self.folded or entry.form is not Form.FULL:
             return False
-        return begins_with(entry.parts, ToolResult) and self.entries[at].form in (Form.COMPACT, Form.STUB)
+        return begins_with(entry.parts, ToolResult) and self.entries[at].form is Form.COMPACT
 
     def _compact_to(self, entry: Entry, why: str, most: int) -> tuple[Entry, int]:
         """The entry COMPACT in at most so many tokens, and its limit in characters."""

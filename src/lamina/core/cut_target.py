@@ -260,7 +260,7 @@ class Growth(NamedTuple):
     """What one of the last steps added, on average: tokens, and how many of them the user typed."""
 
     tokens: int = 0
-    said: int = 0
+    typed: int = 0
 
 
 def measure_growth(entries: Sequence[Entry]) -> Growth:
@@ -279,8 +279,8 @@ def measure_growth(entries: Sequence[Entry]) -> Growth:
     if not recent:
         return Growth()
     steps = last_step - recent[0].step + 1
-    said = sum(entry.tokens for entry in recent if is_users_text(entry))
-    return Growth(tokens=sum(entry.tokens for entry in recent) // steps, said=said // steps)
+    typed = sum(entry.tokens for entry in recent if is_users_text(entry))
+    return Growth(tokens=sum(entry.tokens for entry in recent) // steps, typed=typed // steps)
 
 
 def choose_target(
@@ -297,7 +297,7 @@ def choose_target(
     `fixed` is what no cut can free, in tokens.
     """
     grown = max(growth.tokens, 1)
-    said_share = min(growth.said / grown, 1.0)
+    typed_share = min(growth.typed / grown, 1.0)
     fixed = min(fixed, trigger)
     least = fixed + (room - fixed) * LEAST_HISTORY // 100
     rewrite = max(rates.write - rates.read, 0)
@@ -312,7 +312,7 @@ def choose_target(
         spares_recalls = 0.0
         if share <= pricing.recalled:
             spares_recalls = pricing.named * NEED / (age * sqrt(age)) * recall_costs
-        spares_wrong_answers = pricing.silent * said_share
+        spares_wrong_answers = pricing.silent * typed_share
         if costs <= spares_recalls + spares_wrong_answers:
             return max(target, least)
     return max(room * pricing.lowest // 100, least)

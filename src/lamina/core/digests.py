@@ -115,11 +115,11 @@ class Reader:
         total: Tally[str] = Tally()
         for segment in segments:
             # By identity, which is quicker than a hash. The segment is held, so that no other gets its id.
-            known = self._names.get(id(segment))
-            if known is None:
-                known = (segment, count_names(text_of(segment.parts)))
-                self._names[id(segment)] = known
-            total.update(known[1])
+            counted = self._names.get(id(segment))
+            if counted is None:
+                counted = (segment, count_names(text_of(segment.parts)))
+                self._names[id(segment)] = counted
+            total.update(counted[1])
         return total
 
 

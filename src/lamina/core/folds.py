@@ -153,7 +153,9 @@ def make_fold(
         words = write_rules(run_text, limit=TITLE_ROOM + size.words, later_rules=later_rules)
     elif size.total:
         needed = TITLE_ROOM + _count_words(run_text)
-        words_limit = needed if verbatim else min(needed, TITLE_ROOM + size.words)
+        words_limit = needed
+        if not verbatim:
+            words_limit = min(needed, TITLE_ROOM + size.words)
         texts = write_digest(
             run_text, words_limit=words_limit, notes_limit=size.notes, later_rules=later_rules
         )

@@ -670,8 +670,10 @@ def _find_unsaid(case: Case, room: int) -> Iterator[str]:
             continue
         text = text_of(entry.segment.parts)
         fold = fold_of.get(entry.ref)
-        shown = text_of(entry.parts) if fold is None else fold.text
-        readable = _join_words(shown)
+        visible_text = text_of(entry.parts)
+        if fold is not None:
+            visible_text = fold.text
+        readable = _join_words(visible_text)
         if are_few and fold is not None and len(text) <= VERBATIM_LIMIT:
             if _join_words(clean_text(text)) not in readable:
                 yield f"{entry.ref} is not quoted word for word"

@@ -144,7 +144,7 @@ def _write_digest(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
     """Write a digest as one text: the user's words, then what was done."""
     kinds = terms.options.kinds
     texts = write_digest(RunText(segments, kinds), words_limit=limit * 3 // 4, notes_limit=limit // 4)
-    return "\n".join(filter(None, texts))
+    return "\n".join(filter(None, (texts.words, texts.notes)))
 
 
 class SummaryDraft:

@@ -151,16 +151,16 @@ def _print_quoted(
     count = 0
     whole = True
     for index, message in enumerate(users.messages):
-        kept = quoted.get(index)
-        if kept is None:
+        quotation = quoted.get(index)
+        if quotation is None:
             whole = False
             continue
-        count += kept.count
-        whole = whole and kept.whole
+        count += quotation.times
+        whole = whole and quotation.whole
         if message.turn != last_turn:
             lines.append(f"Turn {message.turn}")
             last_turn = message.turn
-        lines.append(f"  {kept.label}: {_indent_lines(kept.text).lstrip(WHITE_SPACE)}")
+        lines.append(f"  {quotation.label}: {_indent_lines(quotation.text).lstrip(WHITE_SPACE)}")
     left_out = len(users.messages) - count
     if left_out:
         lines.append(f"(and {count_units(left_out, 'more messages')})")

@@ -116,16 +116,13 @@ _CLAUSE_START = re.compile(
 )
 
 _WISHES = {
-    "English": "make sure | be sure to | ensure | prefer | prefers | preferred | preference | "
-    "i'd rather | i would rather | i'd like | i would like | i like | i love | i hate | i dislike | "
-    "i can't stand | my favorite | my favourite | call me | address me | my name is | i go by | "
-    "i decided | i've decided | i have decided | we decided | we've decided | i chose | i've chosen | "
-    "i have chosen | we chose | i want | i need | i aim | my goal | instead | rather than | no longer | "
-    "not anymore | any more | anymore | i meant | i mean | correction | actually | to be clear | "
-    "it should be | that is wrong | that's wrong | not what i | i said | scratch that | forget what | "
+    "English": "prefer | prefers | preferred | preference | i'd rather | i would rather | i hate | "
+    "i dislike | i can't stand | my favorite | my favourite | call me | address me | my name is | "
+    "i go by | i decided | i've decided | i have decided | we decided | we've decided | i chose | "
+    "i've chosen | i have chosen | we chose | i opted | i've opted | i no longer | not anymore | "
+    "i meant | correction | that is wrong | that's wrong | not what i | scratch that | forget what | "
     "changed my mind | i am allergic | i'm allergic | i am vegetarian | i'm vegetarian | i'm vegan | "
-    "i am vegan | let's use | let us use | we will use | we'll use | we use | please don't | "
-    "i believe | deadline",
+    "i am vegan | let's use | let us use | we will use | we'll use",
     "Spanish": "prefiero | preferimos | me gusta | me encanta | no me gusta | odio | preferiría | "
     "quisiera | me gustaría | llámame | mi nombre es | me llamo | he decidido | decidí | decidimos | "
     "elegí | he elegido | quiero | necesito | en lugar de | en vez de | ya no | mejor dicho | "
@@ -212,9 +209,8 @@ _AGREED = (
 LONGEST_AGREEMENT = 120
 """Characters of a message that can be no more than an acceptance. A longer one says something of its own."""
 
-LONGEST_STATEMENT = 400
-"""Characters of one sentence that are kept. Of a longer one, the part around the word that makes it a rule
-is."""
+LONGEST_STATEMENT, LONGEST_WISH = 400, 240
+"""Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
 _SENTENCE = re.compile(r"(?<=[.!?؟।۔])[\s\"'”’)\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
 _COMMA = re.compile(r"[,;:،؛，；、—–]+\s*|\s+-\s+")
@@ -280,9 +276,9 @@ def _gives_order(folded: str) -> bool:
     return False
 
 
-def quote_statement(sentence: str) -> str:
+def quote_statement(sentence: str, *, longest: int = LONGEST_STATEMENT) -> str:
     """The sentence, or of a very long one the clauses around the word that gives it its weight."""
-    if len(sentence) <= LONGEST_STATEMENT:
+    if len(sentence) <= longest:
         return sentence
     folded = _normalise(sentence)
     middle = 0
@@ -291,8 +287,8 @@ def quote_statement(sentence: str) -> str:
         if place is not None:
             middle = place
             break
-    first = max(0, middle - LONGEST_STATEMENT // 2)
-    last = min(len(sentence), first + LONGEST_STATEMENT)
+    first = max(0, middle - longest // 3)
+    last = min(len(sentence), first + longest)
     starts = [each.end() for each in _COMMA.finditer(sentence) if first <= each.end() <= middle]
     if first and starts:
         first = starts[0]

@@ -20,6 +20,7 @@ from lamina.core.text.clipping import clip, shorten
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.standing_rules import (
     LONGEST_STATEMENT,
+    LONGEST_WISH,
     Statement,
     find_replaced,
     find_rules,
@@ -36,9 +37,8 @@ known."""
 AROUND_MESSAGE = 20
 """Characters that a message takes besides its own: its label, and now and then the heading of its turn."""
 
-RULES_PART, TASK_PART, WISHES_PART = 2, 2, 4
-"""Rules and the first message may take one part in two of the room, and wishes one part in four, before facts
-have theirs."""
+RULES_PART, TASK_PART, WISHES_PART = 2, 2, 5
+"""Rules and the first message may take half of the room, and wishes a fifth, before facts have theirs."""
 
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
@@ -128,7 +128,7 @@ class QuotedMessage(NamedTuple):
     label: str
     text: str
     whole: bool = False
-    count: int = 1
+    times: int = 1
 
 
 class _Sentence(NamedTuple):
@@ -162,16 +162,16 @@ def quote_messages(
         return quoted_whole
     chosen = _choose_sentences(users, room, replaced)
     quoted: dict[int, QuotedMessage] = {}
-    for index, kept in sorted(chosen.items()):
-        text = _join_statements(users.messages[index].statements, kept, users.clipped_texts[index])
+    for index, sentences in sorted(chosen.items()):
+        text = _join_statements(users.messages[index].statements, sentences, users.clipped_texts[index])
         if not text:
             continue
         group = users.alike.get(index)
         if group is None:
             quoted[index] = QuotedMessage(labels[index], text, text == users.clean_texts[index])
         else:
-            label = f"{labels[index]}, {group.count:,} times like this"
-            quoted[index] = QuotedMessage(label, f"{text}{group.others}", count=group.count)
+            label = f"{labels[index]}, {group.times:,} times like this"
+            quoted[index] = QuotedMessage(label, f"{text}{group.others}", times=group.times)
     return quoted
 
 
@@ -235,7 +235,7 @@ def _choose_label(message: UserMessage, replaced: Mapping[str, int]) -> str:
 class _Alike(NamedTuple):
     """Messages that differ only in numbers: how many, and what differs in those that are not quoted."""
 
-    count: int
+    times: int
     others: str
     left_out: frozenset[int]
 
@@ -255,11 +255,11 @@ def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
         if len(indices) < FEWEST_ALIKE:
             continue
         newest = indices[-1]
-        shown = frozenset(split_words(messages[newest].text))
+        newest_words = frozenset(split_words(messages[newest].text))
         others: dict[str, None] = {}
         for index in indices[:-1]:
             for word in split_words(messages[index].text):
-                if _DIGIT.search(word) and word not in shown:
+                if _DIGIT.search(word) and word not in newest_words:
                     others[word.strip(".,:;!?")] = None
         listed = ""
         if others:
@@ -280,7 +280,9 @@ def _choose_sentences(
         if index in left_out:
             continue
         for statement, value in zip(message.statements, users.values[index], strict=True):
-            if statement.weight:
+            if statement.weight == "wish":
+                text = quote_statement(statement.text, longest=LONGEST_WISH)
+            elif statement.weight == "rule":
                 text = quote_statement(statement.text)
             else:
                 text = shorten(statement.text, width)
@@ -294,9 +296,9 @@ def _choose_sentences(
     choice.take(sorted(first_message, key=lambda one: one.start), room // TASK_PART)
     choice.take(sorted(sentences["wish"], key=_by_density), room // WISHES_PART)
     choice.take(sorted(every_sentence, key=_by_density), room)
-    if 0 not in choice.kept and first_message:
+    if 0 not in choice.taken and first_message:
         choice.squeeze(min(first_message, key=lambda one: one.start))
-    return choice.kept
+    return choice.taken
 
 
 def _by_density(one: _Sentence) -> tuple[int, int]:
@@ -309,16 +311,16 @@ class _Choice:
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self.kept: dict[int, dict[int, str]] = {}
+        self.taken: dict[int, dict[int, str]] = {}
 
     def take(self, sentences: Sequence[_Sentence], most: int) -> None:
         """Takes sentences in this order, while they fit into the room and into `most` characters."""
         for one in sentences:
-            kept = self.kept.get(one.message, {})
-            if not one.text or one.start in kept:
+            taken = self.taken.get(one.message, {})
+            if not one.text or one.start in taken:
                 continue
             cost = one.cost
-            if not kept:
+            if not taken:
                 cost += AROUND_MESSAGE
             if cost > min(self.room, most):
                 continue
@@ -334,17 +336,17 @@ class _Choice:
 
     def _keep(self, one: _Sentence, text: str, cost: int) -> None:
         self.room -= cost
-        self.kept.setdefault(one.message, {})[one.start] = text
+        self.taken.setdefault(one.message, {})[one.start] = text
 
 
-def _join_statements(statements: Sequence[Statement], kept: Mapping[int, str], whole: str) -> str:
+def _join_statements(statements: Sequence[Statement], taken: Mapping[int, str], whole: str) -> str:
     """What stays of a message: all of it as it was, or sentences in their order with gaps between."""
-    if len(kept) == len(statements) and all(each.text == kept[each.start] for each in statements):
+    if len(taken) == len(statements) and all(each.text == taken[each.start] for each in statements):
         return whole
     pieces: list[str] = []
     has_gap = False
     for statement in statements:
-        text = kept.get(statement.start)
+        text = taken.get(statement.start)
         if text is None:
             has_gap = True
             continue
