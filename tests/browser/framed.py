@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import subprocess
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic
 from typing import Any, Self
 
 SCHEMES = {"dark": "0", "light": "1"}
 """What `--blink-settings` calls them in the Chromium of this package, which is 88."""
+
+STARTS, START_SECONDS, ANSWER_SECONDS = 3, 30.0, 120.0
+"""How often the program is started, and how long it may take to say that it is there, and to answer."""
 
 _FLAGS = "--no-sandbox --disable-gpu --disable-dev-shm-usage --allow-file-access-from-files".split()
 _SCRIPT = """
@@ -117,6 +123,15 @@ class _Process:
         self._command = [str(self._folder / "bin" / "kaleido"), "plotly", *flags]
 
     def __enter__(self) -> Self:
+        """Start the program. On a busy machine it may hang before it says anything: it is started again."""
+        for _ in range(STARTS - 1):
+            try:
+                return self._start()
+            except NoBrowser:
+                self._kill()
+        return self._start()
+
+    def _start(self) -> Self:
         inside = {"LD_LIBRARY_PATH": "lib", "FONTCONFIG_PATH": "etc/fonts", "XDG_DATA_HOME": "xdg"}
         own = {name: f"{self._folder}/{place}" for name, place in inside.items()}
         self._process = subprocess.Popen(
@@ -126,12 +141,33 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
         )
-        self._answer()
+        self._unread = b""
+        self._answer(START_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()  # the end of its input is the end of it
+        assert self._process.stdin
+        self._process.stdin.close()  # the end of its input is the end of it
+        try:
+            self._process.wait(START_SECONDS)
+            self._close()
+        except subprocess.TimeoutExpired:
+            self._kill()
+
+    def _kill(self) -> None:
+        """End the program and all that it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe
+            pipe.close()
 
     def ask(self, expression: str) -> Any:
         """The value of an expression in the outer page."""
@@ -144,10 +180,23 @@ class _Process:
             raise AssertionError(f"{expression[-300:]}: {answer['error']}")
         return answer.get("value")
 
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout
-        line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"code": 1, "message": "it ended"}
+    def _answer(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        line = self._read_line(seconds)
+        answer: dict[str, Any] = json.loads(line) if line else {"code": 1, "message": "it ended, or hangs"}
         if answer["code"]:
             raise NoBrowser(f"{self._command[0]}: {answer['message']}")
         return answer
+
+    def _read_line(self, seconds: float) -> bytes:
+        """The next line that the program writes; b"" if it ends, or writes none in time."""
+        assert self._process.stdout
+        descriptor = self._process.stdout.fileno()
+        deadline = monotonic() + seconds
+        while b"\n" not in self._unread:
+            is_ready, _, _ = select.select([descriptor], [], [], max(deadline - monotonic(), 0))
+            piece = os.read(descriptor, 1 << 16) if is_ready else b""
+            if not piece:
+                return b""
+            self._unread += piece
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
