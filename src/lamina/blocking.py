@@ -112,6 +112,7 @@ class Session:
     explain = _run_directly(Async.explain)
     report = _run_directly(Async.report)
     dialogue = _run_directly(Async.dialogue)
+    tail = _run_directly(Async.tail)
     recall = _run_directly(Async.recall)
     limit = _run_directly(Async.limit)
     forgo_switch = _run_directly(Async.forgo_switch)

@@ -208,7 +208,9 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
         seen.clear()
         limit = {"max_tokens": 9} if name == "anthropic" else {}
         request = {"model": model, **limit, field: items[:count]}
-        result = fit_request(request, dialect=dialect, budget=Budget(window=100_000), memo=memo)
+        result = fit_request(
+            request, dialect=dialect, budget=Budget(window=100_000), memo=memo, breakpoints="keep"
+        )
         assert result.request is request
         assert len(seen) <= (count if count == 101 else TAIL + 4)
 

@@ -213,7 +213,7 @@ LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
 _SENTENCE = re.compile(r"(?<=[.!?؟।۔])[\s\"'”’)\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
-_COMMA = re.compile(r"[,;:،؛，；、—–]+\s*|\s+-\s+")
+_COMMA = re.compile(r"[,;:،؛，；、—–]+\s*|(?<!\s)\s+-\s+")
 
 
 class Statement(NamedTuple):

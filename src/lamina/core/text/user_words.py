@@ -123,7 +123,7 @@ class LaterRule(NamedTuple):
 
 
 class QuotedMessage(NamedTuple):
-    """What stays of a message. `whole`: all of it. `count`: it stands for so many messages that are alike."""
+    """What stays of a message. `whole`: all of it. `times`: it stands for so many messages that are alike."""
 
     label: str
     text: str
