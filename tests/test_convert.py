@@ -80,9 +80,10 @@ def test_what_the_other_cannot_say_has_a_reason_and_comes_back(target: str) -> N
 
 def test_the_same_dialect_with_another_model_changes_nothing_but_the_model() -> None:
     request = with_search()
-    fitted = fit_request(request, to="anthropic", model="claude-sonnet-4-6")
+    fitted = fit_request(request, to="anthropic", model="claude-sonnet-4-6", breakpoints="keep")
     assert fitted.request == {**request, "model": "claude-sonnet-4-6"}
-    assert fit_request(request, to="anthropic", model="claude-opus-4-6").request is request
+    same_model = fit_request(request, to="anthropic", model="claude-opus-4-6", breakpoints="keep")
+    assert same_model.request is request
 
 
 def test_the_reserve_is_what_the_request_says_wherever_it_says_it() -> None:

@@ -30,7 +30,7 @@ from lamina.sessions.search import open_search
 from lamina.sessions.state import load_state
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Once, Record, Store, Where, Within
+from lamina.stores.port import Once, OwnName, Record, Store, Where, Within
 from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import Key, Sealed
 from lamina.stores.sealed.records import Generation, SealedPlace, open_record, open_state
@@ -312,7 +312,7 @@ def test_a_known_index_in_a_store_is_read(path: Path) -> None:
     async def trial() -> None:
         store = MemoryStore()
         bodies = [base64.b64decode(body) for body in source["bodies"]]
-        where = Where(source["workspace"], source["conversation"])
+        where = Where(OwnName(source["workspace"]), source["conversation"])
         await store.append(where, bodies, state=base64.b64decode(source["state"]))
         async with open_search(store, workspace="team", embedder=embed) as index:
             assert await index.sources() == {"support-42": 2}

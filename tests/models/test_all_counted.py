@@ -203,7 +203,7 @@ MESSAGES: Json = {
                     "id": "toolu_1",
                     "name": "read",
                     "input": {"path": WORDS},
-                    "caller": {"type": "code_execution_20250825", "tool_id": "srvtoolu_2"},
+                    "caller": {"type": "direct"},
                 },
             ],
         },

@@ -99,7 +99,7 @@ class Reader:
 
     def __init__(self) -> None:
         self._messages: dict[tuple[int, str, str], UserMessage] = {}
-        self._names: dict[int, tuple[Segment, Tally[str]]] = {}
+        self._names: dict[str, Tally[str]] = {}
 
     def read_message(self, piece: GistPiece) -> UserMessage:
         """The message of the user that this piece is."""
@@ -114,12 +114,12 @@ class Reader:
         """How often each name stands in these segments."""
         total: Tally[str] = Tally()
         for segment in segments:
-            # By identity, which is quicker than a hash. The segment is held, so that no other gets its id.
-            counted = self._names.get(id(segment))
-            if counted is None:
-                counted = (segment, count_names(text_of(segment.parts)))
-                self._names[id(segment)] = counted
-            total.update(counted[1])
+            text = text_of(segment.parts)
+            names = self._names.get(text)
+            if names is None:
+                names = count_names(text)
+                self._names[text] = names
+            total.update(names)
         return total
 
 

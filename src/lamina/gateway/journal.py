@@ -127,7 +127,7 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
     """The events in a file and in the one before it, oldest first. What cannot be read is left out."""
     for file in (older_file(path), path):
         try:
-            lines = file.read_bytes().splitlines()
+            lines = file.read_bytes().split(b"\n")
         except OSError:
             continue
         for line in lines:

@@ -262,7 +262,7 @@ def _small_letters() -> dict[int, int]:
     """
     table = {ord(capital): ord(small) for capital, small in _MORE_SMALL.items()}
     # One entry of the table: `100-12e/2+1` is first and last capital, every second one, one further.
-    for entry in re.finditer(r"\b([0-9a-f]+)-([0-9a-f]+)(/2)?([+-][0-9]+)", _CAPITALS):
+    for entry in re.finditer(r"(?<![0-9a-f])([0-9a-f]+)-([0-9a-f]+)(/2)?([+-][0-9]+)", _CAPITALS):
         first, last, every_second, distance = entry.groups()
         step = 2 if every_second else 1
         for capital in range(int(first, 16), int(last, 16) + 1, step):

@@ -212,8 +212,10 @@ LONGEST_AGREEMENT = 120
 LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
-_SENTENCE = re.compile(r"(?<=[.!?؟।۔])[\s\"'”’)\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
-_COMMA = re.compile(r"[,;:،؛，；、—–]+\s*|(?<!\s)\s+-\s+")
+_SENTENCE = re.compile(f"(?<=[.!?؟।۔])[{WHITE_SPACE}\"'”’)\\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
+_COMMA = re.compile(
+    f"[,;:،؛，；、—–]+[{WHITE_SPACE}]*|(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+-[{WHITE_SPACE}]+"
+)
 
 
 class Statement(NamedTuple):
@@ -371,7 +373,7 @@ class Phrases:
         spaced: list[str] = []
         unspaced: list[str] = []
         for entry in table.split(" | "):
-            phrase = fold_case(entry.strip())
+            phrase = fold_case(entry.strip(WHITE_SPACE))
             if _UNSPACED.search(phrase):
                 unspaced.append(phrase)
             else:

@@ -55,6 +55,7 @@ _NUMBER_WORDS = frozenset(
 )
 _TOKEN = re.compile(f'[^{WHITE_SPACE},;:!?()\\[\\]{{}}"“”«»<>…]+')
 _CAPITAL = re.compile("[A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f\u0401]")
+_PLAIN_WORD = re.compile("[A-Za-z]+")
 _DIGIT = re.compile("[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef]")
 _CODE = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_|[./@#\\][A-Za-z0-9]|::|\(\)")
 _QUOTED = re.compile("[“\u2018«\"'`]([^“”\u2018’«»\"'`\n]{2,60})[”’»\"'`]")
@@ -404,7 +405,7 @@ def _list_words(sentence: str) -> list[_Word]:
             words += [_Word(word[place : place + 4], 0, is_long=True) for place in range(0, len(word), 4)]
             continue
         worth = 0
-        is_plain = word == folded_word and word.isascii() and word.isalpha()
+        is_plain = word == folded_word and _PLAIN_WORD.fullmatch(word) is not None
         if folded_word in _NUMBER_WORDS or (not is_plain and _DIGIT.search(word)):
             worth = _NUMBER_VALUE
         elif not is_plain and _is_name(word, at):
