@@ -97,7 +97,7 @@ def test_a_budget_takes_only_numbers(field: str) -> None:
     ("ledger", "hint"),
     [
         ('{"version": 1}', r"str is not a ledger; read the text first: ledger=json\.loads"),
-        ([1], "list is not a ledger; give the ledger that fit_request returned"),
+        ([1], "list is not a ledger; give the ledger that the last call returned"),
         (fit_request(REQUEST), r"Fitted is not a ledger; give its ledger: ledger=fitted\.ledger"),
     ],
     ids=["text", "list", "fitted"],

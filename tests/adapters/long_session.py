@@ -242,7 +242,7 @@ def check_session(
     assert 1 <= watch.memos <= memos
     assert account.invalid == []
     assert account.over == 0
-    assert 2 <= account.cuts <= 12
+    assert 2 <= account.cuts <= 14  # most for a model that nobody knows, whose tokens are overestimated
     assert account.requests >= TURNS * (CALLS + 1) + 3
     assert len(whole.recalled) >= 3
     assert all("press key" in text for text in whole.recalled)

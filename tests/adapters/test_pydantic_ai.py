@@ -170,7 +170,8 @@ def test_what_the_framework_adds_to_a_request_is_counted(output: str, inline: bo
     for lines in (20, 26):
         requests = play_over_wire(output, lines, inline=inline, falls_back=falls_back)
         sizes += map(count_tokens, requests)
-    assert max(sizes) > 3_600
+    # Of a fallback lamina does not know the model, so its estimate is an upper bound and cuts come earlier.
+    assert max(sizes) > (2_600 if falls_back else 3_600)
     assert sum(size > 4_000 for size in sizes) == 0
 
 

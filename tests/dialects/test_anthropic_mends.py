@@ -42,8 +42,8 @@ def request(*messages: Json, **fields: Any) -> Json:
     return {"model": "claude-opus-4-8", "max_tokens": 100, "messages": list(messages), **fields}
 
 
-def fitted(body: Json, ledger: Ledger | None = None, budget: Budget = ROOM) -> Fitted:
-    result = fit_request(body, dialect="anthropic", budget=budget, ledger=ledger)
+def fitted(body: Json, ledger: Ledger | None = None, budget: Budget = ROOM, **options: Any) -> Fitted:
+    result = fit_request(body, dialect="anthropic", budget=budget, ledger=ledger, **options)
     assert DIALECT.check(result.request) == []
     return result
 
@@ -192,7 +192,11 @@ def test_instructions_after_a_question_are_not_the_question() -> None:
     """The question is sent in full; what the model was told after it does not take its place."""
     step = [spoke("a " * 900), user("q2 " * 900), spoke("b " * 900)]
     messages = [user("old " * 900), *step, user("the question"), system()]
-    result = fitted(request(*messages, model="claude-sonnet-4-5"), budget=Budget(window=2_000, reserve=0))
+    result = fitted(
+        request(*messages, model="claude-sonnet-4-5"),
+        budget=Budget(window=2_000, reserve=0),
+        breakpoints="keep",
+    )
     assert result.ledger.folds
     assert [message["content"] for message in result.request["messages"][-2:]] == ["the question", "be brief"]
 

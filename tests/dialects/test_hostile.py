@@ -34,7 +34,7 @@ def fit(
 ) -> Fitted | LaminaError:
     """A fitted request, or one of the three errors that may come instead."""
     try:
-        return fit_request(request, dialect=name, budget=ROOM, ledger=ledger, memo=memo)
+        return fit_request(request, dialect=name, budget=ROOM, ledger=ledger, memo=memo, breakpoints="keep")
     except EXPECTED as error:
         return error
 

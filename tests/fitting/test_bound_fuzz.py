@@ -115,7 +115,13 @@ def run_fuzzed_loop(seed: int, *, window: int, requests: int) -> LoopTally:
         request = client.write_request()
         try:
             fitted = fit_request(
-                request, budget=Budget(window=window), ledger=ledger, memo=memo, recall="tool", counter=CHARS4
+                request,
+                budget=Budget(window=window),
+                ledger=ledger,
+                memo=memo,
+                recall="tool",
+                counter=CHARS4,
+                breakpoints="keep",
             )
         except BudgetExceeded:
             return tally._replace(over_budget=1)
@@ -150,7 +156,7 @@ def _read_latest_thinking(request: dict[str, Any]) -> list[Any]:
     return []
 
 
-@given(seed=st.integers(0, 1 << 30), window=st.sampled_from((2_800, 8_000, 32_000)))
+@given(seed=st.integers(0, 1 << 30), window=st.sampled_from((2_800, 8_000)))
 def test_in_random_loops_the_recall_tool_and_the_latest_thinking_stay(seed: int, window: int) -> None:
     tally = run_fuzzed_loop(seed, window=window, requests=24)
     assert tally.requests == 24

@@ -247,7 +247,9 @@ def test_conversations_over_one_client_do_not_disturb_each_other(
     async def talk(order: str) -> dict[str, list[bytes]]:
         wire = Wire()
         sent: dict[str, list[bytes]] = {"a": [], "b": []}
-        async with speaker.wrapped(server.url, wire, budget=Budget(window=2048)) as client:
+        async with speaker.wrapped(
+            server.url, wire, budget=Budget(window=2048), breakpoints="keep"
+        ) as client:
             clients = {name: client.conversation(name) if by_name else client for name in "ab"}
             histories = {name: [prompt("What next?")] for name in "ab"}
             for step, name in enumerate(order):

@@ -53,17 +53,17 @@ class Requests:
 
 def test_a_request_is_compared_with_its_own_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Any] = []
-    compare = conversations._compare  # noqa: SLF001 - counted here
+    recognise = conversations.recognise
 
-    def count(member: Any, digests: Any) -> Any:
-        compared.append(member)
-        return compare(member, digests)
+    def count(digests: Any, members: Any) -> Any:
+        compared.extend(members)
+        return recognise(digests, members)
 
     async def main() -> None:
         requests = Requests()
         for number in range(200):
             await requests.send([f"question {number}"])
-        monkeypatch.setattr(conversations, "_compare", count)
+        monkeypatch.setattr(conversations, "recognise", count)
         match = await requests.send(["question 7", "answer", "more"])
         assert match.shared == 1
         assert len(compared) == 1

@@ -31,7 +31,7 @@ def send(
                 url = f"{gateway.url}/v1/messages"
                 async with client.post(url, data=body, headers=HEADERS) as answer:
                     assert answer.status == 200, await answer.text()
-            return stub.seen[0]
+            return stub.seen[-1]  # a local server was asked for its window before
 
     return body, asyncio.run(main())
 
