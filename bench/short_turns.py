@@ -32,6 +32,9 @@ from lamina.segments import assistant, system, user
 
 WINDOWS = "8000,32000,200000"
 COUNT_AS = "gpt-5.4"
+CLOSING_LINE = 16
+"""Tokens of the line that ends a digest. It is laid after the digests have got their share of the room."""
+
 STEADY = 0.9
 """Turns between cuts in the last quarter, of those in the second: at least this share."""
 
@@ -86,7 +89,8 @@ class ShortTurns(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        return self.digests <= 1 / SHARE and self.last >= STEADY * self.second
+        is_bounded = self.digests <= 1 / SHARE + CLOSING_LINE / self.window
+        return is_bounded and self.last >= STEADY * self.second
 
     def line(self) -> str:
         verdict = "pass" if self.holds else "FAIL"
