@@ -1,11 +1,10 @@
 """Talks under each policy: what they cost, and what of all that was said can still be read at their end.
 
-    python bench/talks.py --bfcl FOLDER --windows 4000,8000,16000     answers in sight, by BFCL's memory
-    questions python bench/talks.py --memory PATH...                            evidence, instructions,
-    preferences python bench/talks.py --rules 100                                 made-up talks with a
-    standing rule python bench/talks.py --bfcl FOLDER --answers rows.json.gz        rows for a model that
-    answers python bench/talks.py --quick                                     a second or two, to see that it
-    works
+    python bench/talks.py --bfcl FOLDER --windows 4000,8000     answers in sight, by BFCL's memory questions
+    python bench/talks.py --memory PATH...                      evidence, instructions, preferences
+    python bench/talks.py --rules 100                           made-up talks with a standing rule
+    python bench/talks.py --bfcl FOLDER --answers rows.json.gz  rows for a model that answers
+    python bench/talks.py --quick                               a second or two, to see that it works
 
 FOLDER is `bfcl_eval/data` of the wheel `bfcl-eval` (`pip download --no-deps bfcl-eval`, then unpack it). Only
 its scenarios `customer` and `finance` are read. A PATH has conversations as JSON lines, with `turns` and

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lamina.dialects import DIALECTS
+from lamina.fitting.recognise import recognise
 from lamina.gateway import conversations
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.config import RequestLimits
@@ -53,7 +54,6 @@ class Requests:
 
 def test_a_request_is_compared_with_its_own_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Any] = []
-    recognise = conversations.recognise
 
     def count(digests: Any, members: Any) -> Any:
         compared.extend(members)

@@ -192,9 +192,7 @@ def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> En
     The line has the wording's version and its limit, so that the same bytes come out as when it was written.
     """
     if previous.reference:
-        return lower_to_reference(
-            entry, previous.form, previous.why, wording=wording, limit=previous.limit
-        )
+        return lower_to_reference(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
     return lower_entry(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
 
 

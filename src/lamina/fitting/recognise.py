@@ -26,20 +26,20 @@ from lamina.dialects.port import Dialect
 from lamina.fitting.recall_loop import RecallExchange, splice_exchanges
 from lamina.fitting.request_digests import RequestDigests, count_shared_links
 
-Known = TypeVar("Known")
-"""What a door knows a conversation by."""
+Name = TypeVar("Name")
+"""What a door calls a conversation by."""
 
 Relation = Literal["continues", "forks", "new"]
 
 
-class Recognised(NamedTuple, Generic[Known]):
+class Recognised(NamedTuple, Generic[Name]):
     """How a request stands to the nearest of the conversations; `nearest` is None if it is new.
 
     `shared` counts the segments that both have in common, without system text.
     """
 
     relation: Relation = "new"
-    nearest: Known | None = None
+    nearest: Name | None = None
     shared: int = 0
 
 
@@ -58,34 +58,34 @@ class _Nearness(NamedTuple):
 
 
 def recognise(
-    request: RequestDigests, conversations: Iterable[tuple[Known, RequestDigests]]
-) -> Recognised[Known]:
+    request: RequestDigests, conversations: Iterable[tuple[Name, RequestDigests]]
+) -> Recognised[Name]:
     """Find the conversation of a request among those that are known, the newest of them last."""
     candidates = [
-        (_measure_nearness(request, digests, order), known)
-        for order, (known, digests) in enumerate(conversations)
+        (_measure_nearness(request, digests, order), name)
+        for order, (name, digests) in enumerate(conversations)
         if digests.opening == request.opening
     ]
     if not candidates:
         return Recognised()
-    nearness, known = max(candidates, key=lambda candidate: candidate[0])
+    nearness, name = max(candidates, key=lambda candidate: candidate[0])
     if nearness.continues:
-        return Recognised("continues", known, nearness.shared)
+        return Recognised("continues", name, nearness.shared)
     if nearness.shared > request.first_answer:
-        return Recognised("forks", known, nearness.shared)
+        return Recognised("forks", name, nearness.shared)
     return Recognised()
 
 
-def _measure_nearness(request: RequestDigests, known: RequestDigests, order: int) -> _Nearness:
-    shared = count_shared_links(request.chain, known.chain)
-    same_system = known.system == request.system
-    has_all = bool(known.chain) and shared == len(known.chain)
+def _measure_nearness(request: RequestDigests, last_request: RequestDigests, order: int) -> _Nearness:
+    shared = count_shared_links(request.chain, last_request.chain)
+    same_system = last_request.system == request.system
+    has_all = bool(last_request.chain) and shared == len(last_request.chain)
     has_answer = shared > request.first_answer
     return _Nearness(
         shared=shared,
         continues=has_all and (has_answer or same_system),
         same_system=same_system,
-        length=len(known.chain),
+        length=len(last_request.chain),
         order=order,
     )
 

@@ -213,9 +213,7 @@ LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
 _SENTENCE = re.compile(f"(?<=[.!?؟।۔])[{WHITE_SPACE}\"'”’)\\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
-_COMMA = re.compile(
-    f"[,;:،؛，；、—–]+[{WHITE_SPACE}]*|(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+-[{WHITE_SPACE}]+"
-)
+_COMMA = re.compile(f"[,;:،؛，；、—–]+[{WHITE_SPACE}]*|(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+-[{WHITE_SPACE}]+")
 
 
 class Statement(NamedTuple):
