@@ -12,7 +12,18 @@ from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Role, Segment, Text
+from lamina.core.values import (
+    Budget,
+    Digest,
+    Entry,
+    Form,
+    Layer,
+    Ledger,
+    LedgerLine,
+    Role,
+    Segment,
+    Text,
+)
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import assistant, clock, file, note, segment, selected_text, system, user
@@ -86,6 +97,16 @@ def test_what_is_hardly_longer_than_a_reference_is_named_again() -> None:
     assert second.parts == (Text('<reference to="a.md">above</reference>'),)
     later = built([*log, assistant("Yes."), user("Sure?")], envelope.ledger)
     assert [entry.sent for entry in files(later)] == [first.sent, second.sent]
+
+
+def test_a_reference_has_a_line_of_its_own_where_an_older_one_has_its_name() -> None:
+    """After an edit the second of two equal attachments may have the ref that the first one had before."""
+    log = [file("a.md", SPEC), file("a.md", SPEC), user("Same?")]
+    second = files(built(log))[1]
+    older_line = LedgerLine(form=Form.STUB, why="attachment", wording=4, sent=Digest("0" * 64), cut=1)
+    envelope = built(log, Ledger(lines={second.ref: older_line}))
+    assert files(envelope)[1].sent == second.sent
+    assert envelope.ledger.lines[second.ref].reference
 
 
 def test_a_ledger_may_come_as_json_or_not_at_all() -> None:

@@ -177,7 +177,10 @@ def refer_to_earlier(
             continue
         reference, limit = _make_reference(entry, attachments[entry.content], wording, scale)
         result.append(reference)
-        if entry.ref not in ledger.lines:
+        line = ledger.lines.get(entry.ref)
+        # After an edit the second of two equal attachments may have the ref that the first one had. Then the
+        # line is one of a cut for the first, which no longer applies, and the reference needs its own.
+        if line is None or line.sent != reference.sent:
             is_worded = reference.form is Form.STUB
             lines[entry.ref] = make_line(reference, wording=wording, limit=limit, reference=is_worded)
     return result, lines
