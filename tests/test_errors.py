@@ -10,12 +10,12 @@ import lamina
 from lamina import BadInput, Budget, BudgetExceeded, Ledger, fit_request, wrap
 from lamina.blocking import Session as BlockingSession
 from lamina.core.tokens import BYTES4
-from lamina.fitting import conversation
 from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
-from tests.fitting.test_wrap_events import FakeClient
+from lamina.wrapped import conversation
 from tests.sessions.talking import awaited
+from tests.wrapped.test_wrap_events import FakeClient
 
 REQUEST: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
 SMALL = Budget(window=600, reserve=0)
@@ -120,7 +120,7 @@ def test_a_conversation_needs_a_name_and_a_wrapped_client() -> None:
         conversation(wrap(FakeClient()), 42)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"FakeClient is not a wrapped client; pass what lamina\.wrap"):
         conversation(FakeClient(), "a")
-    assert lamina.fitting.last_fitted(wrap(FakeClient())) is None
+    assert lamina.wrapped.last_fitted(wrap(FakeClient())) is None
 
 
 @awaited

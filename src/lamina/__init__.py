@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from lamina.diagnose.values import Difference
     from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
     from lamina.fitting.request import Fitted, fit_request
-    from lamina.fitting.wrap import wrap
     from lamina.sessions.session import Session
+    from lamina.wrapped.client import wrap
 
     __version__: str
 
@@ -83,7 +83,7 @@ _PLACES = {
     "fit_request": "lamina.fitting.request",
     "recall": "lamina.core.recall",
     "table": "lamina.core.explanation",
-    "wrap": "lamina.fitting.wrap",
+    "wrap": "lamina.wrapped.client",
 }
 """Where each name is defined. It is imported when it is first used, so that `import lamina` is quick."""
 

@@ -18,8 +18,8 @@ from lamina.core.tokens import CHARS4
 from lamina.core.values import Ledger
 from lamina.dialects.anthropic.server import BETAS
 from lamina.fitting.request import Fitted, RequestMemo
-from tests.fitting.scripted_api import Call, Said, Thought, message_block
 from tests.servers.bound_thinking import THINKING, ThinkingBinding
+from tests.wrapped.scripted_api import Call, Said, Thought, message_block
 
 WORDS = "parse render ledger cut window server client retry limit error and the of".split()
 MODELS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1")

@@ -13,9 +13,10 @@ import pytest
 from lamina import Budget, BudgetExceeded
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
-from lamina.fitting import ServerHelp, wrap
-from tests.fitting.scripted_api import Call, Said, Thought
+from lamina.fitting import ServerHelp
+from lamina.wrapped import wrap
 from tests.servers.bound_thinking import BoundModel, bound_model
+from tests.wrapped.scripted_api import Call, Said, Thought
 
 TOOLS = [{"name": "bash", "description": "Run a command.", "input_schema": {"type": "object"}}]
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')

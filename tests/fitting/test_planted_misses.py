@@ -17,11 +17,13 @@ import lamina
 from lamina import Budget
 from lamina.caches import CacheRules, Tally, cost, rules_for, simulator
 from lamina.caches.stream import Stream
+from lamina.conversations import pending_call
+from lamina.conversations.events import NOT_CACHED
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
-from lamina.fitting import Lifetimes, MissEvent, pending_call
-from lamina.fitting.events import NOT_CACHED
+from lamina.fitting import Lifetimes
 from lamina.models.facts import model as facts_of
+from lamina.wrapped import MissEvent
 
 SYSTEM = "Answer from the notes, and name the note that you took each fact from. " * 90
 TURNS = 6

@@ -16,11 +16,10 @@ from typing import Any
 import openai
 import pytest
 
-from lamina.fitting import recall_loop
-from lamina.fitting.recall_notice import NOTICE
+from lamina.conversations import recall_loop
+from lamina.conversations.recall_notice import NOTICE
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.testing.model_server import MODEL, run_model_server
-from tests.fitting.scripted_api import Call, Said, Thought
 from tests.gateway.open_responses_upstream import (
     ANSWER,
     CompliantUpstream,
@@ -32,6 +31,7 @@ from tests.gateway.open_responses_upstream import (
 )
 from tests.gateway.running import settings_for
 from tests.gateway.test_sdks import gateway_in_thread
+from tests.wrapped.scripted_api import Call, Said, Thought
 from tools.clients.recorder import run_recorder
 from tools.open_responses.calls import Api, read_stream
 from tools.open_responses.cases import CASES, WEATHER_TOOL, assistant, check_stream, find_whole, user

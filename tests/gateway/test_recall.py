@@ -19,13 +19,13 @@ import anthropic
 import openai
 import pytest
 
+from lamina.conversations import recall_loop
+from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.recall_notice import NOTICE
+from lamina.conversations.recall_streams import filter_for
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage
-from lamina.fitting import recall_loop
-from lamina.fitting.recall_loop import RecallExchange, RecallPlace
-from lamina.fitting.recall_notice import NOTICE
-from lamina.fitting.recall_streams import filter_for
 from lamina.fitting.request import fit_request
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.calls import OutgoingRequest
@@ -34,9 +34,9 @@ from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
 from tests.fitting import test_truncated_calls as truncated_calls
-from tests.fitting.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api
 from tests.gateway.running import RunningGateway, replace_deadlines, settings_for
 from tests.gateway.test_sdks import gateway_in_thread
+from tests.wrapped.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api
 
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
 FACT = "The harbour opens at 05:41."

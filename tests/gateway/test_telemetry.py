@@ -117,7 +117,7 @@ def test_without_telemetry_the_clients_trace_passes_as_it_is() -> None:
 
 def test_nothing_of_opentelemetry_is_imported_unless_it_is_turned_on() -> None:
     program = (
-        "import sys, lamina.fitting.wrap, lamina.sessions.session, lamina.gateway.app\n"
+        "import sys, lamina.wrapped.client, lamina.sessions.session, lamina.gateway.app\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

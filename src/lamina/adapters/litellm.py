@@ -21,13 +21,13 @@ from litellm.types.utils import CallTypes
 
 from lamina.adapters.bridge import RecentValues
 from lamina.adapters.chat_turns import write_output_format
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.recall_answers import strip_recalls
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.usage import find_usage
-from lamina.fitting.conversations import Conversations
-from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_answers import strip_recalls
 
 _PENDING = 1_024
 """How many calls may be under way at once. Of calls that never end the oldest are forgotten."""

@@ -16,10 +16,10 @@ import anyio
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.stored import add_store, open_named_store
+from lamina.conversations.conversation_store import WORKSPACE as WRAPPED
+from lamina.conversations.conversation_store import decode_records
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, StoreError
-from lamina.fitting.conversation_store import WORKSPACE as WRAPPED
-from lamina.fitting.conversation_store import decode_records
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store, Where
 

@@ -20,11 +20,11 @@ from typing import TypeVar
 
 import msgspec
 
+from lamina.conversations.recall_loop import RecallExchange
+from lamina.conversations.request_digests import RequestDigests
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError
-from lamina.fitting.recall_loop import RecallExchange
-from lamina.fitting.request_digests import RequestDigests
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key

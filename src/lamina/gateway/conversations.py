@@ -22,13 +22,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from lamina.conversations.recall_loop import select_exchanges
+from lamina.conversations.recognise import Recognised, recognise, rewind_to_fork
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import Usage
-from lamina.fitting.recall_loop import select_exchanges
-from lamina.fitting.recognise import Recognised, recognise, rewind_to_fork
 from lamina.fitting.request import RequestMemo
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.conversation_store import (
     ConversationSnapshot,

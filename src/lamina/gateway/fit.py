@@ -18,6 +18,9 @@ from typing import Any, TypeVar
 import msgspec
 from anyio import to_thread
 
+from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
+from lamina.conversations.recall_loop import RecallExchange, append_turns, place_after
+from lamina.conversations.request_digests import count_shared_links
 from lamina.core.calibration import calibrate
 from lamina.core.entries import find_logged
 from lamina.core.tokens import Counter
@@ -26,10 +29,7 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.sending import find_violations
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
-from lamina.fitting.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
-from lamina.fitting.recall_loop import RecallExchange, append_turns, place_after
 from lamina.fitting.request import Fitted, fit_request
-from lamina.fitting.request_digests import count_shared_links
 from lamina.fitting.server_reports import ServerHelp
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings

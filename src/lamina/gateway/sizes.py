@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.caches.prefix_path import count_same_objects
+from lamina.conversations.pending_call import limit_budget
 from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Head, Preference
-from lamina.fitting.pending_call import limit_budget
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.config import UpstreamSettings
 from lamina.models.counters import counter_for, from_file

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget, fit_request
+from lamina.conversations.recall_answers import shows_own_call, strip_recalls
+from lamina.conversations.recall_loop import RecallLoop
+from lamina.conversations.recall_streams import StreamFilter, filter_for, mend_recalls
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Absorbed
 from lamina.errors import LaminaError
-from lamina.fitting.recall_answers import shows_own_call, strip_recalls
-from lamina.fitting.recall_loop import RecallLoop
-from lamina.fitting.recall_streams import StreamFilter, filter_for, mend_recalls
-from tests.fitting.scripted_api import APIS, Call, Said
+from tests.wrapped.scripted_api import APIS, Call, Said
 
 RECALL = Call("recall", {"key": "k1"}, "rc_1")
 OWN = Call("read_file", {"path": "a.py"}, "own_1")

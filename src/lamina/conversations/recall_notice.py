@@ -1,6 +1,6 @@
 """What a client gets from a model that only recalls: a sentence that says so.
 
-After `lamina.fitting.recall_loop.ROUNDS` recalls in a row the model is told to answer. If it recalls again
+After `recall_loop.ROUNDS` recalls in a row the model is told to answer. If it recalls again
 and has said nothing at all, its answer would be empty. Clients take an empty answer for a broken one, and
 most APIs refuse it as a part of the history. So the answer gets this one sentence, in the words of its
 dialect. Answers and events are dicts, or objects of an SDK: those come back as objects of the same SDK.

@@ -2,10 +2,10 @@
 
 SDKs send a request at different times: when the method is called, when the first chunk of a generator is
 read, or when a context manager is entered. Each of these exists with and without `await`. All of them are
-written once here, as generators that yield what is to be done next. `lamina.fitting.steps` does it, with or
+written once here, as generators that yield what is to be done next. `lamina.wrapped.steps` does it, with or
 without `await`.
 
-Only for `lamina.fitting.wrap`.
+Only for `lamina.wrapped.client`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.recall_answers import shows_own_call, strip_recalls
+from lamina.conversations.recall_notice import fill_answer, fill_stream
+from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
 from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BudgetExceeded, LaminaError
-from lamina.fitting.conversations import Conversations
-from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_answers import shows_own_call, strip_recalls
-from lamina.fitting.recall_notice import fill_answer, fill_stream
-from lamina.fitting.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
 from lamina.fitting.server_reports import with_headers
-from lamina.fitting.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
-from lamina.fitting.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
+from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
+from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 END = object()
 """What a stream gives after its last chunk."""

@@ -15,11 +15,11 @@ import lamina
 from lamina import BadInput, Budget
 from lamina.cli import main
 from lamina.errors import KeyNeeded
-from lamina.fitting import conversation
 from lamina.stores.memory import MemoryStore
 from lamina.stores.sealed import generate
-from tests.fitting.scripted_api import ScriptedApi, scripted_api
-from tests.fitting.test_wrap_recall import (
+from lamina.wrapped import conversation
+from tests.wrapped.scripted_api import ScriptedApi, scripted_api
+from tests.wrapped.test_wrap_recall import (
     FACT,
     Api,
     ask_whole,

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget
+from lamina.conversations.conversations import CONVERSATIONS, Conversations
+from lamina.conversations.pending_call import PendingCall
 from lamina.core.tokens import ESTIMATE, STRICT
 from lamina.core.values import Calibration
 from lamina.dialects import DIALECTS
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
-from lamina.fitting.conversations import CONVERSATIONS, Conversations
-from lamina.fitting.pending_call import PendingCall
 
 Messages = list[dict[str, Any]]
 

@@ -13,7 +13,8 @@ from anthropic import Anthropic
 from openai import AsyncOpenAI
 
 import lamina
-from lamina.fitting import Fitted, conversation, fitted_of, last_fitted
+from lamina.fitting import Fitted
+from lamina.wrapped import conversation, fitted_of, last_fitted
 
 
 def keep_types(client: Anthropic, other: AsyncOpenAI) -> None:

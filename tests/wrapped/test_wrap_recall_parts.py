@@ -12,12 +12,12 @@ from google import genai
 from google.genai import types
 
 import lamina
+from lamina.conversations import recall_loop
+from lamina.conversations.recall_notice import NOTICE
 from lamina.core.tokens import BYTES4
-from lamina.fitting import recall_loop
-from lamina.fitting.recall_notice import NOTICE
-from tests.fitting.scripted_api import Call, Said, ScriptedApi, scripted_api
-from tests.fitting.test_wrap_recall import BUDGET, FACT, HANDLE, flatten, long_answer
 from tests.talking import all_of, got
+from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
+from tests.wrapped.test_wrap_recall import BUDGET, FACT, HANDLE, flatten, long_answer
 
 READ_FILE: dict[str, Any] = {"name": "read_file", "description": "", "parameters": {"type": "object"}}
 

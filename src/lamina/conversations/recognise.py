@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from lamina.conversations.recall_loop import RecallExchange, splice_exchanges
+from lamina.conversations.request_digests import RequestDigests, count_shared_links
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
 from lamina.core.values import Ledger, Segment
 from lamina.dialects.port import Dialect
-from lamina.fitting.recall_loop import RecallExchange, splice_exchanges
-from lamina.fitting.request_digests import RequestDigests, count_shared_links
 
 Name = TypeVar("Name")
 """What a door calls a conversation by."""

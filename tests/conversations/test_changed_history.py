@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
-from lamina.fitting.conversations import Conversations
-from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from tests.fixtures.changes_of_history import (
     CONVERSATIONS,

@@ -11,7 +11,7 @@ import pytest
 import lamina
 from lamina import Budget
 from lamina.core.tokens import BYTES4
-from lamina.fitting import CutEvent, MissEvent, RepairEvent
+from lamina.wrapped import CutEvent, MissEvent, RepairEvent
 
 LONG = "Go on. " * 240
 

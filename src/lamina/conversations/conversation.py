@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import msgspec
 
+from lamina.conversations.recall_loop import RecallExchange, select_exchanges
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
 from lamina.core.recall import list_refs
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.usage import Usage
-from lamina.fitting.recall_loop import RecallExchange, select_exchanges
 from lamina.fitting.request import RequestMemo
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
 
 LINK_BYTES = 16
 """The length of one link in the chain of a request's digests."""

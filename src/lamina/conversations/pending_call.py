@@ -19,15 +19,15 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.conversation import Conversation, LastRequest
+from lamina.conversations.conversations import Conversations, KeptAnswer
+from lamina.conversations.events import NOT_CACHED
+from lamina.conversations.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
-from lamina.fitting.conversation import Conversation, LastRequest
-from lamina.fitting.conversations import Conversations, KeptAnswer
-from lamina.fitting.events import NOT_CACHED
-from lamina.fitting.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.fitting.request import Fitted, RecallMode, fit_request
 from lamina.fitting.server_reports import ServerHelp
 from lamina.models.facts import model

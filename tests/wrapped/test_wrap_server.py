@@ -12,10 +12,11 @@ import anthropic
 import pytest
 
 from lamina import BadInput, Budget
+from lamina.conversations import conversations
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BINDING_BETA
-from lamina.fitting import conversations, wrap
 from lamina.fitting.server_reports import with_headers
+from lamina.wrapped import wrap
 from tests.fitting.test_server_help import CLEARING, SMALL, answer, thinking
 from tests.talking import refusing
 

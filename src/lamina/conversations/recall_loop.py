@@ -8,7 +8,7 @@ the cached prefix holds. If the model calls a tool of the client in the same bre
 answer without the recall, and the result of the recall is put beside the results of the client.
 
 Nothing is sent here and no SDK is imported: whoever sends requests passes each answer to `RecallLoop.take`.
-`lamina.fitting.recall_streams` does the same for answers that arrive in pieces.
+`lamina.conversations.recall_streams` does the same for answers that arrive in pieces.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.recall_answers import change_field
+from lamina.conversations.request_digests import RequestDigests
 from lamina.core.values import Head, Role, Segment, Text, Thinking, ToolCall
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.origins import ORIGIN, read_origin
 from lamina.dialects.pairing import list_calls
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.fitting.recall_answers import change_field
 from lamina.fitting.recalls import RECALL, TURN_FIELDS, answer_recall, read_turns, render_turns
 from lamina.fitting.request import Fitted
-from lamina.fitting.request_digests import RequestDigests
 from lamina.segments import result
 
 ROUNDS = 8

@@ -24,14 +24,14 @@ import anyio
 import msgspec
 from anyio.from_thread import BlockingPortal
 
-from lamina.errors import BadInput, LaminaError
-from lamina.fitting.conversation import (
+from lamina.conversations.conversation import (
     Conversation,
     ConversationRecord,
     forget_lost_text,
     from_record,
     to_record,
 )
+from lamina.errors import BadInput, LaminaError
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
 from lamina.stores.port import OwnName, Store, Where

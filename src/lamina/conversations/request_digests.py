@@ -1,6 +1,6 @@
 """What a request says, as digests: enough to tell whether another request continues it.
 
-`lamina.fitting.recognise` compares them.
+`lamina.conversations.recognise` compares them.
 """
 
 from __future__ import annotations

@@ -19,12 +19,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from lamina.dialects.gemini import DIALECT as GEMINI
-from lamina.dialects.json_values import list_or_empty, read_field
-from lamina.dialects.ollama import DIALECT as OLLAMA
-from lamina.dialects.openai_responses.items import find_streamed_id, read_streamed_id
-from lamina.dialects.port import Dialect
-from lamina.fitting.recall_answers import (
+from lamina.conversations.recall_answers import (
     CALL_LISTS,
     change_field,
     drop_recalls,
@@ -33,6 +28,11 @@ from lamina.fitting.recall_answers import (
     is_recall,
     shows_own_call,
 )
+from lamina.dialects.gemini import DIALECT as GEMINI
+from lamina.dialects.json_values import list_or_empty, read_field
+from lamina.dialects.ollama import DIALECT as OLLAMA
+from lamina.dialects.openai_responses.items import find_streamed_id, read_streamed_id
+from lamina.dialects.port import Dialect
 
 
 class StreamFilter(Protocol):

@@ -66,7 +66,7 @@ def test_it_is_an_instance_of_what_it_wraps(server: ModelServer, speaker: Speake
 
 def test_attributes_that_are_no_endpoints_are_the_clients_own(client: Any) -> None:
     assert [model.id for model in client.models.list()] == [MODEL]
-    assert type(client.chat.completions.with_raw_response.list).__module__ != "lamina.fitting.wrap"
+    assert type(client.chat.completions.with_raw_response.list).__module__ != "lamina.wrapped.client"
     client.api_key = "another"
     assert client.with_options().api_key == "another"
     with pytest.raises(AttributeError, match="no_such_thing"):

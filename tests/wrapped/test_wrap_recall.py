@@ -15,13 +15,13 @@ from openai.types.chat import ChatCompletionChunk
 
 import lamina
 from lamina import BadInput, Budget
+from lamina.conversations import recall_loop
+from lamina.conversations.recall_notice import NOTICE, fill_stream
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
-from lamina.fitting import recall_loop
-from lamina.fitting.recall_notice import NOTICE, fill_stream
 from lamina.fitting.recalls import PIECE
-from tests.fitting.scripted_api import Call, Said, ScriptedApi, scripted_api
 from tests.talking import all_of, entered, got
+from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
 
 BUDGET = Budget(window=3_000, reserve=200, keep_last=1)
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')

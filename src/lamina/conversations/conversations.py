@@ -1,7 +1,7 @@
 """The conversations that requests belong to: what is remembered from one call to the next.
 
 A conversation has a name, or it is recognised by its content: `Conversations.find` compares a new request
-with those of the conversations that it remembers. `lamina.fitting.pending_call` takes one request from here
+with those of the conversations that it remembers. `pending_call` takes one request from here
 to the API and back. Nothing is sent here.
 """
 
@@ -17,22 +17,22 @@ from weakref import ReferenceType, ref
 
 import msgspec
 
+from lamina.conversations.conversation import Conversation, LastRequest, named_id, thread_ids
+from lamina.conversations.events import Listeners
+from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
+from lamina.conversations.recognise import recognise, rewind_to_fork
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.conversation import Conversation, LastRequest, named_id, thread_ids
-from lamina.fitting.events import Listeners
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
 from lamina.fitting.recalls import read_turns
-from lamina.fitting.recognise import recognise, rewind_to_fork
 from lamina.fitting.request import Fitted, RecallMode, RequestMemo
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
 
 if TYPE_CHECKING:
-    from lamina.fitting.conversation_store import ConversationStore
+    from lamina.conversations.conversation_store import ConversationStore
 
 IDS = 1_024
 """How many ids of answers that stand for a later answer are remembered."""

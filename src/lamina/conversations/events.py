@@ -17,12 +17,12 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
+from lamina.conversations.conversation import LastRequest
 from lamina.core.values import Ledger
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.fitting.conversation import LastRequest
 from lamina.fitting.request import Fitted
 from lamina.models.facts import model as facts_of
 from lamina.models.facts import price_of

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina import Budget
+from lamina.conversations.conversation import Conversation, forget_lost_text, to_record
+from lamina.conversations.conversation_store import WORKSPACE, ConversationStore
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.core.tokens import STRICT
 from lamina.dialects.openai_chat import DIALECT
-from lamina.fitting.conversation import Conversation, forget_lost_text, to_record
-from lamina.fitting.conversation_store import WORKSPACE, ConversationStore
-from lamina.fitting.conversations import Conversations
-from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_loop import RecallExchange, RecallPlace
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
 

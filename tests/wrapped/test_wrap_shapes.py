@@ -17,7 +17,7 @@ from google.genai import types
 
 from lamina import Budget
 from lamina.core.tokens import BYTES4
-from lamina.fitting import wrap
+from lamina.wrapped import wrap
 
 READ = 77
 """What each answer says that it read, in tokens."""

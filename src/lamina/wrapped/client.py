@@ -10,7 +10,7 @@ recall tool, which is answered inside the call. Everything else is the client's 
 and attributes.
 
 Clients are recognised by their shape, so no SDK is imported here. Endpoints that lamina has no dialect for
-are passed on untouched. `lamina.fitting.sdk_calls` has the call itself.
+are passed on untouched. `lamina.wrapped.sdk_calls` has the call itself.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from itertools import product
 from os import PathLike
 from typing import Any, Literal, Self, TypeVar, cast
 
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.events import CutEvent, Listeners, MissEvent, RepairEvent
+from lamina.conversations.pending_call import PendingCall
 from lamina.core.ledger import load_ledger
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.conversations import Conversations
-from lamina.fitting.events import CutEvent, Listeners, MissEvent, RepairEvent
 from lamina.fitting.markers import Breakpoints, check_breakpoints
 from lamina.fitting.names import check_budget
-from lamina.fitting.pending_call import PendingCall
 from lamina.fitting.request import Fitted
-from lamina.fitting.sdk_calls import fit_calls
 from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
 from lamina.stores.port import Store
+from lamina.wrapped.sdk_calls import fit_calls
 
 C = TypeVar("C")
 
@@ -113,7 +113,7 @@ def _open_store(store: Store | str | PathLike[str] | None, key: Any) -> Any:
         if key is not None:
             raise BadInput("a key without a store", place="wrap", hint='give store="chats.db", too')
         return None
-    from lamina.fitting.conversation_store import ConversationStore  # noqa: PLC0415 - few clients have one
+    from lamina.conversations.conversation_store import ConversationStore  # noqa: PLC0415 - few clients have one
 
     return ConversationStore(store, key=key)
 
