@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from lamina.conversations.store import FAMILIES, conversation_workspace, decode_state
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import fit_request
 from lamina.gateway import fit
-from lamina.gateway.conversation_store import FAMILIES, conversation_workspace, decode_state
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Where

@@ -181,7 +181,7 @@ async def _read_all(store: Store, workspace: str) -> AsyncIterator[dict[str, Any
 
 async def _read_one(store: Store, workspace: str, name: str) -> dict[str, Any] | None:
     """One conversation as a row; None if there is none of this name."""
-    from lamina.gateway.conversation_store import decode_state  # noqa: PLC0415 - an extra
+    from lamina.conversations.store import decode_state  # noqa: PLC0415
 
     page = await store.read(_place(workspace, name), last=0)
     if not page.head.state:
@@ -209,7 +209,7 @@ async def _read_one(store: Store, workspace: str, name: str) -> dict[str, Any] |
 
 
 def _place(workspace: str, name: str) -> Where:
-    from lamina.gateway.conversation_store import conversation_place  # noqa: PLC0415 - an extra
+    from lamina.conversations.store import conversation_place  # noqa: PLC0415
 
     return conversation_place(workspace, name)
 

@@ -35,7 +35,7 @@ from lamina.stores.port import OwnName, Store, Where
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
 
-GATEWAY_WORKSPACE = "gateway/"
+GATEWAY_WORKSPACE = "lamina.conversations/"
 """Begins the names of the workspaces with a gateway's conversations."""
 
 MOST_PROBLEMS = 3
@@ -226,7 +226,7 @@ async def _read_trace(store: Store, where: Where) -> Trace | UnreadableLine:
 async def _read_gateway_conversation(store: Store, where: Where) -> Trace | UnreadableLine:
     """A conversation of a gateway that keeps everything. Of any other, what was not lowered is missing."""
     try:
-        from lamina.gateway.conversation_store import LINK, decode_state  # noqa: PLC0415 - an extra
+        from lamina.conversations.store import LINK, decode_state  # noqa: PLC0415
     except ImportError as error:
         return UnreadableLine(place=where.conversation, reason=str(error))
     try:

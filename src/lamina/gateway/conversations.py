@@ -25,17 +25,13 @@ import msgspec
 from lamina.conversations.recall_loop import select_exchanges
 from lamina.conversations.recognise import Recognised, recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.conversations.store import ConversationState
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import Usage
 from lamina.fitting.request import RequestMemo
 from lamina.gateway.bodies import RequestBody
-from lamina.gateway.conversation_store import (
-    ConversationSnapshot,
-    GatewayConversation,
-    GatewayStore,
-    StoreGone,
-)
+from lamina.gateway.conversation_store import GatewayConversation, GatewayStore, StoreGone
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
 from lamina.gateway.turn_memory import MEMORY_BYTES, MOVING
@@ -85,7 +81,7 @@ class LiveConversation:
     in them. `lock` is that of its family, which lives as long as one of its conversations.
     """
 
-    def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
+    def __init__(self, workspace: str, name: str, family: str, state: ConversationState) -> None:
         self.workspace = workspace
         self.name = name
         self.family = family
@@ -144,7 +140,7 @@ class LiveConversation:
         self.counted = None
         self.measured = None
 
-    def _is_ahead(self, saved: ConversationSnapshot, saved_digests: RequestDigests) -> bool:
+    def _is_ahead(self, saved: ConversationState, saved_digests: RequestDigests) -> bool:
         """Whether the last request here continues the one in the store, under the same ledger."""
         if saved.ledger != self.state.ledger:
             return False
@@ -262,7 +258,7 @@ class ConversationIndex:
             self._touch(conversation)
             return ConversationMatch(conversation, parsed, digests, recognised.shared, certain)
 
-        state = ConversationSnapshot(dialect=dialect.name, group=identity.group, parent=identity.parent)
+        state = ConversationState(dialect=dialect.name, group=identity.group, parent=identity.parent)
         if conversation is not None:
             state = _fork_state(state, conversation, call, recognised.shared)
         name = _make_name(identity, family, digests, members)
@@ -418,11 +414,11 @@ def _recognise(
 
 
 def _fork_state(
-    state: ConversationSnapshot,
+    state: ConversationState,
     conversation: LiveConversation,
     call: ParsedCall,
     shared: int,
-) -> ConversationSnapshot:
+) -> ConversationState:
     """The state of a fork: ledger and recalls of the common part, and the windows that were learnt."""
     exchanges = select_exchanges(conversation.state.exchanges, call.digests)
     ledger = rewind_to_fork(

@@ -21,6 +21,7 @@ from anyio import to_thread
 from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
 from lamina.conversations.recall_loop import RecallExchange, append_turns, place_after
 from lamina.conversations.request_digests import count_shared_links
+from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.calibration import calibrate
 from lamina.core.entries import find_logged
 from lamina.core.tokens import Counter
@@ -34,12 +35,7 @@ from lamina.fitting.server_reports import ServerHelp
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.continued_answers import continue_last, remember_answer
-from lamina.gateway.conversation_store import (
-    ConversationSnapshot,
-    GatewayStore,
-    StoreGone,
-    changes_requests,
-)
+from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.conversations import (
     ConversationIndex,
     ConversationMatch,
@@ -500,7 +496,7 @@ class Fitter:
         self,
         call: UpstreamCall,
         match: ConversationMatch,
-        state: ConversationSnapshot,
+        state: ConversationState,
         request: Mapping[str, Any],
     ) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
@@ -552,7 +548,7 @@ class Fitter:
     def _counter(self, incoming: IncomingRequest) -> Counter:
         return find_counter(incoming.upstream.settings.tokenizer, incoming.model)
 
-    def _budget(self, incoming: IncomingRequest, state: ConversationSnapshot) -> Budget:
+    def _budget(self, incoming: IncomingRequest, state: ConversationState) -> Budget:
         reported = state.windows.get(incoming.model)
         served_window = self._windows.find(incoming.upstream, incoming.model)
         return find_budget(incoming.upstream.settings, incoming.model, reported, served_window=served_window)
@@ -565,7 +561,7 @@ class Fitter:
 
 def _next_state(
     call: UpstreamCall, match: ConversationMatch, ledger: Ledger, *, tokens: int
-) -> ConversationSnapshot:
+) -> ConversationState:
     """The state after this request. What was reported for the last one is in the ledger now."""
     return msgspec.structs.replace(
         match.conversation.state,
@@ -582,8 +578,8 @@ def _next_state(
 
 
 def _add_exchange(
-    state: ConversationSnapshot, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
-) -> ConversationSnapshot:
+    state: ConversationState, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
+) -> ConversationState:
     """The state with one more recall. If a later request was sent meanwhile, its ledger stays."""
     exchanges = (*state.exchanges, exchange)[-EXCHANGES:]
     state = msgspec.structs.replace(state, exchanges=exchanges)
@@ -605,7 +601,7 @@ def _count_new_segments(match: ConversationMatch) -> int:
     return max(len(match.digests.chain) - match.shared, 0)
 
 
-def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationSnapshot) -> bool:
+def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationState) -> bool:
     """Whether the next request depends on the ledger of this one."""
     if state.has_ledger or fitted.request is not call.request:
         return True

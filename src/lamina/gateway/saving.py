@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from lamina.conversations.store import ConversationState
 from lamina.core.values import Form, Ledger
 from lamina.errors import Conflict
 from lamina.fitting.request import Fitted
 from lamina.formats.codec import encode
 from lamina.gateway.config import Keep
-from lamina.gateway.conversation_store import ConversationSnapshot, GatewayStore, StoreGone
+from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.conversations import ConversationIndex, ConversationMatch, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 
@@ -46,7 +47,7 @@ class ConversationSaver:
             self._pause = SHARED_PAUSE
 
     async def save(
-        self, conversation: LiveConversation, state: ConversationSnapshot, records: Sequence[bytes] = ()
+        self, conversation: LiveConversation, state: ConversationState, records: Sequence[bytes] = ()
     ) -> None:
         """Save a conversation with a new state, the records that wait, and these.
 

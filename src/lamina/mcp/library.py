@@ -15,6 +15,7 @@ import msgspec
 
 from lamina.context.search.chunks import Chunk, chunks_of, turns_of
 from lamina.context.search.index import Hit, Index, open_index
+from lamina.conversations.store import ConversationState, conversation_workspace, decode_state
 from lamina.core.explanation import describe_row, join_folds, table
 from lamina.core.hashing import handle, stem_of
 from lamina.core.recall import identify_segments
@@ -23,7 +24,6 @@ from lamina.core.wording import describe_segment, text_of
 from lamina.errors import BadInput, NotFound, StoreError
 from lamina.fitting.recalls import answer_recall_text, recall_text
 from lamina.formats.codec import decode
-from lamina.gateway.conversation_store import ConversationSnapshot, conversation_workspace, decode_state
 from lamina.sessions import Session
 from lamina.stores.paging import every_conversation, every_record
 from lamina.stores.port import Store, StoredHead, Where
@@ -47,7 +47,7 @@ class KeptConversation(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["session", "gateway"]
     log: tuple[Segment, ...]
     ledger: Ledger
-    state: ConversationSnapshot | None = None
+    state: ConversationState | None = None
     manifest_table: str = ""
     sentences: dict[str, str] = {}
 
@@ -258,7 +258,7 @@ def _find_line(ledger: Ledger, stem: str) -> LedgerLine | None:
     return None
 
 
-def _explain_snapshot(stored: KeptConversation, state: ConversationSnapshot) -> str:
+def _explain_snapshot(stored: KeptConversation, state: ConversationState) -> str:
     """A gateway's conversation: its last request in numbers, its cuts, and what was lowered with its key."""
     ledger = state.ledger
     cuts = [f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens" for cut in ledger.cuts]
