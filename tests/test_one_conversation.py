@@ -49,10 +49,12 @@ def test_the_gateway_goes_on_where_a_wrapped_client_ended(name: str, tmp_path: P
             await ask(client, steps)
         await client.close()
         settings = settings_for(stub, store, upstream={"window": WINDOW, "reserve": RESERVE})
-        async with run_gateway(settings) as gateway:
-            async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="k") as plain:
-                for steps in (15, 16):
-                    await ask(plain, steps, headers)
+        async with (
+            run_gateway(settings) as gateway,
+            openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="k") as plain,
+        ):
+            for steps in (15, 16):
+                await ask(plain, steps, headers)
         again = wrapped(stub.url, store, name)
         await ask(again, 17)
         await again.close()
