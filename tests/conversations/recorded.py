@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.context.search.chunks import turns_of
 from lamina.conversations.deleting import cost_place
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest, digest_body
@@ -21,7 +22,6 @@ from lamina.segments import assistant, call, result, user
 from lamina.sessions import Session
 from lamina.sessions.search import open_search
 from lamina.stores.port import Store
-from lamina.context.search.chunks import turns_of
 
 PROMPT = "pw-prompt-7c1e"
 RESULT = "pw-result-91aa"
@@ -38,7 +38,11 @@ def list_messages() -> list[dict[str, Any]]:
     function = {"name": "read_file", "arguments": '{"path": "src/app.py"}'}
     return [
         {"role": "user", "content": f'Log in with "{PROMPT}",\nthen read the file. {filling}'},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": function}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        },
         {"role": "tool", "tool_call_id": "c1", "content": f"key = '{RESULT}' # {filling}"},
         {"role": "assistant", "content": f"The file says {ANSWER}. {filling}"},
         {"role": "user", "content": f"Thank you, nothing else. {filling}"},
@@ -56,7 +60,9 @@ def write_stream(text: str) -> bytes:
 
 
 def write_answer(text: str) -> bytes:
-    return json.dumps({"id": "a", "choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}).encode()
+    return json.dumps(
+        {"id": "a", "choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}
+    ).encode()
 
 
 def make_ledger(messages: list[dict[str, Any]]) -> Ledger:
@@ -150,7 +156,9 @@ async def record_talk(
         title=f"Log in with {PROMPT}" if keep != "nothing" else "",
         model="gpt-5",
         ledger=ledger,
-        exchanges=(RecallExchange(place=RecallPlace(turns=1, segments=1, link=b""), view="v", turns=(recalled,)),),
+        exchanges=(
+            RecallExchange(place=RecallPlace(turns=1, segments=1, link=b""), view="v", turns=(recalled,)),
+        ),
         answers=("resp-1", "resp-2"),
         requests=4,
         tokens=300,
@@ -161,9 +169,7 @@ async def record_talk(
     await store.append(family_place(workspace, family), [name.encode()])
     for answer_id in state.answers:
         await store.append(answer_place(workspace, answer_id), [name.encode()])
-    await store.append(
-        conversation_place(workspace, name), writer.encode(0), state=msgspec.json.encode(state)
-    )
+    await store.append(conversation_place(workspace, name), writer.encode(), state=msgspec.json.encode(state))
 
 
 def list_segments() -> list[Segment]:
@@ -176,7 +182,9 @@ def list_segments() -> list[Segment]:
     ]
 
 
-async def keep_session(store: Store, *, workspace: str = "", name: str = "support-42", chat: bool = False) -> None:
+async def keep_session(
+    store: Store, *, workspace: str = "", name: str = "support-42", chat: bool = False
+) -> None:
     """A session of two turns, in the search index, and with costs if it is a chat."""
     async with Session.open(store, name, workspace=workspace, model="gpt-5") as session:
         await session.add(*list_segments())

@@ -25,12 +25,15 @@ from lamina.conversations.store import (
     family_place,
     read_record,
 )
+from lamina.core.hashing import handle
+from lamina.core.recall import identify_segments
 from lamina.errors import BadInput, StoreError
 from lamina.sessions import Session
 from lamina.sessions.search import open_search
 from lamina.stores.address import open_store
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Rekeyable, Store, Where
+from lamina.stores.port import Rekeyable, Store, Where, search_place
+from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import from_file, init_file, verify
 from tests.conversations.recorded import (
     ANSWER,
@@ -71,7 +74,7 @@ async def open_kind(kind: str, folder: Path) -> AsyncIterator[Store]:
 
 
 async def fill(store: Store, *, all_doors: bool = True) -> None:
-    """The same secrets through every door. A sealed store is slow, so it gets one conversation with everything."""
+    """The same secrets through every door; a sealed store is slow, so it gets one conversation with all."""
     if all_doors:
         await record_talk(store)
         await record_talk(store, name="lowered", keep="lowered", family="family-1")
@@ -143,8 +146,6 @@ async def read_everything(store: Store) -> str:
 
 
 def search_workspace() -> str:
-    from lamina.stores.port import search_place
-
     place = search_place(Where("", "any"))
     assert place is not None
     return place.workspace
@@ -255,10 +256,9 @@ def test_a_message_is_named_by_its_handle_or_key() -> None:
         await record_talk(store)
         kept = await read_recorded_log(store, "default", TALK)
         assert kept is not None
-        from lamina.core.hashing import handle
-        from lamina.core.recall import identify_segments
-
-        [key] = [handle(each.content) for each in identify_segments(kept.log) if RESULT in str(each.segment.parts)]
+        [key] = [
+            handle(each.content) for each in identify_segments(kept.log) if RESULT in str(each.segment.parts)
+        ]
         await delete_message(store, "", TALK, key=key)
         texts = await read_everything(store)
         assert RESULT not in texts
@@ -324,8 +324,6 @@ def test_postgresql_forgets_with_vacuum(delete: Callable[[Store], Awaitable[None
     server = shared()
 
     async def run() -> None:
-        from lamina.stores.postgres import open_postgres
-
         async with open_postgres(server.url, schema=schema) as store:
             await record_talk(store)
             await delete(store)
@@ -335,7 +333,9 @@ def test_postgresql_forgets_with_vacuum(delete: Callable[[Store], Awaitable[None
     anyio.run(run)
     with psycopg.connect(server.url, autocommit=True) as connection:
         tables = connection.execute(
-            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables WHERE schemaname = %s", (schema,)
+            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables"
+            " WHERE schemaname = %s",
+            (schema,),
         ).fetchall()
         for (table,) in tables:
             connection.execute(f"VACUUM FULL {table}")  # type: ignore[arg-type]

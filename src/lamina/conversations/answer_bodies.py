@@ -24,7 +24,7 @@ def unpack_answer(body: bytes, encoding: str) -> bytes | None:
 
 
 def read_values(body: bytes) -> list[Any]:
-    """The JSON values of an answer: the answer itself, or the events of its stream. What is not JSON is left out."""
+    """The JSON values of an answer: itself, or the events of its stream. What is not JSON is left out."""
     value = _decode(body)
     if value is not None:
         return [value]

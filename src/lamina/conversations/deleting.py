@@ -1,8 +1,8 @@
 """Deletes a conversation everywhere: state, record, family, answers, the log of its session, index and costs.
 
-What a store deletes it also overwrites: SQLite rewrites its file and empties its write-ahead log, a folder of
-files has no such file any more, a sealed store loses the data key as well. PostgreSQL keeps the old rows until
-VACUUM and in its write-ahead log until that is recycled, and every backup keeps what it has: see docs/deletion.md.
+What a store deletes it also overwrites: SQLite rewrites its file and empties its write-ahead log, a folder
+of files has no such file any more, a sealed store loses the data key as well. PostgreSQL keeps the old rows
+until VACUUM, and longer in its write-ahead log; every backup keeps what it has. docs/deletion.md says more.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Deletes one message of a conversation everywhere: log, record, digests that quote it, ledgers, search index.
+"""Deletes one message of a conversation everywhere: log, record, digests that quote it, ledgers, index.
 
-Records are replaced in place and never removed, so nothing else moves. In a log the message stays as a segment
-that says "[erased]". In the bodies of the record each string that holds it becomes "[erased]"; such a piece is
-marked (`record.ERASED`), so that nobody takes the body for the bytes that left. A stream, or an answer that is
-packed, is erased as a whole: its text is spread over it.
+Records are replaced in place and never removed, so nothing else moves. In a log the message stays as a
+segment that says "[erased]". In the bodies of the record each string that holds it becomes "[erased]"; such a
+piece is marked (`record.ERASED`), so that nobody takes the body for the bytes that left. A stream, or an
+answer that is packed, is erased as a whole: its text is spread over it.
 
-Digests, stubs and recalls quote a message in part. So every digest that covers it leaves the ledger, and in each
-request since then every string that lamina wrote itself is erased.
+Digests, stubs and recalls quote a message in part. So every digest that covers it leaves the ledger, and in
+each request since then every string that lamina wrote itself is erased.
 """
 
 from __future__ import annotations
@@ -38,7 +38,19 @@ LEAST = 12
 """Characters from which on a text is looked for inside other strings. A shorter message must be the whole."""
 
 WORDS = frozenset(
-    ("user", "assistant", "system", "tool", "developer", "model", "text", "function", "message", "auto", "none")
+    (
+        "user",
+        "assistant",
+        "system",
+        "tool",
+        "developer",
+        "model",
+        "text",
+        "function",
+        "message",
+        "auto",
+        "none",
+    )
 )
 """Values that APIs use. As the text of a message they tell nothing, and a request needs them elsewhere."""
 
@@ -64,8 +76,8 @@ async def delete_message(
 ) -> ErasedMessage:
     """Delete a message of a conversation: the one with this handle, ref or key, or all that hold this text.
 
-    Raises StoreError if nothing like it is stored. A client that still has the message sends it again with its
-    next request, and then it is stored again: delete it there first.
+    Raises StoreError if nothing like it is stored. A client that still has the message sends it again with
+    its next request, and then it is stored again: delete it there first.
     """
     if bool(key) == bool(text):
         raise BadInput("give a key or a text", place="delete_message", hint="one of them, not both")
@@ -110,9 +122,7 @@ async def _erase_once(
         (record_place, record_page, record_bodies, record_state),
     ):
         if bodies or new_state is not None:
-            await writer.replace(
-                place, bodies, expect=page.head.count, was=page.head.state, state=new_state
-            )
+            await writer.replace(place, bodies, expect=page.head.count, was=page.head.state, state=new_state)
     return ErasedMessage(messages=len(target.segments), records=len(log_bodies) + len(record_bodies))
 
 
@@ -443,7 +453,9 @@ class _RecordEraser:
             return
         places = answer.body.resolve(())
         plain = unpack_answer(body, answer.encoding)
-        if plain is None or self._has_in_answer(plain, plain is not body or is_stream(plain, answer.content_type)):
+        if plain is None or self._has_in_answer(
+            plain, plain is not body or is_stream(plain, answer.content_type)
+        ):
             for place in places:
                 self._bodies[place] = ERASED
             return

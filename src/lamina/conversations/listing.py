@@ -17,16 +17,13 @@ from lamina.conversations.store import (
     conversation_place,
     conversation_workspace,
     decode_state,
+    find_title,
 )
-from lamina.core.values import Ledger, Role, Segment
-from lamina.core.wording import visible_text
+from lamina.core.values import Ledger, Segment
 from lamina.errors import BadInput, LaminaError, StoreError
 from lamina.formats.codec import decode
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Record, Store, Where
-
-TITLE = 120
-"""Characters of the first words of a conversation."""
 
 FIRST_RECORDS = 16
 """Records of a session that are read to find its first words."""
@@ -155,7 +152,7 @@ async def _find_logged(store: Store, workspace: str, name: str) -> ListedTalk | 
     return ListedTalk(
         name=name,
         door=door,
-        title=_first_words(first_segments),
+        title=find_title(sorted(first_segments, key=lambda segment: segment.kind != "user")),
         model=_read_model(first_page.records),
         began=_seconds(moments[0]) if moments else 0.0,
         updated=_seconds(moments[-1]) if moments else 0.0,
@@ -172,15 +169,6 @@ def _decode_segments(records: tuple[Record, ...]) -> list[Segment]:
         except BadInput:
             continue  # a record between segments
     return segments
-
-
-def _first_words(segments: list[Segment]) -> str:
-    """The first words of the user, on one line; of an attachment only if nothing else was said."""
-    own_words = [segment for segment in segments if segment.role is Role.USER]
-    own_words.sort(key=lambda segment: segment.kind != "user")
-    if not own_words:
-        return ""
-    return " ".join(visible_text(own_words[0].parts).split())[:TITLE]
 
 
 def _read_model(records: tuple[Record, ...]) -> str:

@@ -37,8 +37,8 @@ PIECE = b"="
 """Begins the record of a piece. No JSON value does."""
 
 ERASED = b"~"
-"""Begins the record of a piece that something was erased from: what is left of it follows. No writer takes such
-a piece for its own, so a client that sends the text once more has it stored once more."""
+"""Begins the record of a piece that something was erased from: what is left of it follows. No writer takes
+such a piece for its own, so a client that sends the text once more has it stored once more."""
 
 
 class CutNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,21 +1,22 @@
 """The log of a conversation that a door has recorded: what there is to recall, to search, and to export.
 
-With `keep = "all"` the record has every request as the client wrote it, so the log is parsed from those bodies.
-With `keep = "lowered"` it has the segments that were left out, one record each. With `keep = "nothing"` there
-is no text at all.
+With `keep = "all"` the record has every request as the client wrote it, so the log is parsed from those
+bodies. With `keep = "lowered"` it has the segments that were left out, one record each. With
+`keep = "nothing"` there is no text at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from lamina.conversations.answer_bodies import is_stream, read_values, unpack_answer
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.store import ConversationState, find_conversation, read_record
-from lamina.core.hashing import parts_digest
-from lamina.core.values import Digest, Segment
+from lamina.core.hashing import parts_digest, stem_of
+from lamina.core.recall import identify_segments
+from lamina.core.values import Digest, Fold, Ledger, Ref, Segment
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput, LaminaError
@@ -33,12 +34,14 @@ KEPT_BY = {
 class RecordedLog(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the texts of a conversation.
 
-    `log` has every segment that is stored, in the order in which it came first. `talk` is the last request as
-    the client wrote it, with its answer; it is empty if the store keeps no requests.
+    `log` has every segment that is stored, in the order in which it came first, and `ledger` names them as
+    this log does. `talk` is the last request as the client wrote it, with its answer; it is empty if the
+    store keeps no requests.
     """
 
     state: ConversationState
     record: ConversationRecord
+    ledger: Ledger = Ledger()
     log: tuple[Segment, ...] = ()
     talk: tuple[Segment, ...] = ()
 
@@ -67,7 +70,25 @@ def make_recorded_log(state: ConversationState, record: ConversationRecord) -> R
             if identity not in seen:
                 seen.add(identity)
                 log.append(segment)
-    return RecordedLog(state=state, record=record, log=tuple(log), talk=talk)
+    ledger = _rename_folds(state.ledger, log)
+    return RecordedLog(state=state, record=record, ledger=ledger, log=tuple(log), talk=talk)
+
+
+def _rename_folds(ledger: Ledger, log: Sequence[Segment]) -> Ledger:
+    """The ledger with the names that segments have in this log.
+
+    A name in a ledger also says what comes before a segment. In this log other segments may come before it.
+    """
+    refs_by_stem: dict[str, list[Ref]] = {}
+    for each in identify_segments(log):
+        refs_by_stem.setdefault(stem_of(each.ref), []).append(each.ref)
+    folds: list[Fold] = []
+    for fold in ledger.folds:
+        covers: dict[Ref, None] = {}
+        for ref in fold.covers:
+            covers |= dict.fromkeys(refs_by_stem.get(stem_of(ref), ())[:1])
+        folds.append(msgspec.structs.replace(fold, covers=tuple(covers)))
+    return msgspec.structs.replace(ledger, folds=tuple(folds))
 
 
 def describe_kept(state: ConversationState, record: ConversationRecord) -> str:

@@ -62,12 +62,16 @@ async def prune(
     days: float | None = None,
     size: int | None = None,
     now: float | None = None,
+    in_use: float = IN_USE,
     dry_run: bool = False,
 ) -> Pruned:
-    """Delete recorded conversations beyond these limits; None is no limit. With `dry_run` only say which."""
+    """Delete recorded conversations beyond these limits; None is no limit. With `dry_run` only say which.
+
+    What was used within the last `in_use` seconds stays. Call it at the start of a door, and now and then.
+    """
     moment = time() if now is None else now
     rows = await measure_recorded(store, workspace, sizes=size is not None)
-    pruned = choose_pruned(rows, now=moment, days=days, size=size)
+    pruned = choose_pruned(rows, now=moment, days=days, size=size, in_use=in_use)
     if not dry_run:
         places: list[Where] = []
         for name in pruned.names:
@@ -77,7 +81,12 @@ async def prune(
 
 
 def choose_pruned(
-    rows: list[RecordedSize], *, now: float, days: float | None, size: int | None
+    rows: list[RecordedSize],
+    *,
+    now: float,
+    days: float | None = None,
+    size: int | None = None,
+    in_use: float = IN_USE,
 ) -> Pruned:
     """Which conversations are beyond the limits. The ones that were not used for longest go first."""
     by_age = sorted(rows, key=lambda row: row.updated)
@@ -85,7 +94,7 @@ def choose_pruned(
     too_large: list[str] = []
     total = sum(row.size for row in rows)
     for row in by_age:
-        if now - row.updated < IN_USE:
+        if now - row.updated < in_use:
             continue
         if days is not None and now - row.updated > days * DAY:
             too_old.append(row.name)
@@ -97,7 +106,7 @@ def choose_pruned(
 
 
 async def measure_recorded(store: Store, workspace: str, *, sizes: bool = True) -> list[RecordedSize]:
-    """When each recorded conversation was used last, and its bytes in the store; 0 if nobody asks for `sizes`."""
+    """When each recorded conversation was used last, and its bytes in the store; 0 without `sizes`."""
     recorded_in = recorded_workspace(workspace)
     known_sizes: Mapping[str, int] | None = None
     if sizes and isinstance(store, Measurable):
@@ -125,7 +134,7 @@ async def _measure(store: Store, recorded_in: str, name: str) -> int:
 
 
 async def _read_last_use(store: Store, recorded_in: str, name: str) -> float:
-    """When a conversation was used last. A damaged one counts as in use: what is whole of it can be rescued."""
+    """When a conversation was used last. A damaged one counts as in use: it can be rescued."""
     try:
         kept = await find_conversation(store, recorded_in, name)
         if kept is not None and not kept.state.updated:  # killed before its state was written

@@ -164,7 +164,7 @@ def delete_conversation(connection: SqliteConnection, where: Where, *, was: byte
 
 
 def measure_conversations(connection: SqliteConnection, *, workspace: str) -> dict[str, int]:
-    """The bytes of records and state of each conversation. SQLite knows a length without reading the bytes."""
+    """The bytes of records and state of each conversation. SQLite knows a length without reading them."""
     _check_key(connection, workspace)
     rows = connection.run(
         "SELECT name, length(state) + coalesce(sum(length(body)), 0) FROM conversation"
