@@ -90,6 +90,7 @@ class MissReporter:
             parent=parent,
             upstream=incoming.upstream.name,
             model=incoming.model,
+            dialect=incoming.dialect.name,
             outcome=sent.outcome,
             cut=sent.cut,
             recalled=recalled,
