@@ -27,6 +27,7 @@ from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolCall
+from lamina.fitting.policy import Policy
 from lamina.workspace.workspace import Workspace
 
 SAMPLE = "# Limits\n\nAt most 20 requests a minute.\n"
@@ -70,7 +71,7 @@ async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
     agent = Agent(client=client, actions=actions, approve=approved)
     budget = Budget(window=16_000, reserve=1_000)
     async with open_for(
-        agent, beside(root, "chats.db"), "coworker", model=model, budget=budget, root=root
+        agent, beside(root, "chats.db"), "coworker", model=model, policy=Policy(budget=budget), root=root
     ) as session:
         outcome = await agent.run(session, PROMPT, attach=[root / "limits.md"], hear=shown)
     print(f"\n{outcome.ending} after {outcome.spent.steps} steps; {len(outcome.ran)} calls")

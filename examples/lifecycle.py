@@ -29,6 +29,7 @@ from lamina.core.kinds import HIGH, LOW
 from lamina.core.layout import Cap, Layout
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
+from lamina.fitting.policy import Policy
 from lamina.sessions import Session, SetupOptions
 from lamina.workspace.workspace import Workspace
 
@@ -63,8 +64,8 @@ def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextMana
         workspace=folder.name,
         model=model,
         root=folder,
-        budget=Budget(window=16_000, reserve=200),
-        setup=SetupOptions(head=PlainHead(output=200), layout=Layout(attachments=Cap(tokens=500))),
+        policy=Policy(budget=Budget(window=16_000, reserve=200), layout=Layout(attachments=Cap(tokens=500))),
+        setup=SetupOptions(head=PlainHead(output=200)),
     )
 
 

@@ -21,6 +21,7 @@ from openai.types.chat import ChatCompletionMessage
 
 import lamina
 from lamina.core.tokens import Counter
+from lamina.fitting.policy import Policy
 from lamina.testing.model_server import COUNTER, MODEL, PATIENCE
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -82,7 +83,9 @@ class Speaker(NamedTuple):
         counter: Counter = COUNTER,
         **options: Any,
     ) -> AsyncIterator[Any]:
-        wrapped = lamina.wrap(self.client(url, wire), budget=budget, counter=counter, **options)
+        wrapped = lamina.wrap(
+            self.client(url, wire), budget=budget, policy=Policy(counter=counter), **options
+        )
         async with entered(wrapped, self) as client:
             yield client
 

@@ -10,6 +10,7 @@ from typing import Any
 from bench.schedules.ground import GRID, share_of
 from bench.schedules.paths import Schedule
 from lamina.core.values import Ledger
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.replay.model_calls import CHAT
 from lamina.replay.policies.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
@@ -33,8 +34,7 @@ class Scheduled:
             dialect=CHAT,
             ledger=self.ledger,
             memo=self.memo,
-            counter=self.setting.message_sizes.counter,
-            rules=self.setting.rules,
+            policy=Policy(counter=self.setting.message_sizes.counter, rules=self.setting.rules),
             budget=budget,
         )
         self.ledger = fitted.ledger

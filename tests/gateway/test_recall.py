@@ -26,6 +26,7 @@ from lamina.conversations.recall_streams import filter_for
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import fit_request
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.calls import OutgoingRequest
@@ -609,7 +610,9 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
     sounds = [[one for one in said if thoughts or not isinstance(one, Thought)] for said in SOUNDS]
     bodies = ["".join(APIS[verb][1](said, 10)).encode() for said in sounds]
     request = wire.request([*long_history(wire), wire.user(QUESTION)]) | {"model": "m"}
-    fitted = fit_request(request, dialect=name, budget=Budget(window=4_000, reserve=300), recall="tool")
+    fitted = fit_request(
+        request, dialect=name, budget=Budget(window=4_000, reserve=300), policy=Policy(recall="tool")
+    )
     place = RecallPlace(turns=1, segments=1, link=b"x")
     media_type = "application/x-ndjson" if name == "ollama" else "text/event-stream"
 

@@ -16,7 +16,8 @@ from lamina.cli.parser import add_json
 from lamina.cli.serve import read_settings, settings_path
 from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
-from lamina.fitting.policy import PLAIN_FIELDS, load_policy
+from lamina.fitting.policy import PLAIN_FIELDS
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import find_line, find_settings_file, load_settings, variable_of
 from lamina.stores.address import KEY_VARIABLE
 
@@ -93,7 +94,8 @@ def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSe
     file = find_settings_file(None, environment)
     text = _read_if_there(file)
     values = msgspec.structs.asdict(settings)
-    policy = load_policy(values.pop("policy"))
+    policy = load_user_policy(settings, environment)
+    del values["policy"]
     if not settings.store:
         values["store"] = settings.store_address()
     values |= {f"policy.{name}": getattr(policy, name) for name in PLAIN_FIELDS}

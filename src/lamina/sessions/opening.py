@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from lamina.core.values import Role
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy, load_policy
+from lamina.fitting.policy import Policy
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
 from lamina.sessions.setup import Setup, read_policy
 from lamina.sessions.stored_conversation import StoredConversation
@@ -76,13 +76,13 @@ def prepare_builder(
     inputs: SessionInputs,
     *,
     policy: Policy,
+    user_policy: Policy,
     changes: dict[str, Any],
 ) -> RequestBuilder:
     """Make the builder for a conversation, set up as it was left and with the caller's changes.
 
     What is not stored with it comes from the caller's policy, and else from the user's settings.
     """
-    user_policy = load_policy(settings.policy)
     setup = stored.live.setup or _default_setup(settings, user_policy)
     setup = _keep_recall(stored, setup.over({**changes, **read_policy(policy)}))
     whole_policy = policy.over(user_policy)

@@ -72,6 +72,7 @@ from lamina.sessions.turns import (
     list_turn_starts,
     locate_turn,
 )
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 from lamina.summaries import Condense, Terms, condense_attachments, with_summary
@@ -539,6 +540,7 @@ async def _open_session(
     settings: Settings | None,
 ) -> AsyncIterator[Session]:
     user_settings = await settings_for(settings)
+    user_policy = load_user_policy(user_settings, os.environ if settings is None else None)
     where = Where(user_settings.workspace if workspace is None else workspace, conversation)
     environment = os.environ if settings is None else {}
     if runtime.mentioned is None and root is not None:
@@ -566,7 +568,13 @@ async def _open_session(
         )
         setup_changes = {"model": model, **msgspec.structs.asdict(setup)}
         builder = prepare_builder(
-            stored, user_settings, runtime, inputs, policy=policy, changes=setup_changes
+            stored,
+            user_settings,
+            runtime,
+            inputs,
+            policy=policy,
+            user_policy=user_policy,
+            changes=setup_changes,
         )
         lifetime = Lifetime()
         try:
