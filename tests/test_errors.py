@@ -78,15 +78,15 @@ async def test_a_session_names_what_was_said() -> None:
 
 
 @pytest.mark.parametrize("open_door", [fit_request, wrap], ids=["fit_request", "wrap"])
-def test_a_budget_that_is_a_number_is_refused_with_the_right_words(open_door: Any) -> None:
+def test_a_budget_that_is_neither_a_budget_nor_a_window_is_refused(open_door: Any) -> None:
     subject: Any = REQUEST if open_door is fit_request else FakeClient()
-    with pytest.raises(BadInput, match=r"budget is 4000; give Budget\(window=4000\)"):
-        open_door(subject, budget=4000)
+    with pytest.raises(BadInput, match=r"budget is '4k'; give Budget\(.*or the window in tokens"):
+        open_door(subject, budget="4k")
 
 
-def test_a_session_refuses_a_budget_that_is_a_number_before_it_opens_anything() -> None:
-    with pytest.raises(BadInput, match=r"give Budget\(window=4000\)"):
-        Session.open("nowhere/chats.db", "a", policy=Policy(budget=4000))  # type: ignore[arg-type]
+def test_a_session_refuses_what_is_no_policy_before_it_opens_anything() -> None:
+    with pytest.raises(BadInput, match=r"Session\.open: policy is Budget\(.*or lamina\.Policy"):
+        Session.open("nowhere/chats.db", "a", policy=Budget(window=4000))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("field", ["window", "reserve", "trigger", "keep_last"])

@@ -122,7 +122,8 @@ def find_line(text: str, name: str) -> int:
         if "=" not in line or key.startswith("#"):
             continue
         full_name = f"{table}.{key}".lstrip(".")
-        if full_name == name:
+        # `budget.window = 9` sets a part of `budget`.
+        if full_name == name or full_name.startswith(f"{name}."):
             return number
         if name.startswith(f"{full_name}."):
             line_of_parent = number

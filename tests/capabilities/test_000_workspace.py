@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Form, Layer, Options, Policy
+from lamina import Budget, Form, Layer, Policy
 from lamina.agent import EXPLORER, Agent, ToolRunEvent, approve_always, open_for, workspace_actions
 from lamina.clients.events import TextEvent
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
@@ -220,7 +220,7 @@ def test_05_what_the_prompt_is_about_is_lowered_last() -> None:
     irrelevant_for = {"Which colours has the shop?": "lamps.md", "Where are the lamps?": "paint.md"}
     for question, irrelevant in irrelevant_for.items():
         budget = Budget(window=8_000, reserve=0)
-        with talking(budget=budget, options=Options(order=Relevance(freshness="fresh"))) as session:
+        with talking(budget=budget, order=Relevance(freshness="fresh")) as session:
             exchange(session, "Two files for you.", "Thank you.", attach=[lamps, paint])
             session.ask(question)
             reasons = lowered(session.envelope)

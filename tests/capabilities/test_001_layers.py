@@ -670,11 +670,11 @@ def first_line_only(segment: Segment, form: Form, content: str, limit: int) -> A
 
 
 def test_d_how_a_source_is_compacted_is_chosen_by_its_kind_and_by_the_session() -> None:
-    words = Options(wording=Wording(words={"url": first_line_only}))
+    words = Wording(words={"url": first_line_only})
     attached = [note("spec.md", LONG_SPEC), url("https://x.example", "The first line.\n" + LONG_SPEC)]
     shown = {}
-    for name, options in (("plain", Options()), ("own", words)):
-        with talking(budget=Budget(window=4_000, reserve=0), options=options) as session:
+    for name, wording in (("plain", None), ("own", words)):
+        with talking(budget=Budget(window=4_000, reserve=0), wording=wording) as session:
             session.ask("1", attach=attached)
             shown[name] = [text for _, text in messages(session.request())]
     assert "The first line." in shown["own"]

@@ -44,7 +44,7 @@ FACT = "The harbour opens at 05:41."
 ANSWER = f"It says: {FACT}"
 QUESTION = "When opens the harbour?"
 OWN_RESULT = "content of a.txt"
-WINDOW = {"window": 4_000, "reserve": 300}
+WINDOW = {"budget": 4_000, "reserve": 300}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 
 Script = Callable[["Wire", dict[str, Any]], Said]
@@ -456,7 +456,7 @@ def test_several_recalls_and_their_account() -> None:
     assert ", 2 recalls;" in account.write_lines()[0]
 
 
-@pytest.mark.parametrize(("recall", "shows_handles"), [("off", False), ("mcp", True)])
+@pytest.mark.parametrize(("recall", "shows_handles"), [("off", False), ("handles", True)])
 def test_without_the_tool_handles_are_shown_only_to_a_client_that_has_one(
     recall: str,
     shows_handles: bool,  # noqa: FBT001 - a parameter of the test

@@ -19,6 +19,7 @@ from lamina.conversations import recall_loop
 from lamina.conversations.recall_notice import NOTICE, fill_stream
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
+from lamina.fitting.policy import RecallChoice
 from lamina.fitting.recalls import PIECE
 from tests.talking import all_of, entered, got
 from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
@@ -43,13 +44,13 @@ class Api(NamedTuple):
             return {"type": "function", "name": "read_file", "parameters": schema}
         return {"type": "function", "function": {"name": "read_file", "parameters": schema}}
 
-    def client(self, url: str, **options: Any) -> Any:
+    def client(self, url: str, *, recall: RecallChoice = "auto", **options: Any) -> Any:
         module: Any = anthropic if self.name == "messages" else openai
         name = ("Async" if self.is_async else "") + ("Anthropic" if self.name == "messages" else "OpenAI")
         address = url if self.name == "messages" else f"{url}/v1"
         client = getattr(module, name)(base_url=address, api_key="none", max_retries=0)
         return lamina.wrap(
-            client, budget=BUDGET, policy=Policy(counter=BYTES4, breakpoints="keep"), **options
+            client, budget=BUDGET, policy=Policy(counter=BYTES4, breakpoints="keep", recall=recall), **options
         )
 
     def request(self, history: list[Any]) -> dict[str, Any]:
