@@ -19,6 +19,7 @@ from pathlib import Path
 
 import anyio
 
+from lamina import Policy
 from lamina.agent import Agent, ToolRunEvent, open_for, scratchpad, workspace_actions
 from lamina.agent.actions import Action
 from lamina.agent.outcome import TurnEvent
@@ -27,7 +28,6 @@ from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolCall
-from lamina.fitting.policy import Policy
 from lamina.workspace.workspace import Workspace
 
 SAMPLE = "# Limits\n\nAt most 20 requests a minute.\n"

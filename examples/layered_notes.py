@@ -8,10 +8,10 @@ A note that stands in full is not sent again: later turns refer to it.
 
 from __future__ import annotations
 
+from lamina import Policy
 from lamina.blocking import Session
 from lamina.core.layout import Layout
 from lamina.core.wording import text_of
-from lamina.fitting.policy import Policy
 from lamina.segments import note
 from lamina.stores.memory import MemoryStore
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import anyio
 
+from lamina import Policy
 from lamina.agent import Agent, ToolRunEvent, approve_always, open_for, workspace_actions
 from lamina.agent.outcome import TurnEvent
 from lamina.clients.events import CallEvent, Client, TextEvent
@@ -29,7 +30,6 @@ from lamina.core.kinds import HIGH, LOW
 from lamina.core.layout import Cap, Layout
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
-from lamina.fitting.policy import Policy
 from lamina.sessions import Session, SetupOptions
 from lamina.workspace.workspace import Workspace
 

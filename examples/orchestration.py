@@ -20,6 +20,7 @@ from pathlib import Path
 
 import anyio
 
+from lamina import Policy
 from lamina.clients.events import Client, TextEvent
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import ScriptedClient
@@ -29,7 +30,6 @@ from lamina.context.port import Source
 from lamina.context.search import chunks_of, open_index, search
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
-from lamina.fitting.policy import Policy
 from lamina.segments import assistant, user
 from lamina.sessions import Session, SetupOptions
 from lamina.stores.files import open_files
