@@ -197,7 +197,7 @@ def test_delete_and_prune_ask_first(store: str) -> None:
     assert sorted(deleted) == sorted([TALK, "claude-code-77aa", "begins-00"])
     assert names(store) == ["evening", "support-42"]
     assert ask(store, "delete", "even", "--yes").err == "'evening' is deleted\n"
-    assert ask(store, "prune", "--size", "2GB", "--yes").err == "0 conversations are deleted\n"
+    assert ask(store, "prune", "--size", "2GB", "--yes").err == "deleted: 0 conversations\n"
 
 
 def test_prune_keeps_a_size_and_drops_the_oldest_first(store: str) -> None:

@@ -43,9 +43,9 @@ MOST_PROBLEMS = 3
 
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
-what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
-opened. With --store, the conversations of a store are: sessions, and what a gateway with --keep all has
-stored. Nothing is sent anywhere. The store of `lamina chat` is opened by --store alone.
+what `lamina conversations export` wrote. Without a path, the sessions of Claude Code and Codex on this
+machine are opened. With --store, the conversations of a store are: sessions, and what a gateway with
+--keep all has stored. Nothing is sent anywhere. The store of `lamina chat` is opened by --store alone.
 
 examples:
   lamina inspect --open

@@ -48,11 +48,11 @@ class RecordedLog(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_recorded_log(store: Store, workspace: str, name: str) -> RecordedLog | None:
     """The log of a recorded conversation; None if no door has recorded one of this name."""
-    kept = await find_conversation(store, workspace, name)
-    if kept is None:
+    stored = await find_conversation(store, workspace, name)
+    if stored is None:
         return None
     record = await read_record(store, workspace, name)
-    return make_recorded_log(kept.state, record)
+    return make_recorded_log(stored.state, record)
 
 
 def make_recorded_log(state: ConversationState, record: ConversationRecord) -> RecordedLog:
