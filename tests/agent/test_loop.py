@@ -8,12 +8,12 @@ import anyio.lowlevel
 import pytest
 
 from lamina.agent import Action, Agent, ToolRunEvent, TurnCost, TurnLimits, approve_always
-from lamina.agent.limits import price
 from lamina.agent.model_calls import INTERRUPTED
 from lamina.agent.outcome import TurnEvent
 from lamina.clients.events import TextEvent, UsageEvent
 from lamina.clients.failures import RequestRefused, Unreachable
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
+from lamina.conversations.costs import price_usage
 from lamina.core.values import Budget, Layer, Role
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
@@ -403,8 +403,8 @@ def test_money_is_counted_at_the_price_of_what_was_cached() -> None:
     prices = model("gpt-5").prices
     assert prices.input is not None
     assert prices.read is not None
-    assert price(Usage(input=1_000_000, cached=1_000_000), "gpt-5") == pytest.approx(prices.read)
-    assert price(Usage(input=1_000_000), "gpt-5") == pytest.approx(prices.input)
+    assert price_usage(Usage(input=1_000_000, cached=1_000_000), "gpt-5") == pytest.approx(prices.read)
+    assert price_usage(Usage(input=1_000_000), "gpt-5") == pytest.approx(prices.input)
     assert (TurnCost(money=0.5) + TurnCost(money=None)).money is None
 
 

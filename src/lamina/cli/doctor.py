@@ -194,7 +194,7 @@ def _check_store(arguments: argparse.Namespace) -> CheckLine:
 async def _read_from_store(arguments: argparse.Namespace) -> None:
     key = await find_key(arguments.key_file)
     async with open_chosen_store(arguments.store, load_settings(), key=key, create=False) as store:
-        await store.read(Where(OwnName("gateway/default"), "ready"), last=0)
+        await store.read(Where(OwnName("lamina.conversations/default"), "ready"), last=0)
 
 
 def _is_missing_file(arguments: argparse.Namespace) -> bool:

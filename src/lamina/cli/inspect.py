@@ -35,7 +35,7 @@ from lamina.stores.port import OwnName, Store, Where
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
 
-GATEWAY_WORKSPACE = "gateway/"
+GATEWAY_WORKSPACE = "lamina.conversations/"
 """Begins the names of the workspaces with a gateway's conversations."""
 
 MOST_PROBLEMS = 3
@@ -128,7 +128,7 @@ def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places."""
     sources: list[TraceSource] = []
     if arguments.store is not None:
-        sources.append(StoreSource(arguments))
+        sources.append(StoreSource(arguments, only=getattr(arguments, "conversation", "")))
     if arguments.demo is not None:
         sources.append(DemoSource(arguments.demo))
     if sources:
@@ -162,11 +162,13 @@ class DemoSource:
 class StoreSource:
     """The conversations of a store. One that has grown is read again, the others are remembered.
 
-    A live page asks often. So the store is not looked at again within `pause` seconds.
+    With `only`, no other conversation is shown. A live page asks often. So the store is not looked at again
+    within `pause` seconds.
     """
 
-    def __init__(self, arguments: argparse.Namespace, *, pause: float = 1.0) -> None:
+    def __init__(self, arguments: argparse.Namespace, *, only: str = "", pause: float = 1.0) -> None:
         self._arguments = arguments
+        self._only = only
         self._pause = pause
         self._counts: dict[str, int] = {}
         self._looked_at = -math.inf
@@ -200,6 +202,8 @@ class StoreSource:
         async with open_named_store(self._arguments) as (store, workspace):
             for place in _list_places(workspace):
                 async for head in every_conversation(store, place):
+                    if self._only and head.conversation != self._only:
+                        continue
                     name = f"{place}/{head.conversation}"
                     traces[name] = self._traces.get(name, (-1, _NOTHING))
                     if traces[name][0] != head.count:
@@ -226,7 +230,7 @@ async def _read_trace(store: Store, where: Where) -> Trace | UnreadableLine:
 async def _read_gateway_conversation(store: Store, where: Where) -> Trace | UnreadableLine:
     """A conversation of a gateway that keeps everything. Of any other, what was not lowered is missing."""
     try:
-        from lamina.gateway.conversation_store import LINK, decode_state  # noqa: PLC0415 - an extra
+        from lamina.conversations.store import LINK, decode_state  # noqa: PLC0415
     except ImportError as error:
         return UnreadableLine(place=where.conversation, reason=str(error))
     try:

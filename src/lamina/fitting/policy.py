@@ -80,7 +80,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, `server` what the provider's server may be asked to do.
 
-    **What is stored.** `keep` says what a store keeps of the contents: all, what was lowered, or nothing.
+    **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
+    or nothing. A session is its log, so it keeps all.
     """
 
     budget: Budget | int | None = None

@@ -21,6 +21,7 @@ from anyio import to_thread
 from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
 from lamina.conversations.recall_loop import RecallExchange, append_turns, place_after
 from lamina.conversations.request_digests import count_shared_links
+from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.calibration import calibrate
 from lamina.core.entries import find_logged
 from lamina.core.tokens import Counter
@@ -35,12 +36,7 @@ from lamina.fitting.server_reports import ServerHelp
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.continued_answers import continue_last, remember_answer
-from lamina.gateway.conversation_store import (
-    ConversationSnapshot,
-    GatewayStore,
-    StoreGone,
-    changes_requests,
-)
+from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.conversations import (
     ConversationIndex,
     ConversationMatch,
@@ -53,7 +49,7 @@ from lamina.gateway.marker_modes import choose_breakpoints, plans_markers
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
-from lamina.gateway.saving import ConversationSaver, encode_lowered, encode_new_segments
+from lamina.gateway.saving import ConversationSaver, encode_lowered
 from lamina.gateway.sent_marks import mark_last_request
 from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.sizes import (
@@ -318,7 +314,6 @@ class Fitter:
         state = _next_state(call, match, conversation.state.ledger, tokens=conversation.tokens)
         outgoing = call.unchanged(conversation, state.requests)
         self._advance(call, match, state, outgoing.request)
-        conversation.add_records(encode_new_segments(match, self._settings.policy.keep))
         self._saver.save_later(conversation)
         return outgoing
 
@@ -437,7 +432,7 @@ class Fitter:
         conversation = match.conversation
         state = _next_state(call, match, fitted.ledger, tokens=fitted.envelope.tokens)
         keep = self._settings.policy.keep
-        records = encode_new_segments(match, keep) + encode_lowered(fitted, conversation.state.ledger, keep)
+        records = encode_lowered(fitted, conversation.state.ledger, keep)
         while True:
             try:
                 await self._saver.save(conversation, state, records)
@@ -498,7 +493,7 @@ class Fitter:
         self,
         call: UpstreamCall,
         match: ConversationMatch,
-        state: ConversationSnapshot,
+        state: ConversationState,
         request: Mapping[str, Any],
     ) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
@@ -551,6 +546,12 @@ class Fitter:
             recall=choose_recall_mode(incoming),
         )
 
+    def find_window(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> int:
+        """The window that a request was fitted into."""
+        if outgoing.conversation is None:
+            return 0
+        return self._budget(incoming, outgoing.conversation.state).window
+
     def _server_help(self, incoming: IncomingRequest) -> ServerHelp:
         """What the upstream's server is asked to do. A server without betas does not know the switch."""
         upstream = incoming.upstream
@@ -561,7 +562,7 @@ class Fitter:
     def _counter(self, incoming: IncomingRequest) -> Counter:
         return incoming.upstream.settings.policy.find_counter(incoming.model)
 
-    def _budget(self, incoming: IncomingRequest, state: ConversationSnapshot) -> Budget:
+    def _budget(self, incoming: IncomingRequest, state: ConversationState) -> Budget:
         reported = state.windows.get(incoming.model)
         served_window = self._windows.find(incoming.upstream, incoming.model)
         return find_budget(incoming.upstream.settings, incoming.model, reported, served_window=served_window)
@@ -574,7 +575,7 @@ class Fitter:
 
 def _next_state(
     call: UpstreamCall, match: ConversationMatch, ledger: Ledger, *, tokens: int
-) -> ConversationSnapshot:
+) -> ConversationState:
     """The state after this request. What was reported for the last one is in the ledger now."""
     return msgspec.structs.replace(
         match.conversation.state,
@@ -591,8 +592,8 @@ def _next_state(
 
 
 def _add_exchange(
-    state: ConversationSnapshot, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
-) -> ConversationSnapshot:
+    state: ConversationState, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
+) -> ConversationState:
     """The state with one more recall. If a later request was sent meanwhile, its ledger stays."""
     exchanges = (*state.exchanges, exchange)[-EXCHANGES:]
     state = msgspec.structs.replace(state, exchanges=exchanges)
@@ -614,7 +615,7 @@ def _count_new_segments(match: ConversationMatch) -> int:
     return max(len(match.digests.chain) - match.shared, 0)
 
 
-def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationSnapshot) -> bool:
+def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationState) -> bool:
     """Whether the next request depends on the ledger of this one."""
     if state.has_ledger or fitted.request is not call.request:
         return True

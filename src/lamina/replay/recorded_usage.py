@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches import CacheRules, Tally, cost, rules_for
-from lamina.errors import BadInput
+from lamina.caches import CacheRules, Tally, rules_for
+from lamina.conversations.costs import price_tally
 from lamina.fitting.recalls import RECALL
-from lamina.models.facts import Model, model
 from lamina.replay.account_sums import sum_fields
 from lamina.replay.outcomes import input_equivalents
 from lamina.replay.values import LostCache, RecordedUsage, Reported, Trace
@@ -40,6 +38,7 @@ class _ReportedCall(NamedTuple):
     place: int
     usage: RecordedUsage
     model: str
+    dialect: str
     rules: CacheRules
 
 
@@ -97,24 +96,24 @@ def _reported_calls(trace: Trace) -> list[_ReportedCall]:
         name = usage.model or trace.model
         if name not in rules:
             rules[name] = rules_for(name, dialect=trace.dialect)
-        calls.append(_ReportedCall(number, place, usage, name, rules[name]))
+        calls.append(_ReportedCall(number, place, usage, name, trace.dialect, rules[name]))
     return calls
 
 
 def _sum_dollars(calls: Sequence[_ReportedCall]) -> float | None:
-    """At today's prices; None where no call was reported, or the price of one of them is not known.
+    """At the prices of the time; None where no call was reported, or the price of one of them is not known.
 
     A sum without some of its calls would look like a cheap session.
     """
     if not calls:
         return None
-    try:
-        models = {name: model(name) for name in {call.model for call in calls}}
-        return sum(
-            _price(_tally(call.usage), call, models[call.model], output=call.usage.output) for call in calls
-        )
-    except BadInput:
-        return None
+    total = 0.0
+    for call in calls:
+        dollars = _price(_tally(call.usage), call, output=call.usage.output)
+        if dollars is None:
+            return None
+        total += dollars
+    return total
 
 
 def _tally(usage: RecordedUsage) -> Tally:
@@ -124,12 +123,9 @@ def _tally(usage: RecordedUsage) -> Tally:
     )
 
 
-def _price(tally: Tally, call: _ReportedCall, model_facts: Model, *, output: int = 0) -> float:
+def _price(tally: Tally, call: _ReportedCall, *, output: int = 0) -> float | None:
     """The price of a tally at the moment of a call."""
-    moment = None
-    if call.usage.at is not None:
-        moment = datetime.fromtimestamp(call.usage.at, UTC)
-    return cost(tally, model_facts, rules=call.rules, output=output, at=moment).total
+    return price_tally(tally, call.model, output=output, dialect=call.dialect, at=call.usage.at)
 
 
 def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostCache]:
@@ -161,11 +157,11 @@ def _price_of_loss(call: _ReportedCall, tokens: int) -> float | None:
         paid = Tally(written=tokens)
     else:
         paid = Tally(uncached=tokens)
-    try:
-        facts = model(call.model)
-        return _price(paid, call, facts) - _price(Tally(read=tokens), call, facts)
-    except BadInput:
+    paid_dollars = _price(paid, call)
+    read_dollars = _price(Tally(read=tokens), call)
+    if paid_dollars is None or read_dollars is None:
         return None
+    return paid_dollars - read_dollars
 
 
 def _explain_loss(  # noqa: PLR0911 - one return for each reason

@@ -28,7 +28,7 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy, choose_policy
+from lamina.fitting.policy import Keep, Policy, choose_policy
 from lamina.fitting.request import Fitted
 from lamina.stores.port import Store
 from lamina.wrapped.sdk_calls import fit_calls
@@ -61,10 +61,11 @@ def wrap(
             place="wrap",
             hint="pass a client of an official SDK; or call fit_request before your own call",
         )
+    policy = choose_policy(policy, budget=budget, place="wrap")
     conversations = Conversations(
-        choose_policy(policy, budget=budget, place="wrap"),
+        policy,
         listeners=Listeners(on_cut=on_cut, on_repair=on_repair, on_miss=on_miss),
-        store=_open_store(store, key),
+        store=_open_store(store, key, policy.keep),
     )
     return cast("C", Wrapped(client, conversations))
 
@@ -94,7 +95,7 @@ def _unwrap(client: Any) -> Wrapped:
     return client
 
 
-def _open_store(store: Store | str | PathLike[str] | None, key: Any) -> Any:
+def _open_store(store: Store | str | PathLike[str] | None, key: Any, keep: Keep) -> Any:
     """Return the store of the conversations. It is opened when it is first used."""
     if store is None:
         if key is not None:
@@ -102,7 +103,7 @@ def _open_store(store: Store | str | PathLike[str] | None, key: Any) -> Any:
         return None
     from lamina.conversations.conversation_store import ConversationStore  # noqa: PLC0415 - few clients have one
 
-    return ConversationStore(store, key=key)
+    return ConversationStore(store, key=key, keep=keep)
 
 
 class Wrapped:
