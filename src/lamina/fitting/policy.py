@@ -135,9 +135,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             budget = msgspec.structs.replace(budget, reserve=min(self.reserve, budget.window // 2))
         return self._with_preference(budget)
 
-    def with_budget(self, budget: Budget) -> Policy:
-        """Return this policy with a budget that is used exactly as it is."""
-        return msgspec.structs.replace(self, budget=budget, reserve=None, prefer=None)
+    def with_budget(self, budget: Budget, **changes: Any) -> Policy:
+        """Return this policy with a budget that is used exactly as it is, and with other changes."""
+        return msgspec.structs.replace(self, budget=budget, reserve=None, prefer=None, **changes)
 
     def _with_preference(self, budget: Budget) -> Budget:
         if self.prefer is None or budget.prefer == self.prefer:
