@@ -1,7 +1,8 @@
 """The log of a conversation that a door has recorded: what there is to recall, to search, and to export.
 
 With `policy.keep = "all"` the record has every request as the client wrote it, so the log is parsed from
-those bodies. With "lowered" it has the segments that were left out, one record each. With "nothing" there is no text at all.
+those bodies. With "lowered" it has the segments that were left out, one record each. With "nothing" there is
+no text at all.
 """
 
 from __future__ import annotations
