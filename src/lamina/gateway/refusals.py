@@ -92,8 +92,8 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
         message = (
             f"{sizes}. The model's thinking in this tool loop is bound to all that came before it, and the "
             "upstream is not asked to drop it (`policy.server`), or has refused that. So nothing before it "
-            "may be shortened until the model has answered. Start a new conversation, turn thinking off, or give "
-            "the upstream a larger `policy.budget`"
+            "may be shortened until the model has answered. Start a new conversation, turn thinking off, or "
+            "give the upstream a larger `policy.budget`"
         )
         return Refusal(400, message, code="context_length_exceeded")
     message = (
