@@ -107,7 +107,8 @@ def test_show_says_what_happened_and_what_is_kept(store: str) -> None:
     assert requests[3].endswith("200        cut 1")
     assert "$" in requests[0]
     assert shown.err == "this store keeps every request and every answer\n"
-    assert 'only what was left out; keep = "all" keeps requests' in ask(store, "show", "claude-code-77").err
+    shown = ask(store, "show", "claude-code-77")
+    assert 'only what was left out; policy.keep = "all" keeps requests' in shown.err
     assert "keeps no texts" in ask(store, "show", "begins").err
     session = ask(store, "show", "support")
     assert f"user: Log in with {PROMPT}." in session.out
