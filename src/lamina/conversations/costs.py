@@ -88,7 +88,7 @@ class CostSum:
         self._sum += amount
 
     def add_call(self, call: RecordedCall) -> None:
-        """Add a recorded request. One whose answer is not recorded adds nothing: nobody knows what it took."""
+        """Add a recorded request. One without a recorded answer adds nothing: nobody knows what it took."""
         answer = call.answer
         if answer is None or is_refused(call):
             return

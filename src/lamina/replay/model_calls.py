@@ -22,6 +22,9 @@ from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
 
+ITEM_FIELDS = {"openai_responses": "input", "gemini": "contents"}
+"""The field in which a dialect has the items of a conversation, if it is not `messages`."""
+
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     """One model call: the messages before `end` were sent, `answer` is what the model then wrote.
@@ -167,7 +170,7 @@ def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str,
     """
     source = DIALECTS[trace.dialect]
     target = DIALECTS[CHAT]
-    items_name = "input" if trace.dialect == "openai_responses" else "messages"
+    items_name = ITEM_FIELDS.get(trace.dialect, "messages")
     parsed = source.parse({"model": trace.model, **trace.head, items_name: trace.items})
     head = translate_head(parsed.head, source, target, model=trace.model).head
     options = choose_options(target, head, layout=Layout(context="logged"))

@@ -249,7 +249,7 @@ def is_answer(item: dict[str, Any]) -> bool:
     Items of the Responses API have no role: reasoning and calls are the model's.
     """
     if "role" in item:
-        return bool(item["role"] == "assistant")
+        return item["role"] in ("assistant", "model")  # Gemini says "model"
     item_type = str(item.get("type"))
     return item_type == "reasoning" or item_type.endswith("_call")
 
