@@ -33,7 +33,7 @@ from lamina.gateway.config import Deadlines
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
-from tests.fitting import test_truncated_calls as truncated_calls
+from tests.conversations import test_truncated_calls as truncated_calls
 from tests.gateway.running import RunningGateway, replace_deadlines, settings_for
 from tests.gateway.test_sdks import gateway_in_thread
 from tests.wrapped.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api

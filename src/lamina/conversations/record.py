@@ -29,6 +29,9 @@ from lamina.errors import BadInput
 
 VERSION = 1
 
+MOST_WAITING = 16 << 20
+"""Bytes of bodies of one conversation that wait for a store that does not answer."""
+
 PIECE = b"="
 """Begins the record of a piece. No JSON value does."""
 
@@ -82,9 +85,10 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `first` and `last` are the seconds from the request to the first and to the last byte. `status` is 0 if
     there was no answer at all; `error` then says why. `headers` are those that matter: the provider's id of
-    the request, limits, when to try again; never a key. `encoding` is how the body is packed. `uncut` is the
-    tokens that the request would have had without lamina, as the account counts them. `recalled`: the answer
-    was for lamina, which sent the next request with what the model asked for.
+    the request, limits, when to try again; never a key. `encoding` is how the body is packed. `account` has
+    what the account needs to tell what the request would have cost without lamina. `recalled`: the answer
+    was for lamina, which sent the next request with what the model asked for. `retries` is how often the
+    same bytes were sent again because the provider asked to.
     """
 
     id: str
@@ -102,6 +106,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int = 0
     error: str = ""
     recalled: bool = False
+    retries: int = 0
     account: Mapping[str, Any] = {}
 
 
@@ -128,11 +133,12 @@ class RecordWriter:
 
     Pieces are named by their place in the store, so records are made when they are saved: `encode` with the
     number of records that the store has now, then `saved`. If another process has written meanwhile, `learn`
-    what it wrote, and encode again. Nothing is lost: what was not saved waits.
+    what it wrote, and encode again. Nothing is lost: what was not saved waits. `count` is that number.
     """
 
     def __init__(self) -> None:
         self.count = 0
+        self._waiting_size = 0
         self._waiting: list[_PendingSent | _PendingAnswer | bytes] = []
         self._pieces: dict[bytes, int] = {}
         self._sent = LastBody()
@@ -154,21 +160,38 @@ class RecordWriter:
         ledger: Ledger | None = None,
     ) -> None:
         """A request left with this body. `came` is how the client wrote it, None if that is the same."""
+        if self._waiting_size > MOST_WAITING:  # the store is gone: what happened is noted, without the texts
+            body = came = None
+        self._waiting_size += len(body or b"") + len(came or b"")
         self._waiting.append(_PendingSent(request=request, body=body, came=came, ledger=ledger))
 
     def add_answer(self, answer: Answered, *, body: bytes | None = None) -> None:
         """An answer came, or the request failed."""
+        if self._waiting_size > MOST_WAITING:
+            body = None
+        self._waiting_size += len(body or b"")
         self._waiting.append(_PendingAnswer(answer=answer, body=body))
 
     def add_record(self, record: bytes) -> None:
         """Another record of this conversation: a segment that was lowered."""
         self._waiting.append(record)
 
-    def encode(self, count: int) -> list[bytes]:
-        """The records of everything that waits, for a store that has `count` records of this conversation."""
-        unsaved = _Unsaved(self, count)
+    @property
+    def size(self) -> int:
+        """Bytes of the last request that are held to compare the next one with."""
+        if self._came.pieces is self._sent.pieces:
+            return self._sent.size
+        return self._sent.size + self._came.size
+
+    def encode(self, more: Iterable[bytes] = ()) -> list[bytes]:
+        """The records of everything that waits, and then `more`, for a store that has `count` records now.
+
+        `more` is not held back if it cannot be saved: the caller makes it again.
+        """
+        unsaved = _Unsaved(self, self.count)
         for event in self._waiting:
             unsaved.add(event)
+        unsaved.records.extend(more)
         self._unsaved = unsaved
         return unsaved.records
 
@@ -178,6 +201,7 @@ class RecordWriter:
         assert unsaved is not None  # noqa: S101 - `encode` comes first
         self._unsaved = None
         del self._waiting[: unsaved.events]
+        self._waiting_size = sum(map(_count_bytes, self._waiting))
         self.count = unsaved.first + len(unsaved.records)
         self._pieces.update(unsaved.pieces)
         self._sent = unsaved.sent
@@ -185,13 +209,24 @@ class RecordWriter:
         self._ledger_size = unsaved.ledger_size
         self._ledger_place = unsaved.ledger_place
 
-    def learn(self, records: Iterable[bytes], *, after: int) -> None:
-        """Learn the pieces of records that somebody else has saved. The first of them is number `after`."""
-        self.count = after
+    def learn(self, records: Iterable[bytes]) -> None:
+        """Learn the pieces of the next records, which somebody else has saved."""
         for body in records:
             if body.startswith(PIECE):
                 self._pieces.setdefault(_digest(body[1:]), self.count)
             self.count += 1
+
+    def skip_to(self, count: int) -> None:
+        """The store has so many records by now, which were not read: their texts may be stored once more."""
+        self.count = count
+
+    def begin_anew(self) -> None:
+        """The conversation was deleted from the store. What waits is the beginning of a new record."""
+        self.count = 0
+        self._pieces = {}
+        self._ledger_size = ()
+        self._ledger_place = None
+        self.forget_bodies()
 
     def forget_bodies(self) -> None:
         """Forget the bytes of the last request: they take memory. The next one is compared piece by piece."""
@@ -258,6 +293,15 @@ class _Unsaved:
             self.pieces[digest] = place
             self.records.append(PIECE + piece)
         return place
+
+
+def _count_bytes(event: _PendingSent | _PendingAnswer | bytes) -> int:
+    match event:
+        case _PendingSent(body=body, came=came):
+            return len(body or b"") + len(came or b"")
+        case _PendingAnswer(body=body):
+            return len(body or b"")
+    return 0
 
 
 def _digest(piece: bytes) -> bytes:

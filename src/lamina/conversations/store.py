@@ -10,7 +10,7 @@ recorded here, too.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from time import time
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from lamina.conversations.recall_loop import RecallExchange
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.request_digests import RequestDigests
-from lamina.core.values import Digest, Ledger
+from lamina.core.values import Digest, Ledger, Role, Segment, Text
 from lamina.dialects.usage import Usage
 from lamina.errors import Damaged
 from lamina.stores.paging import every_conversation
@@ -115,6 +115,17 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         """The state as it is stored, with the time of now."""
         now = int(time())
         return msgspec.json.encode(msgspec.structs.replace(self, began=self.began or now, updated=now))
+
+
+def find_title(log: Sequence[Segment]) -> str:
+    """The first words of the user, for a list: what clients put before them in tags is left out."""
+    for segment in log:
+        if segment.role is not Role.USER:
+            continue
+        for part in reversed(segment.parts):  # attachments stand before the question
+            if isinstance(part, Text) and part.text and not part.text.startswith("<"):
+                return " ".join(part.text[: 4 * TITLE].split())[:TITLE]
+    return ""
 
 
 def changes_requests(ledger: Ledger) -> bool:

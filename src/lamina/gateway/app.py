@@ -118,7 +118,8 @@ class _Shared:
         telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
-        index = ConversationIndex(self.store, shared=self.settings.shares_store)
+        keep = self.settings.keep
+        index = ConversationIndex(self.store, shared=self.settings.shares_store, keep=keep)
         saver = ConversationSaver(self.store, index, self.metrics)
         learner = AnswerLearner(index, saver)
         fitter = Fitter(
@@ -142,16 +143,18 @@ class _Shared:
                 environment=self.environment,
                 telemetry=telemetry,
                 drain=self.drain,
+                saver=saver,
             )
-            saving = asyncio.ensure_future(saver.save_pending())
+            writing = asyncio.gather(saver.save_pending(), saver.record_pending())
             try:
                 yield
             finally:
-                saving.cancel()
+                writing.cancel()
                 with suppress(asyncio.CancelledError):
-                    await saving
+                    await writing
                 await self.gateway.finish_all()
                 await saver.flush()
+                await saver.flush_records()
         await self.store.close()
         await to_thread.run_sync(telemetry.close)
         if self.drain.is_stopping:

@@ -53,11 +53,12 @@ class StoreGone(Exception):
 
 
 class GatewayConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was read: `source` are the bytes of its state."""
+    """A conversation as it was read, with the bytes of its state and the number of its records."""
 
     name: str
     state: ConversationState
     source: bytes
+    count: int
 
 
 class GatewayStore:
@@ -123,7 +124,7 @@ class GatewayStore:
         if not page.head.state:
             return None
         state = decode_state(page.head.state)
-        return GatewayConversation(name=name, state=state, source=page.head.state)
+        return GatewayConversation(name=name, state=state, source=page.head.state, count=page.head.count)
 
     async def save(
         self,
@@ -132,10 +133,13 @@ class GatewayStore:
         state: ConversationState,
         *,
         was: bytes,
+        expect: int,
         family: str,
         records: Sequence[bytes] = (),
     ) -> bytes:
         """Replace the state, which must still be `was`, and return the bytes of the new one.
+
+        The conversation must have `expect` records: the new ones name earlier ones by their number.
 
         A new conversation is listed in its family first: a name without a state is harmless, and a state
         that nobody finds is not.
@@ -145,8 +149,25 @@ class GatewayStore:
         if not was:
             listed = family_place(workspace, family)
             await self._call(lambda store: store.append(listed, [name.encode()]))
-        await self._call(lambda store: store.append(where, records, was=was, state=source))
+        await self._call(lambda store: store.append(where, records, was=was, expect=expect, state=source))
         return source
+
+    async def append(self, workspace: str, name: str, records: Sequence[bytes], *, expect: int) -> None:
+        """Add records to a conversation that has `expect` of them. Its state stays as it is."""
+        where = conversation_place(workspace, name)
+        await self._call(lambda store: store.append(where, records, expect=expect))
+
+    async def load_records(self, workspace: str, name: str, *, after: int) -> list[bytes]:
+        """The records of a conversation from a number on."""
+        where = conversation_place(workspace, name)
+        page = await self._call(lambda store: store.read(where, after=after))
+        return [record.body for record in page.records]
+
+    async def count_records(self, workspace: str, name: str) -> int:
+        """How many records a conversation has, also if it has no state yet."""
+        where = conversation_place(workspace, name)
+        page = await self._call(lambda store: store.read(where, last=0))
+        return page.head.count
 
     async def save_answer(self, workspace: str, answer_id: str, name: str) -> None:
         """Remember to which conversation an answer belongs."""

@@ -48,7 +48,7 @@ from lamina.gateway.marker_modes import choose_breakpoints, plans_markers
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
-from lamina.gateway.saving import ConversationSaver, encode_lowered, encode_new_segments
+from lamina.gateway.saving import ConversationSaver, encode_lowered
 from lamina.gateway.sent_marks import mark_last_request
 from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.sizes import (
@@ -312,7 +312,6 @@ class Fitter:
         state = _next_state(call, match, conversation.state.ledger, tokens=conversation.tokens)
         outgoing = call.unchanged(conversation, state.requests)
         self._advance(call, match, state, outgoing.request)
-        conversation.add_records(encode_new_segments(match, self._settings.keep))
         self._saver.save_later(conversation)
         return outgoing
 
@@ -435,7 +434,7 @@ class Fitter:
         conversation = match.conversation
         state = _next_state(call, match, fitted.ledger, tokens=fitted.envelope.tokens)
         keep = self._settings.keep
-        records = encode_new_segments(match, keep) + encode_lowered(fitted, conversation.state.ledger, keep)
+        records = encode_lowered(fitted, conversation.state.ledger, keep)
         while True:
             try:
                 await self._saver.save(conversation, state, records)
@@ -537,6 +536,12 @@ class Fitter:
             reported=state.usage.input + state.usage.cleared.tokens,
             counter=counter.identity,
         )
+
+    def find_window(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> int:
+        """The window that a request was fitted into."""
+        if outgoing.conversation is None:
+            return 0
+        return self._budget(incoming, outgoing.conversation.state).window
 
     def _server_help(self, incoming: IncomingRequest) -> ServerHelp:
         """What the upstream's server is asked to do. A server without betas does not know the switch."""
