@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.recall_loop import append_turns, splice_exchanges
+from lamina.conversations.recall_loop import append_turns, place_after, splice_exchanges
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import ConversationState
@@ -53,7 +53,20 @@ class SentConversation:
         self.state = state
         self.record = record
         self.calls: tuple[RecordedCall, ...] = tuple(record.calls)
-        self.places = {call.request.id: number for number, call in enumerate(self.calls)}
+
+    def find_earlier(self, number: int) -> int | None:
+        """The number of the request that one was sent after, for the same request of the client.
+
+        All of them name the first as the one that they follow. The one before is the last of these.
+        """
+        first_id = self.calls[number].request.follows
+        if not first_id:
+            return None
+        for earlier in range(number - 1, -1, -1):
+            request = self.calls[earlier].request
+            if first_id in (request.id, request.follows):
+                return earlier
+        return None
 
     @property
     def model(self) -> str:
@@ -142,24 +155,45 @@ class SentRequests:
         yet. They stand at the end of what was sent, after all of the request that it follows.
         """
         conversation = self._conversation
-        record = conversation.record
         call = conversation.calls[number]
-        earlier_number = conversation.places.get(call.request.follows)
-        if earlier_number is not None and earlier_number < number:
+        earlier_number = conversation.find_earlier(number)
+        if earlier_number is not None:
+            came = self._read_came(earlier_number, dialect)
             earlier = conversation.calls[earlier_number]
-            if earlier.answer is not None and earlier.answer.recalled:
-                recalled_turns = _find_added_turns(record, earlier, call, dialect)
-                return append_turns(self._read_came(earlier_number, dialect), recalled_turns)
-        request = decode_body(record.came_body(call)) or {}
-        exchanges = conversation.state.exchanges
-        if not exchanges:
+            if earlier.answer is None or not earlier.answer.recalled:
+                return came  # it was refused, and is the same request
+            recalled_turns = _find_added_turns(conversation.record, earlier, call, dialect)
+            if recalled_turns is None:  # there was a cut between the two
+                recalled_turns = self._find_exchange(call, dialect)
+            return append_turns(came, recalled_turns)
+        request = decode_body(conversation.record.came_body(call)) or {}
+        digests = self._digest(request, dialect)
+        if digests is None:
             return request
+        return splice_exchanges(request, conversation.state.exchanges, digests)
+
+    def _find_exchange(self, call: RecordedCall, dialect: Dialect) -> tuple[Any, ...]:
+        """The recall at the end of a client's request, as it was remembered for later requests."""
+        request = decode_body(self._conversation.record.came_body(call)) or {}
+        digests = self._digest(request, dialect)
+        if digests is None:
+            return ()
+        place = place_after(request, digests)
+        for exchange in reversed(self._conversation.state.exchanges):
+            if exchange.place == place:
+                return exchange.turns
+        return ()
+
+    def _digest(self, request: Mapping[str, Any], dialect: Dialect) -> RequestDigests | None:
+        """The digests of a client's request; None if no recall has to be put into any request."""
+        if not self._conversation.state.exchanges:
+            return None
         try:
             log = dialect.parse(request, memo=self._parse_memo).log
         except LaminaError:
-            return request
+            return None
         self._digests = digest_log(log, self._digests)
-        return splice_exchanges(request, exchanges, self._digests)
+        return self._digests
 
     def _fit_again(
         self, call: RecordedCall, came: Mapping[str, Any], sent: Mapping[str, Any], dialect: Dialect
@@ -251,16 +285,13 @@ def _omit(entry: Entry) -> Entry:
 
 def _find_added_turns(
     record: ConversationRecord, earlier: RecordedCall, call: RecordedCall, dialect: Dialect
-) -> tuple[Any, ...]:
-    """The turns at the end of a request that the one which it follows does not have.
-
-    Raises nothing: if the two do not begin alike, there are none, and the body is read as it was sent.
-    """
+) -> tuple[Any, ...] | None:
+    """The turns that a request has more than the one before it; None if it does not begin with that one."""
     before = decode_body(record.sent_body(earlier)) or {}
     after = decode_body(record.sent_body(call)) or {}
     count = count_common_turns(before, after, dialect)
     if count is None:
-        return ()
+        return None
     return read_turns(after)[count:]
 
 

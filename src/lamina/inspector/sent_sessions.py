@@ -122,7 +122,7 @@ class _SentWalk:
             equivalents=input_equivalents(tally, self.rules, self.rules.read_share(request.model)),
             simulated=False,
             reported=reported,
-            follows=self.conversation.places.get(request.follows),
+            follows=self.conversation.find_earlier(number),
             why=request.why,
         )
         return _add_cut(_add_answer(built, call), call)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -44,7 +44,7 @@ from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 
-_KEPT_CONVERSATIONS = 4
+_KEPT_SESSIONS = 4
 """Conversations that stay in memory."""
 
 _Value = TypeVar("_Value")
@@ -56,44 +56,27 @@ class AskStore(Protocol):
     def __call__(self, operation: Callable[[Store], Awaitable[_Value]], /) -> _Value: ...
 
 
-def nothing_waits() -> Mapping[str, Sequence[bytes]]:
-    """For a store that nobody in this process writes to."""
-    return {}
-
-
 class StoredSessions:
     """The recorded conversations of one workspace. It is a source of sessions for the inspector.
 
-    `waiting` gives the records that this process has made and not saved yet, by the name of the conversation.
     A live page asks often, so the store is not looked at again within `pause` seconds.
     """
 
-    def __init__(
-        self,
-        ask: AskStore,
-        workspace: str,
-        *,
-        waiting: Callable[[], Mapping[str, Sequence[bytes]]] = nothing_waits,
-        pause: float = 1.0,
-    ) -> None:
+    def __init__(self, ask: AskStore, workspace: str, *, pause: float = 1.0) -> None:
         self._ask = ask
         self._workspace = workspace
-        self._waiting = waiting
         self._pause = pause
         self._looked_at = -math.inf
         self._counts: dict[str, int] = {}
         self._lines: dict[str, tuple[int, StoredSession | UnreadableLine]] = {}
-        self._loaded: OrderedDict[str, SentConversation] = OrderedDict()
+        self._loaded: OrderedDict[str, RecordedSession] = OrderedDict()
 
     def state(self) -> dict[str, int]:
-        """The number of records of each conversation, with those that wait to be saved."""
+        """The number of records of each conversation."""
         if time.monotonic() - self._looked_at > self._pause:
             self._counts = self._ask(self._count_records)
             self._looked_at = time.monotonic()
-        counts = dict(self._counts)
-        for name, records in self._waiting().items():
-            counts[name] = counts.get(name, 0) + len(records)
-        return counts
+        return self._counts
 
     def read(self) -> list[StoredSession | UnreadableLine]:
         """A line for each conversation. Those that have not grown since the last time are not read again."""
@@ -111,16 +94,24 @@ class StoredSessions:
 
     def load(self, name: str) -> RecordedSession:
         """One conversation in full. Raises BadInput if it was deleted meanwhile."""
-        conversation = self._load_conversation(name)
+        session = self._loaded.get(name)
+        if session is not None and session.version == self.state().get(name):
+            return session
+        conversation = self._read_conversation(name)
         if conversation is None:
             raise BadInput(
                 f"there is no conversation {name!r}", place="session", hint="it was deleted just now"
             )
-        return make_session(conversation)
+        session = make_session(conversation)
+        self._loaded[name] = session
+        self._loaded.move_to_end(name)
+        while len(self._loaded) > _KEPT_SESSIONS:
+            self._loaded.popitem(last=False)
+        return session
 
     def _read_line(self, name: str) -> StoredSession | UnreadableLine:
         try:
-            conversation = self._load_conversation(name)
+            conversation = self._read_conversation(name)
         except LaminaError as error:
             return UnreadableLine(place=name, reason=str(error))
         if conversation is None:
@@ -133,21 +124,12 @@ class StoredSessions:
             ),
         )
 
-    def _load_conversation(self, name: str) -> SentConversation | None:
+    def _read_conversation(self, name: str) -> SentConversation | None:
         """A conversation as it is now; None if nothing of it is recorded."""
-        known = self._loaded.get(name)
-        if known is not None and known.record.count == self.state().get(name):
-            return known
         state, record = self._ask(partial(self._read_stored, name=name))
-        record.read(self._waiting().get(name, ()))
         if not record.calls:
             return None
-        conversation = SentConversation(name, state, record)
-        self._loaded[name] = conversation
-        self._loaded.move_to_end(name)
-        while len(self._loaded) > _KEPT_CONVERSATIONS:
-            self._loaded.popitem(last=False)
-        return conversation
+        return SentConversation(name, state, record)
 
     async def _read_stored(self, store: Store, *, name: str) -> tuple[ConversationState, ConversationRecord]:
         """The state and the record of a conversation, both of the same moment."""
