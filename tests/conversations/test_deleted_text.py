@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina import Budget
-from lamina.conversations.conversation import Conversation, forget_lost_text, to_record
-from lamina.conversations.conversation_store import WORKSPACE, ConversationStore
+from lamina.conversations.conversation import Conversation, forget_lost_text, to_state
+from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
 from lamina.core.tokens import STRICT
 from lamina.dialects.openai_chat import DIALECT
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
 
 Messages = list[dict[str, Any]]
 
@@ -95,8 +95,8 @@ class Talk:
 
         async def read() -> str:
             texts = []
-            for listed in await self.memory.list(WORKSPACE):
-                page = await self.memory.read(Where(WORKSPACE, listed.conversation))
+            for listed in await self.memory.list(conversation_workspace(WORKSPACE)):
+                page = await self.memory.read(conversation_place(WORKSPACE, listed.conversation))
                 texts.append(page.head.state.decode())
             return "".join(texts)
 
@@ -134,7 +134,7 @@ def test_a_branch_that_goes_on_keeps_its_digests() -> None:
         talk.say(1)
         living = list(talk.conversations.by_key.values())[-1]
         assert living is not left
-        assert forget_lost_text(to_record(left), living) == to_record(left)
+        assert forget_lost_text(to_state(left), living) == to_state(left)
         assert talk.stored() >= _find_secrets(str(left.ledger.folds))
     finally:
         talk.store.close()
@@ -154,8 +154,8 @@ def test_recalled_text_goes_with_its_place() -> None:
         del talk.turns[2:]
         talk.say(2)
         living = list(talk.conversations.by_key.values())[-1]
-        assert forget_lost_text(to_record(other), living).exchanges == (early,)
-        assert forget_lost_text(to_record(other), other).exchanges == (early, late)
+        assert forget_lost_text(to_state(other), living).exchanges == (early,)
+        assert forget_lost_text(to_state(other), other).exchanges == (early, late)
     finally:
         talk.store.close()
 

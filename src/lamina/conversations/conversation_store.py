@@ -1,9 +1,9 @@
 """The conversations of a wrapped client in a store, so that they go on after a restart.
 
-A conversation without a name is stored under the hash of its first request and first answer, with all others
-that begin alike; the chain of its digests tells them apart. Messages are not stored, since the client sends
-them with each request; but digests of old ones and recalled texts are, and both quote messages. So when a
-client has changed its history, the branch that it left keeps nothing that the new one has lost.
+They are stored as every door does (`lamina.conversations.store`). Messages are not stored unless everything
+is kept, since the client sends them with each request; but digests of old ones and recalled texts are, and
+both quote messages. So when a client has changed its history, the branch that it left keeps nothing that the
+new one has lost.
 
 A store is async and a client may not be, so the store lives in a thread of its own, which is started when it
 is first used and ends with the program.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from os import PathLike, fspath
@@ -24,27 +24,27 @@ import anyio
 import msgspec
 from anyio.from_thread import BlockingPortal
 
-from lamina.conversations.conversation import (
-    Conversation,
-    ConversationRecord,
-    forget_lost_text,
-    from_record,
-    to_record,
+from lamina.conversations.conversation import Conversation, forget_lost_text, from_state, to_state
+from lamina.conversations.store import (
+    WORKSPACE,
+    Keep,
+    conversation_place,
+    decode_state,
+    family_place,
+    find_conversation,
+    find_title,
 )
-from lamina.errors import BadInput, LaminaError
+from lamina.errors import BadInput, Conflict, LaminaError
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
-from lamina.stores.port import OwnName, Store, Where
+from lamina.stores.port import Store, Where
 from lamina.stores.retries import retry_conflicts
 
-WORKSPACE = OwnName("lamina.wrap")
-"""The workspace of wrapped clients, so that they do not appear among the sessions in the same store."""
+MEMBERS = 64
+"""How many conversations that begin alike are looked at, the newest first."""
 
-ALIKE = 16
-"""How many conversations that begin alike are stored. The one that was not used for longest goes first."""
-
-TRIES = 5
-"""How often a group is written again if another process was faster."""
+TRIES = 8
+"""How often a conversation is written again if another process was faster."""
 
 T = TypeVar("T")
 
@@ -52,10 +52,13 @@ T = TypeVar("T")
 class ConversationStore:
     """A store for conversations, to be used from any thread. Every method waits until it is done."""
 
-    def __init__(self, store: Store | str | PathLike[str], *, key: Any = None) -> None:
+    def __init__(
+        self, store: Store | str | PathLike[str], *, key: Any = None, keep: Keep = "lowered"
+    ) -> None:
         if key is not None and not isinstance(store, str | PathLike):
             hint = "seal it yourself: Sealed(store, key); or give an address"
             raise BadInput("a store that is open takes no key", place="key", hint=hint)
+        self.keep = keep
         self._given_store = store
         self._key = key
         self._lock = threading.Lock()
@@ -65,32 +68,24 @@ class ConversationStore:
         self._portal: BlockingPortal | None = None
         self._store: Store | None = None
 
-    def load(self, names: list[str], dialect: str) -> list[Conversation]:
-        """Return the conversations of a dialect under the first of these names that is used.
+    def load(self, family: str, dialect: str) -> list[Conversation]:
+        """Return the conversations of a family and a dialect, the newest last."""
+        return self._call(partial(_load_family, family=family, dialect=dialect))
 
-        One name may hold several: conversations that begin alike have the same name.
-        """
-        for name in names:
-            state = self._call(partial(_read_state, where=Where(WORKSPACE, name)))
-            if state:
-                records = decode_records(state)
-                return [from_record(record) for record in records if record.dialect == dialect]
-        return []
-
-    def save(self, name: str, conversation: Conversation) -> None:
+    def save(self, conversation: Conversation, *, names: Sequence[str] = ()) -> None:
         """Store a conversation. If that fails, it is logged: the answer has come, and is not lost.
 
-        Other branches under this name lose what this one has lost: see `forget_lost_text`.
+        `names` are families that it can be found by, besides its own.
         """
         try:
-            self._call(partial(_write_record, where=Where(WORKSPACE, name), conversation=conversation))
+            self._call(partial(_write, conversation=conversation, names=names, keep=self.keep))
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("the conversation could not be stored: %s", error)
 
-    def forget_lost_text(self, name: str, living: Conversation) -> None:
-        """Remove from the branches under another name what the living one has lost. A failure is logged."""
+    def forget_lost_text(self, family: str, living: Conversation) -> None:
+        """Remove from the other branches of a family what the living one has lost. A failure is logged."""
         try:
-            self._call(partial(_forget_lost_text, where=Where(WORKSPACE, name), living=living))
+            self._call(partial(_forget_lost_text, family=family, living=living))
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("deleted text could not be removed: %s", error)
 
@@ -159,41 +154,60 @@ class ConversationStore:
             portal.call(portal.stop)
 
 
-async def _read_state(store: Store, *, where: Where) -> bytes:
-    page = await store.read(where, limit=1)
-    return page.head.state
+async def _load_names(store: Store, family: str) -> list[str]:
+    """The names of the conversations of a family, the newest last."""
+    page = await store.read(family_place(WORKSPACE, family), last=MEMBERS)
+    return list(dict.fromkeys(record.body.decode() for record in page.records))
 
 
-async def _write_record(store: Store, *, where: Where, conversation: Conversation) -> None:
-    """Write a conversation over its last record, before those that begin alike."""
-    record = to_record(conversation)
+async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conversation]:
+    found: list[Conversation] = []
+    for name in await _load_names(store, family):
+        kept = await find_conversation(store, WORKSPACE, name)
+        if kept is not None and kept.state.dialect == dialect:
+            conversation = from_state(name, kept.state)
+            conversation.record.skip_to(kept.records)
+            conversation.record.is_listed = True
+            found.append(conversation)
+    return sorted(found, key=lambda conversation: conversation.revision)
+
+
+async def _write(store: Store, *, conversation: Conversation, names: Sequence[str], keep: Keep) -> None:
+    """Write a conversation over its last state, and add what happened to its record."""
+    record = conversation.record
+    where = conversation_place(WORKSPACE, conversation.uid)
+    title = find_title(conversation.digests.segments) if keep == "all" else ""
+    state = msgspec.structs.replace(to_state(conversation), keep=keep, title=title).encode()
+    if not record.is_listed:
+        for family in (conversation.family, *names):
+            await store.append(family_place(WORKSPACE, family), [conversation.uid.encode()])
+        record.is_listed = True
 
     async def write() -> None:
-        state = await _read_state(store, where=where)
-        others = [other for other in decode_records(state) if other.uid != record.uid]
-        kept_others = [forget_lost_text(other, conversation) for other in others[: ALIKE - 1]]
-        await store.append(where, [], was=state, state=msgspec.json.encode([record, *kept_others]))
+        try:
+            await store.append(where, record.encode(), expect=record.count, state=state)
+        except Conflict:
+            page = await store.read(where, last=0)
+            record.skip_to(page.head.count)
+            raise
+        record.saved()
 
     await retry_conflicts(write, tries=TRIES)
 
 
-async def _forget_lost_text(store: Store, *, where: Where, living: Conversation) -> None:
-    async def write() -> None:
-        state = await _read_state(store, where=where)
-        records = decode_records(state)
-        reduced = [forget_lost_text(record, living) for record in records]
-        if reduced != records:
-            await store.append(where, [], was=state, state=msgspec.json.encode(reduced))
+async def _forget_lost_text(store: Store, *, family: str, living: Conversation) -> None:
+    for name in await _load_names(store, family):
+        where = conversation_place(WORKSPACE, name)
 
-    await retry_conflicts(write, tries=TRIES)
+        async def write(where: Where = where) -> None:
+            page = await store.read(where, last=0)
+            if not page.head.state:
+                return
+            state = decode_state(page.head.state)
+            reduced = forget_lost_text(state, living)
+            if reduced != state:
+                source = msgspec.json.encode(reduced)
+                await store.append(where, [], was=page.head.state, state=source)
 
-
-def decode_records(state: bytes) -> list[ConversationRecord]:
-    """The conversations that are stored under one name. Raises BadInput if they cannot be read."""
-    if not state:
-        return []
-    try:
-        return msgspec.json.decode(state, type=list[ConversationRecord])
-    except (msgspec.MsgspecError, RecursionError) as error:
-        hint = "it was written by another release, or changed; delete it to begin anew"
-        raise BadInput(f"a stored conversation cannot be read: {error}", place="store", hint=hint) from None
+        if name != living.uid:
+            await retry_conflicts(write, tries=TRIES)

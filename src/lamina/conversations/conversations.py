@@ -17,11 +17,12 @@ from weakref import ReferenceType, ref
 
 import msgspec
 
-from lamina.conversations.conversation import Conversation, LastRequest, named_id, thread_ids
+from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
 from lamina.conversations.recognise import recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
+from lamina.conversations.store import WORKSPACE, family_of
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.port import Dialect
@@ -143,23 +144,24 @@ class Conversations:
         memo = _branch_memo(similar.memo) if similar else RequestMemo()
         log = dialect.parse(request, memo=memo.parse).log
         digests = digest_log(log, similar.digests if similar else NO_DIGESTS)
-        new = Conversation(memo=memo, dialect=dialect.name, turns=turns, digests=digests)
+        family = self._family_of(dialect, digests)
+        new = Conversation(memo=memo, dialect=dialect.name, turns=turns, digests=digests, family=family)
 
         if self.store is not None:
-            self._take_stored(self.store.load(thread_ids(digests), dialect.name))
+            self._take_stored(self.store.load(family, dialect.name))
         recognised = recognise(digests, self._list_unnamed(dialect))
         if recognised.nearest is None:
             new = msgspec.structs.replace(
                 new,
                 last_request=self._find_likeliest(digests, dialect),
-                left_names=self._find_left_names(new),
+                left_families=self._find_left_families(new),
             )
             return next(self.numbers), new
         known_conversation = self.by_key[recognised.nearest]
         if recognised.relation == "continues":
             known_conversation.memo.parse = memo.parse
             continued = msgspec.structs.replace(
-                known_conversation, digests=digests, turns=turns, left_names=()
+                known_conversation, digests=digests, turns=turns, left_families=()
             )
             return recognised.nearest, continued
 
@@ -180,6 +182,7 @@ class Conversations:
             windows=known_conversation.windows,
             exchanges=exchanges,
             last_request=known_conversation.last_request,
+            left_families=tuple(filter(None, [known_conversation.family])),
         )
         return next(self.numbers), fork
 
@@ -209,18 +212,24 @@ class Conversations:
     def save(self, key: str | int) -> None:
         """Store a conversation, if there is a store. A failure is logged: the answer is the caller's.
 
-        A named conversation is stored under its name, another one under the hash of its beginning.
+        It is found again by its beginning, and by its name if it has one. Branches that the client has left
+        for it lose what it has lost.
         """
         conversation = self.by_key.get(key)
         if self.store is None or conversation is None:
             return
-        names = thread_ids(conversation.digests)
+        names: list[str] = []
         if isinstance(key, str):
-            names = [named_id(key)]
-        for name in names[:1]:
-            self.store.save(name, conversation)
-        for name in conversation.left_names:
-            self.store.forget_lost_text(name, conversation)
+            names = [_named_family(key)]
+        self.store.save(conversation, names=names)
+        for family in conversation.left_families:
+            self.store.forget_lost_text(family, conversation)
+        if conversation.left_families:
+            self.by_key[key] = msgspec.structs.replace(conversation, left_families=())
+
+    def _family_of(self, dialect: Dialect, digests: RequestDigests) -> str:
+        """What a request begins with, as the gateway reckons it: so each finds what the other has stored."""
+        return family_of(WORKSPACE, _group_of(self.name), dialect.name, digests)
 
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
         """Return the conversation with the name of this view.
@@ -229,7 +238,8 @@ class Conversations:
         dialect changes. So are the recalls, which are in the words of a dialect.
         """
         if self.store is not None:
-            self._take_stored(self.store.load([named_id(self.name)], dialect.name), key=self.name)
+            stored = self.store.load(_named_family(self.name), dialect.name)
+            self._take_stored(stored[-1:], key=self.name)
         conversation = self.by_key.get(self.name)
         if conversation is None:
             conversation = Conversation(dialect=dialect.name)
@@ -245,7 +255,12 @@ class Conversations:
         digests = digest_log(log, conversation.digests)
         exchanges = select_exchanges(conversation.exchanges, digests)
         return msgspec.structs.replace(
-            conversation, dialect=dialect.name, digests=digests, exchanges=exchanges
+            conversation,
+            dialect=dialect.name,
+            digests=digests,
+            exchanges=exchanges,
+            group=_group_of(self.name),
+            family=conversation.family or self._family_of(dialect, digests),
         )
 
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
@@ -317,8 +332,8 @@ class Conversations:
                 return conversation.last_request
         return None
 
-    def _find_left_names(self, new: Conversation) -> tuple[str, ...]:
-        """The names in the store of conversations that a client has left for one with another beginning.
+    def _find_left_families(self, new: Conversation) -> tuple[str, ...]:
+        """The families of conversations that a client has left for one with another beginning.
 
         A client that edits or deletes its first message begins anew, by the chain of its digests. But it
         sends most of its other messages again.
@@ -326,15 +341,15 @@ class Conversations:
         if self.store is None:
             return ()
         digests = frozenset(new.digests.digests)
-        names: list[str] = []
+        families: list[str] = []
         for key, conversation in self.by_key.items():
             if isinstance(key, str) or conversation.dialect != new.dialect:
                 continue
             own_digests = conversation.digests.digests
             shared = sum(digest in digests for digest in own_digests)
             if 2 * shared > len(own_digests):
-                names += thread_ids(conversation.digests)[:1]
-        return tuple(names)
+                families.append(conversation.family)
+        return tuple(filter(None, families))
 
 
 class AnswerCalls:
@@ -360,6 +375,16 @@ class AnswerCalls:
         if pointer() is not answer:  # the id of a dead object was given to a new one
             return None
         return call
+
+
+def _group_of(name: str) -> str:
+    """The id of a named conversation, as the gateway reads it from a client's header."""
+    return f"name:{name}" if name else ""
+
+
+def _named_family(name: str) -> str:
+    """The family that has the conversations of a name, whatever they begin with."""
+    return family_of(WORKSPACE, _group_of(name), "", NO_DIGESTS)
 
 
 def _has_same_turn(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...], index: int) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.call_record import CallRecord
 from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.events import NOT_CACHED
@@ -63,6 +64,10 @@ class PendingCall:
         self._streams = streams
         self._trace = active().start_call(dialect.name, self._model)
         client_request = _read_iterators(request)
+        self._client_request = client_request
+        store = conversations.store
+        self._record = CallRecord(None if store is None else store.keep)
+        self._why = ""
         with conversations.lock:
             client_request = conversations.continue_last(client_request)
             self._key, self._conversation = conversations.find(client_request, dialect)
@@ -101,11 +106,29 @@ class PendingCall:
         """Whether the model recalled to the end, and said nothing that the client could see."""
         return self._recalls.shows_nothing
 
+    @property
+    def keeps_bodies(self) -> bool:
+        """Whether the record keeps answers as they came."""
+        return self._record.keeps_bodies
+
+    def note_sent(self) -> None:
+        """The request is given to the SDK now."""
+        with self._conversations.lock:
+            self._record.sent(
+                self._conversation,
+                self._fitted,
+                self._client_request,
+                dialect=self._dialect.name,
+                window=self._current_budget().window,
+                why=self._why,
+            )
+
     def shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be.
 
         Returns False if the request cannot be made smaller at all.
         """
+        self._note_failed("refused as too long")
         counted = self._fitted.envelope.tokens
         window = overflow.window(counted, otherwise=RETRY_SHARE)
         with self._conversations.lock:
@@ -126,11 +149,17 @@ class PendingCall:
 
         Raises BudgetExceeded if the thinking in the open tool loop leaves nothing that may be lowered.
         """
+        self._note_failed("refused for its switch for bound thinking")
         with self._conversations.lock:
             self._conversations.models_without_switch.add(self._model)
             self._fitted = self._fit(self._current_budget())
 
-    def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False) -> bool:
+    def _note_failed(self, why: str) -> None:
+        self._why = why
+        with self._conversations.lock:
+            self._record.answered(Usage(), error=why)
+
+    def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False, answer: Any = None) -> bool:
         """Take an answer of the model. Returns True if `request` has to be sent once more.
 
         That is so if the model called the recall tool, and nothing else: the request goes on with the text.
@@ -144,7 +173,9 @@ class PendingCall:
         self._report(absorbed.usage)
         self._record_usage(absorbed.usage)
         self._trace.record_recalls(len(turns) // 2 or 1)
+        self._why = "recall"
         with self._conversations.lock:
+            self._record.answered(absorbed.usage, answer=answer, recalled=True)
             self._request = append_turns(self._request, turns)
             self._is_spliced = True
             self._conversation = msgspec.structs.replace(
@@ -158,9 +189,15 @@ class PendingCall:
             self._fitted = self._fit(self._current_budget())
         return True
 
-    def finish(self, *, usage: Usage | int = 0) -> None:
-        """Remember the call in its conversation: it was answered. `usage` is what the API counted."""
+    def finish(self, *, usage: Usage | int = 0, answer: Any = None, is_whole: bool = True) -> None:
+        """Remember the call in its conversation: it was answered. `usage` is what the API counted.
+
+        `answer` is for the record. A stream that has only begun is not a whole one: `record_usage` ends it.
+        """
         self._report(usage)
+        if is_whole:
+            with self._conversations.lock:
+                self._record.answered(usage, answer=answer)
         conversation = msgspec.structs.replace(
             self._conversation,
             ledger=self._fitted.ledger,
@@ -170,6 +207,7 @@ class PendingCall:
             last_request=self._describe_request(usage),
             exchanges=self._list_exchanges(),
             revision=self._conversation.revision + 1,
+            model=self._model,
         )
         with self._conversations.lock:
             self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
@@ -178,8 +216,10 @@ class PendingCall:
         self._end_trace(usage, is_last=not self._streams)
 
     def fail(self, error: BaseException) -> None:
-        """End the trace of a call that has no answer."""
+        """End the trace of a call that has no answer, and note it in the record of a known conversation."""
         self._trace.end(error=type(error).__name__)
+        with self._conversations.lock:
+            self._record.answered(Usage(), error=type(error).__name__)
 
     def remember_id(self, shown_id: str, last_id: str) -> None:
         """Remember which answer the client means by the id that it saw; "" if the API keeps no answers.
@@ -198,12 +238,14 @@ class PendingCall:
         with self._conversations.lock:
             self._conversations.remember_id(shown_id, KeptAnswer(last_id, results))
 
-    def record_usage(self, usage: Usage | int) -> None:
+    def record_usage(self, usage: Usage | int, *, answer: Any = None) -> None:
         """Record what the API counted, if it reported that only at the end of a stream.
 
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
         """
         self._end_trace(usage, is_last=True)
+        with self._conversations.lock:
+            self._record.answered(usage, answer=answer)
         if not self._is_last_answered():
             return
         self._report_usage(usage)  # without the lock: a listener may make a call of its own

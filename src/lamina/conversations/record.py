@@ -133,11 +133,13 @@ class RecordWriter:
 
     Pieces are named by their place in the store, so records are made when they are saved: `encode` with the
     number of records that the store has now, then `saved`. If another process has written meanwhile, `learn`
-    what it wrote, and encode again. Nothing is lost: what was not saved waits. `count` is that number.
+    what it wrote, and encode again. Nothing is lost: what was not saved waits. `count` is that number, and
+    `is_listed` says that the conversation can be found by its family.
     """
 
     def __init__(self) -> None:
         self.count = 0
+        self.is_listed = False
         self._waiting_size = 0
         self._waiting: list[_PendingSent | _PendingAnswer | bytes] = []
         self._pieces: dict[bytes, int] = {}

@@ -11,7 +11,9 @@ recorded here, too.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from hashlib import blake2b
 from time import time
+from typing import Literal
 
 import msgspec
 
@@ -29,8 +31,14 @@ FAMILIES = "lamina.families/"
 ANSWERS = "lamina.answers/"
 """Begin the names of the workspaces; what follows is the workspace of the caller."""
 
+WORKSPACE = "default"
+"""The workspace of wrapped clients, and of a gateway without access tokens."""
+
 LINK = 16
 """Bytes of one link of a chain."""
+
+Keep = Literal["all", "lowered", "nothing"]
+"""What a store keeps of texts: every request and answer, what was left out, or nothing."""
 
 TITLE = 120
 """Characters of the first words of a conversation that its state has."""
@@ -115,6 +123,19 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         """The state as it is stored, with the time of now."""
         now = int(time())
         return msgspec.json.encode(msgspec.structs.replace(self, began=self.began or now, updated=now))
+
+
+def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests) -> str:
+    """The family of a request: its opening words, before the model's first answer.
+
+    `group` is the client's own id: conversations of two groups are never of one family.
+    """
+    digest = blake2b(digest_size=16, person=b"lamina-family")
+    for text in (workspace, group, dialect):
+        digest.update(len(text.encode()).to_bytes(4, "big"))
+        digest.update(text.encode())
+    digest.update(digests.opening)
+    return digest.hexdigest()
 
 
 def find_title(log: Sequence[Segment]) -> str:

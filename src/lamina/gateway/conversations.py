@@ -26,7 +26,7 @@ from lamina.conversations.recall_loop import select_exchanges
 from lamina.conversations.recognise import Recognised, recognise, rewind_to_fork
 from lamina.conversations.record import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
-from lamina.conversations.store import ConversationState, find_title
+from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import Usage
@@ -422,16 +422,6 @@ def make_memo() -> RequestMemo:
 def _group_of(conversation: LiveConversation) -> Group:
     state = conversation.state
     return conversation.workspace, state.group, state.dialect
-
-
-def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests) -> str:
-    """The family of a request: its opening words, before the model's first answer."""
-    digest = blake2b(digest_size=16, person=b"lamina-family")
-    for text in (workspace, group, dialect):
-        digest.update(len(text.encode()).to_bytes(4, "big"))
-        digest.update(text.encode())
-    digest.update(digests.opening)
-    return digest.hexdigest()
 
 
 def _recognise(

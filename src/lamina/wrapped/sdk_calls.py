@@ -98,6 +98,7 @@ class SdkCall:
         )
         self._pending: PendingCall | None = None
         self._open_streams: list[Any] = []
+        self._kept_events: list[Any] = []
 
     @property
     def pending(self) -> PendingCall:
@@ -115,7 +116,7 @@ class SdkCall:
         answer = yield from self._send_fitting(self._send_once)
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
             return self.pending.remember_answer(self._start(self._pass_events(answer, self._send_once)))
-        if not self.pending.fitted.has_recall:
+        if not self.pending.fitted.has_recall and not (self._streams and self.pending.keeps_bodies):
             return (yield from self._finish_answer(answer))
         if self._streams:
             return (yield from self._show_stream(answer))
@@ -125,7 +126,7 @@ class SdkCall:
         """Enter the SDK's context manager, which sends the request. Returns the manager and its stream."""
         yield from self._prepare()
         manager, stream = yield from self._send_fitting(self._send_and_enter)
-        yield from self._finish(Usage())
+        yield from self._finish(Usage(), is_whole=False)
         raw_stream = getattr(stream, "_raw_stream", None)
         if self.pending.fitted.has_recall and raw_stream is not None:
             # The SDK puts the answer together from these events, so it never sees a recall.
@@ -136,8 +137,9 @@ class SdkCall:
 
     def exit(self, manager: Any, stream: Any, error: tuple[object, ...]) -> Steps:
         """Leave the SDK's context manager."""
-        usage = _read_usage(_read_snapshot(stream))
-        yield partial(self._wait, partial(self.pending.record_usage, usage))
+        snapshot = _read_snapshot(stream)
+        usage = _read_usage(snapshot)
+        yield partial(self._wait, partial(self.pending.record_usage, usage, answer=snapshot))
         leave = manager.__aexit__ if self._is_async else manager.__exit__
         left = yield partial(leave, *error)
         yield from self._close_streams()
@@ -160,7 +162,7 @@ class SdkCall:
             parsed_answer = yield from self._parse(answer)
             absorbed = self._absorb(parsed_answer)
             shows_call = shows_own_call(parsed_answer, self.pending.dialect)
-            take = partial(self.pending.take_answer, absorbed, shows_call=shows_call)
+            take = partial(self.pending.take_answer, absorbed, shows_call=shows_call, answer=parsed_answer)
             is_recall = yield partial(self._wait, take)
             if not is_recall:
                 break
@@ -168,7 +170,7 @@ class SdkCall:
         dialect = self.pending.dialect
         answer_id = find_answer_id([parsed_answer], dialect)
         self.pending.remember_id(answer_id, answer_id)
-        yield from self._finish(_read_usage(parsed_answer))
+        yield from self._finish(_read_usage(parsed_answer), answer=parsed_answer)
         shown_answer = strip_recalls(parsed_answer, dialect)
         if self.pending.shows_nothing:
             shown_answer = fill_answer(shown_answer, dialect)
@@ -182,11 +184,13 @@ class SdkCall:
         """Fit the request. With a store this waits for it."""
         self._pending = yield partial(self._wait, self._make_pending)
 
-    def _finish(self, usage: Usage) -> Steps:
-        yield partial(self._wait, partial(self.pending.finish, usage=usage))
+    def _finish(self, usage: Usage, *, answer: Any = None, is_whole: bool = True) -> Steps:
+        finish = partial(self.pending.finish, usage=usage, answer=answer, is_whole=is_whole)
+        yield partial(self._wait, finish)
 
     def _finish_answer(self, answer: Any) -> Steps:
-        yield from self._finish(_read_usage(answer))
+        shown_answer = None if _is_stream(answer) else answer
+        yield from self._finish(_read_usage(answer), answer=shown_answer)
         return self.pending.remember_answer(answer)
 
     def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
@@ -213,6 +217,7 @@ class SdkCall:
     def _send_once(self) -> Steps:
         is_beta = self._path.startswith("beta.")
         request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
+        self.pending.note_sent()
         return (yield partial(self._send, **request))
 
     def _send_for_stream(self) -> Steps:
@@ -250,32 +255,41 @@ class SdkCall:
 
         open_stream = partial(self._open_stream, send_or_reuse)
         stream, event = yield from self._send_fitting(open_stream)
-        yield from self._finish(Usage())
+        yield from self._finish(Usage(), is_whole=False)
         has_recall = self.pending.fitted.has_recall
         events = filter_for(self.pending.dialect) if has_recall else AllEvents()
         while True:
             while event is not END:
+                self._keep_event(event)
                 for shown_event in events.take(event):
                     yield StreamValue(shown_event)
                 event = yield self._next(stream)
             if not has_recall:
                 usage = _read_usage(next(iter(events.events), None))
-                yield partial(self._wait, partial(self.pending.record_usage, usage))
+                yield partial(self._wait, partial(self.pending.record_usage, usage, answer=self._kept_events))
                 return
             absorbed = self._absorb_events(events.events)
-            take = partial(self.pending.take_answer, absorbed, shows_call=events.shows_call)
+            take = partial(
+                self.pending.take_answer, absorbed, shows_call=events.shows_call, answer=self._kept_events
+            )
             is_recall = yield partial(self._wait, take)
             if not is_recall:
                 break
+            self._kept_events = []
             for shown_event in events.next_round():
                 yield StreamValue(shown_event)
             stream, event = yield from self._send_fitting(open_stream)
-        yield from self._finish(absorbed.usage)
+        yield from self._finish(absorbed.usage, answer=self._kept_events)
         last_id = find_answer_id(events.events, self.pending.dialect)
         shown_id = next(iter(events.continued_ids), last_id)
         self.pending.remember_id(shown_id, last_id)
         for event in self._list_closing(events, stream):
             yield StreamValue(event)
+
+    def _keep_event(self, event: Any) -> None:
+        """Keep an event for the record, if it keeps answers."""
+        if self.pending.keeps_bodies:
+            self._kept_events.append(event)
 
     def _list_closing(self, events: StreamFilter, stream: Any) -> list[Any]:
         """Return the events that end the last stream."""
