@@ -7,8 +7,11 @@ are answered and put back, and the record is written into a real store. The upst
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
+import anyio
 import msgspec
 
 from lamina.conversations.recall_loop import (
@@ -25,7 +28,10 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.fitting.request import Fitted, fit_request
+from lamina.stores.address import open_store
 from lamina.stores.port import Store
+
+_Value = TypeVar("_Value")
 
 WORKSPACE = "default"
 
@@ -37,6 +43,20 @@ MODELS = {
 }
 
 _DIGEST_KEY = re.compile(rb"recall=[^a-z]*([a-z0-9-]+)")
+
+
+class StoreAsker:
+    """Opens a store for each question, as `lamina inspect` does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, operation: Callable[[Store], Awaitable[_Value]], /) -> _Value:
+        async def run() -> _Value:
+            async with open_store(str(self._path)) as store:
+                return await operation(store)
+
+        return anyio.run(run)
 
 
 class Received(msgspec.Struct, kw_only=True):

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
-import anyio
 import pytest
 
 from lamina.inspector import comparisons, request_views, views
 from lamina.inspector.settings import BuildSettings
-from lamina.stores.address import open_store
-from lamina.stores.port import Store
-from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, write_long_talk
+from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
 from tests.conversations.truth import check_truth, open_inspector
-
-_Value = TypeVar("_Value")
-
-
-class StoreAsker:
-    """Opens a store for each question, as `lamina inspect` does."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __call__(self, operation: Callable[[Store], Awaitable[_Value]], /) -> _Value:
-        async def run() -> _Value:
-            async with open_store(str(self._path)) as store:
-                return await operation(store)
-
-        return anyio.run(run)
 
 
 @pytest.fixture

@@ -182,6 +182,10 @@ class GatewayStore:
             return record.body.decode()
         return ""
 
+    async def call(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
+        """Do anything else with the store. Raises StoreGone if it fails or takes too long."""
+        return await self._call(operation)
+
     async def is_ready(self) -> bool:
         """Whether the store answers."""
         try:
