@@ -11,7 +11,10 @@ import secrets
 import sys
 import time
 import webbrowser
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 
@@ -22,30 +25,34 @@ from lamina.cli.parser import whole_number
 from lamina.cli.stored import add_store, open_existing, open_named_store
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
-from lamina.formats.codec import decode
 from lamina.inspector.one_file import write_page
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
 from lamina.inspector.sessions import Sessions, TraceSource
+from lamina.inspector.stored_sessions import StoredSessions
 from lamina.inspector.views import Inspector
 from lamina.replay.traces.lamina_exports import log_to_trace
 from lamina.replay.values import Trace, UnreadableLine
+from lamina.settings import load_settings
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import OwnName, Store, Where
+from lamina.stores.port import Store
 
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
 
-GATEWAY_WORKSPACE = "lamina.conversations/"
-"""Begins the names of the workspaces with a gateway's conversations."""
+GATEWAY_WORKSPACE = "default"
+"""The workspace of a gateway's conversations, if nobody named another."""
 
 MOST_PROBLEMS = 3
 """Files and records that could not be read, as far as the terminal names them."""
 
+_Value = TypeVar("_Value")
+
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
 what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
-opened. With --store, the conversations of a store are: sessions, and what a gateway with --keep all has
-stored. Nothing is sent anywhere. The store of `lamina chat` is opened by --store alone.
+opened. With --store, the conversations of a store are: sessions, and what lamina recorded of the requests
+that went through it, as they were sent. Nothing is sent anywhere. --store alone opens your own store: that of
+`lamina chat` and of `lamina run`.
 
 examples:
   lamina inspect --open
@@ -128,7 +135,8 @@ def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places."""
     sources: list[TraceSource] = []
     if arguments.store is not None:
-        sources.append(StoreSource(arguments))
+        sources.append(LogSource(arguments))
+        sources.append(open_recorded(arguments))
     if arguments.demo is not None:
         sources.append(DemoSource(arguments.demo))
     if sources:
@@ -159,8 +167,8 @@ class DemoSource:
         return [make_demo_trace(self._seed)]
 
 
-class StoreSource:
-    """The conversations of a store. One that has grown is read again, the others are remembered.
+class LogSource:
+    """The logs of the sessions in a store. One that has grown is read again, the others are remembered.
 
     A live page asks often. So the store is not looked at again within `pause` seconds.
     """
@@ -186,9 +194,8 @@ class StoreSource:
         """How many records each conversation has: one that has more than before is read again."""
         async with open_named_store(self._arguments) as (store, workspace):
             counts: dict[str, int] = {}
-            for place in _list_places(workspace):
-                async for head in every_conversation(store, place):
-                    counts[f"{place}/{head.conversation}"] = head.count
+            async for head in every_conversation(store, workspace):
+                counts[head.conversation] = head.count
             return counts
 
     async def _read_conversations(self) -> list[Trace | UnreadableLine]:
@@ -198,47 +205,33 @@ class StoreSource:
         """
         traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
         async with open_named_store(self._arguments) as (store, workspace):
-            for place in _list_places(workspace):
-                async for head in every_conversation(store, place):
-                    name = f"{place}/{head.conversation}"
-                    traces[name] = self._traces.get(name, (-1, _NOTHING))
-                    if traces[name][0] != head.count:
-                        where = Where(place, head.conversation)
-                        traces[name] = (head.count, await _read_trace(store, where))
+            async for head in every_conversation(store, workspace):
+                name = head.conversation
+                traces[name] = self._traces.get(name, (-1, _NOTHING))
+                if traces[name][0] != head.count:
+                    traces[name] = (head.count, await _read_conversation(store, workspace, name))
         self._traces = traces
         return [trace for _, trace in traces.values()]
 
 
+def open_recorded(arguments: argparse.Namespace) -> StoredSessions:
+    """The conversations that lamina recorded in the store which the arguments name."""
+    settings = load_settings()
+    workspace = settings.workspace if arguments.workspace is None else arguments.workspace
+    return StoredSessions(partial(_ask_store, arguments), workspace or GATEWAY_WORKSPACE)
+
+
+def _ask_store(arguments: argparse.Namespace, operation: Callable[[Store], Awaitable[_Value]], /) -> _Value:
+    """Open the store, do something with it, and close it again: others may write to it meanwhile."""
+
+    async def ask() -> _Value:
+        async with open_named_store(arguments) as (store, _):
+            return await operation(store)
+
+    return anyio.run(ask)
+
+
 _NOTHING = UnreadableLine(place="", reason="it was not read yet")
-
-
-def _list_places(workspace: str) -> list[str]:
-    """The workspaces of a store that hold conversations: the sessions', and the gateway's."""
-    return [workspace, OwnName(f"{GATEWAY_WORKSPACE}{workspace or 'default'}")]
-
-
-async def _read_trace(store: Store, where: Where) -> Trace | UnreadableLine:
-    if where.workspace.startswith(GATEWAY_WORKSPACE):
-        return await _read_gateway_conversation(store, where)
-    return await _read_conversation(store, where.workspace, where.conversation)
-
-
-async def _read_gateway_conversation(store: Store, where: Where) -> Trace | UnreadableLine:
-    """A conversation of a gateway that keeps everything. Of any other, what was not lowered is missing."""
-    try:
-        from lamina.conversations.store import LINK, decode_state  # noqa: PLC0415
-    except ImportError as error:
-        return UnreadableLine(place=where.conversation, reason=str(error))
-    try:
-        page = await store.read(where)
-        state = decode_state(page.head.state)
-        log = decode(record.body for record in page.records)
-    except LaminaError as error:
-        return UnreadableLine(place=where.conversation, reason=str(error))
-    if len(log) * LINK < len(state.chain):
-        reason = "only what was lowered is stored; start the gateway with --keep all to inspect it later"
-        return UnreadableLine(place=where.conversation, reason=reason)
-    return log_to_trace(tuple(log), where.conversation, model=state.model)
 
 
 async def _read_conversation(store: Store, workspace: str, name: str) -> Trace | UnreadableLine:
