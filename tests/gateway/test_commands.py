@@ -40,7 +40,7 @@ def test_conversations_are_listed_shown_pruned_and_deleted(
     assert main(["conversations", "show", name, *place]) == 0
     assert "cut 1: over the trigger" in capsys.readouterr().out
     assert main(["conversations", "prune", "--days", "1", "--yes", *place, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"deleted": []}
+    assert json.loads(capsys.readouterr().out) == {"deleted": [], "size": 0}
     assert main(["conversations", "delete", name, *place]) == 2
     assert main(["conversations", "delete", name, "--yes", *place]) == 0
     assert main(["conversations", "show", name, *place]) == 4

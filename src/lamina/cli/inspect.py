@@ -23,6 +23,7 @@ from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import tell
 from lamina.cli.parser import whole_number
 from lamina.cli.stored import add_store, open_existing, open_named_store
+from lamina.conversations.store import read_record
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.one_file import write_page
@@ -31,6 +32,7 @@ from lamina.inspector.sessions import Sessions, TraceSource
 from lamina.inspector.stored_sessions import StoredSessions
 from lamina.inspector.views import Inspector
 from lamina.replay.traces.lamina_exports import log_to_trace
+from lamina.replay.traces.recorded_conversations import add_reported
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.settings import load_settings
 from lamina.stores.paging import every_conversation
@@ -135,8 +137,9 @@ def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places."""
     sources: list[TraceSource] = []
     if arguments.store is not None:
-        sources.append(LogSource(arguments))
-        sources.append(open_recorded(arguments))
+        only = getattr(arguments, "conversation", "")
+        sources.append(LogSource(arguments, only=only))
+        sources.append(open_recorded(arguments, only=only))
     if arguments.demo is not None:
         sources.append(DemoSource(arguments.demo))
     if sources:
@@ -170,11 +173,13 @@ class DemoSource:
 class LogSource:
     """The logs of the sessions in a store. One that has grown is read again, the others are remembered.
 
-    A live page asks often. So the store is not looked at again within `pause` seconds.
+    With `only`, no other conversation is shown. A live page asks often. So the store is not looked at again
+    within `pause` seconds.
     """
 
-    def __init__(self, arguments: argparse.Namespace, *, pause: float = 1.0) -> None:
+    def __init__(self, arguments: argparse.Namespace, *, only: str = "", pause: float = 1.0) -> None:
         self._arguments = arguments
+        self._only = only
         self._pause = pause
         self._counts: dict[str, int] = {}
         self._looked_at = -math.inf
@@ -207,6 +212,8 @@ class LogSource:
         async with open_named_store(self._arguments) as (store, workspace):
             async for head in every_conversation(store, workspace):
                 name = head.conversation
+                if self._only and name != self._only:
+                    continue
                 traces[name] = self._traces.get(name, (-1, _NOTHING))
                 if traces[name][0] != head.count:
                     traces[name] = (head.count, await _read_conversation(store, workspace, name))
@@ -214,11 +221,11 @@ class LogSource:
         return [trace for _, trace in traces.values()]
 
 
-def open_recorded(arguments: argparse.Namespace) -> StoredSessions:
+def open_recorded(arguments: argparse.Namespace, *, only: str = "") -> StoredSessions:
     """The conversations that lamina recorded in the store which the arguments name."""
     settings = load_settings()
     workspace = settings.workspace if arguments.workspace is None else arguments.workspace
-    return StoredSessions(partial(_ask_store, arguments), workspace or GATEWAY_WORKSPACE)
+    return StoredSessions(partial(_ask_store, arguments), workspace or GATEWAY_WORKSPACE, only=only)
 
 
 def _ask_store(arguments: argparse.Namespace, operation: Callable[[Store], Awaitable[_Value]], /) -> _Value:
@@ -238,7 +245,10 @@ async def _read_conversation(store: Store, workspace: str, name: str) -> Trace |
     """One conversation of a store as a trace. One that cannot be read is told with its reason."""
     try:
         async with open_existing(store, workspace, name) as session:
-            return log_to_trace(session.log, name, model=session.setup.model or "")
+            trace = log_to_trace(session.log, name, model=session.setup.model or "")
+        if isinstance(trace, UnreadableLine):
+            return trace
+        return add_reported(trace, await read_record(store, workspace, name))
     except LaminaError as error:
         return UnreadableLine(place=name, reason=str(error))
 

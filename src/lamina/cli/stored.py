@@ -83,4 +83,4 @@ async def open_existing(store: Store, workspace: str, name: str) -> AsyncIterato
 
 
 def no_such_conversation(name: str) -> StoreError:
-    return StoreError("there is none of this name", conversation=name, hint="see lamina sessions list")
+    return StoreError("there is none of this name", conversation=name, hint="see lamina conversations list")

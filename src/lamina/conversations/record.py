@@ -3,6 +3,7 @@
 The record of a conversation is a sequence of records in a store:
 
     =…bytes…                                  a piece of a request or of an answer, as it went over the wire
+    ~…bytes…                                  such a piece after something was erased from it: what is left
     {"v":1,"sent":{"id":"…","sent":{…}, …}}   a request left: when, to whom, and of which pieces its body is
     {"v":1,"answered":{"id":"…", …}}          its answer came: status, usage, times, and its body
 
@@ -34,6 +35,10 @@ MOST_WAITING = 16 << 20
 
 PIECE = b"="
 """Begins the record of a piece. No JSON value does."""
+
+ERASED = b"~"
+"""Begins the record of a piece that something was erased from: what is left of it follows. No writer takes
+such a piece for its own, so a client that sends the text once more has it stored once more."""
 
 
 class CutNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -340,6 +345,7 @@ class ConversationRecord:
         self.segments: list[bytes] = []
         self.count = 0
         self._pieces: dict[int, bytes] = {}
+        self._erased: set[int] = set()
         self._by_id: dict[str, RecordedCall] = {}
         self._by_record: dict[int, RecordedCall] = {}
 
@@ -367,9 +373,23 @@ class ConversationRecord:
             return None
         return self._join(call.answer.body.resolve(()))
 
+    def is_erased(self, call: RecordedCall) -> bool:
+        """Whether something was erased from a body of this request or of its answer since it was recorded."""
+        places: set[int] = {*(call.sent_pieces or ()), *(call.came_pieces or ())}
+        if call.answer is not None and call.answer.body is not None:
+            places.update(call.answer.body.resolve(()))
+        return not places.isdisjoint(self._erased)
+
+    def piece(self, place: int) -> bytes | None:
+        """The piece that this record holds; None if it is a record of another kind."""
+        return self._pieces.get(place)
+
     def ledger(self, call: RecordedCall) -> Ledger:
-        """The ledger that a request was built with, as far as its bytes depend on it."""
-        if call.request.ledger is None:
+        """The ledger that a request was built with, as far as its bytes depend on it.
+
+        Of a ledger that was erased only its absence is known: it is empty then.
+        """
+        if call.request.ledger is None or not self._pieces.get(call.request.ledger):
             return Ledger()
         return Ledger.load(msgspec.json.decode(self._pieces[call.request.ledger]))
 
@@ -379,6 +399,10 @@ class ConversationRecord:
     def _read_one(self, body: bytes) -> None:
         if body.startswith(PIECE):
             self._pieces[self.count] = body[1:]
+            return
+        if body.startswith(ERASED):
+            self._pieces[self.count] = body[1:]
+            self._erased.add(self.count)
             return
         event = _decode_event(body, self.count)
         if event.sent is not None:

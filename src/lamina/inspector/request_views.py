@@ -12,7 +12,7 @@ from lamina.caches import CacheRules
 from lamina.caches.breakpoints import number_positions
 from lamina.caches.marker_plan import plan_markers
 from lamina.caches.stream import StreamBlock
-from lamina.conversations.answers import read_answer, read_answer_text
+from lamina.conversations.answer_bodies import read_answer, read_answer_text
 from lamina.conversations.costs import is_refused
 from lamina.conversations.record import RecordedCall
 from lamina.core.entries import pair_calls

@@ -41,6 +41,7 @@ READ_AS_SENT = (
     "The reasons of this request cannot be told: fitting the client's request again gives another body. "
     "The entries are those of the body that was sent."
 )
+ERASED_NOTE = "Something of this request was deleted since: what is left of it is shown."
 NOT_SENT = "it is in the client's request, and not in the one that was sent"
 UNREADABLE = "the body that was sent cannot be read as a request of its API"
 
@@ -131,10 +132,14 @@ class SentRequests:
             return SentRequestBuild(request=request or {}, note=UNREADABLE)
         came = self._read_came(number, dialect)
         fitted = self._fit_again(call, came, request, dialect)
+        note = ""
+        if record.is_erased(call):
+            note = ERASED_NOTE
         if fitted is not None:
-            return SentRequestBuild(request=request, came=came, envelope=fitted.envelope)
+            return SentRequestBuild(request=request, came=came, envelope=fitted.envelope, note=note)
         envelope = self._read_as_sent(call, came, request, dialect)
-        note = READ_AS_SENT if envelope is not None else UNREADABLE
+        if not note:
+            note = READ_AS_SENT if envelope is not None else UNREADABLE
         return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
 
     def build_in_full(self, number: int) -> Envelope | None:

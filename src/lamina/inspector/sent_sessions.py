@@ -165,7 +165,9 @@ def _add_answer(built: BuiltCall, call: RecordedCall) -> BuiltCall:
     refusal = ""
     if is_refused(call):
         refusal = answer.error or f"the answer had the status {answer.status}"
-    return msgspec.structs.replace(built, status=answer.status, recalled=answer.recalled, refusal=refusal)
+    return msgspec.structs.replace(
+        built, status=answer.status, recalled=answer.recalled, refusal=refusal, retries=answer.retries
+    )
 
 
 def _scale_layers(layers: Mapping[str, int], counted: int, tokens: int) -> dict[str, int]:

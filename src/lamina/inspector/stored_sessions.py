@@ -59,12 +59,14 @@ class AskStore(Protocol):
 class StoredSessions:
     """The recorded conversations of one workspace. It is a source of sessions for the inspector.
 
-    A live page asks often, so the store is not looked at again within `pause` seconds.
+    With `only`, no other conversation is shown. A live page asks often, so the store is not looked at again
+    within `pause` seconds.
     """
 
-    def __init__(self, ask: AskStore, workspace: str, *, pause: float = 1.0) -> None:
+    def __init__(self, ask: AskStore, workspace: str, *, only: str = "", pause: float = 1.0) -> None:
         self._ask = ask
         self._workspace = workspace
+        self._only = only
         self._pause = pause
         self._looked_at = -math.inf
         self._counts: dict[str, int] = {}
@@ -116,6 +118,9 @@ class StoredSessions:
             return UnreadableLine(place=name, reason=str(error))
         if conversation is None:
             return UnreadableLine(place=name, reason="no request of it is recorded", foreign=True)
+        if conversation.state.door == "session" and not conversation.has_bodies:
+            # A session keeps its texts in its log, which is shown as a session of its own.
+            return UnreadableLine(place=name, reason="its log is shown instead", foreign=True)
         return StoredSession(
             summary=summarise_sent(conversation),
             load=partial(self.load, name),
@@ -144,7 +149,8 @@ class StoredSessions:
     async def _count_records(self, store: Store) -> dict[str, int]:
         counts: dict[str, int] = {}
         async for head in every_conversation(store, conversation_workspace(self._workspace)):
-            counts[head.conversation] = head.count
+            if not self._only or head.conversation == self._only:
+                counts[head.conversation] = head.count
         return counts
 
 

@@ -155,6 +155,7 @@ def show_call(call: BuiltCall) -> Json:
         "recalled": call.recalled,
         "status": call.status,
         "refusal": call.refusal,
+        "retries": call.retries,
         "is_open": call.is_open,
         "cut_number": call.cut_number,
         "cut_before": call.cut_before,

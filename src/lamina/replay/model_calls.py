@@ -73,8 +73,8 @@ def read_conversation(trace: Trace) -> RecordedConversation:
         tools = trace.head.get("tools") or []
     else:
         messages, tools = _convert_to_chat(trace)
-    ends = list(_answer_starts(messages))
-    places = list(_answer_starts(trace.items))
+    ends = list(find_answer_starts(messages))
+    places = list(find_answer_starts(trace.items))
     if len(places) != len(ends):  # the conversion joined or parted answers, so nothing is known of each
         calls = [_read_call(messages, end, None) for end in ends]
     else:
@@ -150,7 +150,7 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
+def find_answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
     """Where each answer of the model begins. One at the very beginning has no request, and is left out.
 
     Of user, assistant, assistant, user, assistant it is 1 and 4.

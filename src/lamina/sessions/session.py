@@ -42,6 +42,7 @@ from lamina.sessions.opening import (
     settings_for,
 )
 from lamina.sessions.previous_request import SentRequest
+from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.redaction import redact_segments
 from lamina.sessions.reports import TurnReport, report_turn
@@ -120,6 +121,7 @@ class Session:
         self._lifetime = lifetime
         self._builder = builder
         self._writer = TurnWriter(stored, builder)
+        self._record = SessionRecord(stored)
         self._lock = anyio.Lock()
 
     @staticmethod
@@ -325,6 +327,8 @@ class Session:
             absorbed = await absorb_answer(answer, self._builder.dialect)
             segments = self._builder.prepare_segments(absorbed.segments)
             state = self._stored.state
+            envelope = self._writer.envelope
+            cut = state.find_made_cut(self._stored.live.count)
             ledger = calibrate_ledger(state.ledger, absorbed.usage, self._builder.counter)
             ledger = record_clearing(ledger, absorbed.usage)
             if segments:
@@ -335,6 +339,17 @@ class Session:
                     rebase=False,
                 )
             usage = absorbed.usage
+            if envelope is not None:
+                await self._record.add(
+                    envelope,
+                    usage,
+                    dialect=self._builder.dialect.name,
+                    model=self.setup.model or "",
+                    stop=absorbed.stop,
+                    cut=cut,
+                    budget=self.budget,
+                    log=self.log,
+                )
             if usage.input:
                 dialect = self._builder.dialect.name
                 active().count_usage(

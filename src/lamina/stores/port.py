@@ -206,6 +206,27 @@ class Withdrawable(Protocol):
 
 
 @runtime_checkable
+class ManyDeletable(Protocol):
+    """A store that deletes several conversations as one: all of them or none.
+
+    In SQLite that rewrites the file once. `delete_many` is `delete` of each place, and returns how many there
+    were.
+    """
+
+    async def delete_many(self, places: Sequence[Where]) -> int: ...
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A store that knows the size of its conversations without reading them.
+
+    `sizes` returns the bytes of the records and the state of each conversation of a workspace.
+    """
+
+    async def sizes(self, workspace: str) -> Mapping[str, int]: ...
+
+
+@runtime_checkable
 class Rescuable(Protocol):
     """A store that can return the intact records of a damaged conversation."""
 

@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.answers import read_answer
+from lamina.conversations.answer_bodies import read_answer
 from lamina.conversations.costs import is_refused
 from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.recorded_log import KEPT_BY
 from lamina.conversations.store import ConversationState, list_conversations, read_record
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
+from lamina.replay.model_calls import find_answer_starts
 from lamina.replay.traces.growing_requests import is_answer
 from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
 from lamina.stores.port import Store
@@ -81,8 +83,9 @@ def find_last_request(record: ConversationRecord) -> RecordedCall | None:
 
 def explain_missing_bodies(state: ConversationState) -> str:
     """Why a conversation has no texts, and which setting would show more."""
-    kept = state.keep or "nothing"
-    return f'the store keeps {kept!r} of requests: with keep = "all" they can be shown as they were sent'
+    if state.door == "session":
+        return "a session keeps its texts in its log, and here only what each request took"
+    return KEPT_BY.get(state.keep, KEPT_BY["nothing"])
 
 
 def read_came(record: ConversationRecord, call: RecordedCall) -> dict[str, Any] | None:
@@ -114,6 +117,23 @@ def to_recorded_usage(usage: Usage, *, at: float | None, model: str = "") -> Rec
         at=at,
         model=model,
     )
+
+
+def add_reported(trace: Trace, record: ConversationRecord) -> Trace:
+    """The trace of a session's log with what was reported for each answer, as the record beside it has it.
+
+    A session records the requests that were answered. If the log has another number of answers, since it was
+    forked or answers were deleted, nobody can tell which is which, and nothing is added.
+    """
+    places = list(find_answer_starts(trace.items))
+    usages = [call.answer.usage for call in record.calls if call.answer is not None]
+    if len(places) != len(usages):
+        return trace
+    used: dict[int, RecordedUsage] = {}
+    for place, call, usage in zip(places, record.calls, usages, strict=True):
+        if usage is not None:
+            used[place] = to_recorded_usage(usage, at=call.request.at or None, model=call.request.model)
+    return msgspec.structs.replace(trace, used=used, under_lamina=True)
 
 
 class _Reports:
