@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from lamina.cli.inspect import LogSource
+from lamina.cli.stored_sessions import LogSource
 from lamina.inspector import building, comparisons, exports, request_views, segment_views, views, visibility
 from lamina.inspector.building import build_session
 from lamina.inspector.sessions import Sessions

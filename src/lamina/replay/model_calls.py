@@ -17,7 +17,7 @@ from lamina.core.layout import Layout
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.translate import choose_options, translate_head
-from lamina.replay.traces.growing_requests import is_answer
+from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
 from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
@@ -148,19 +148,6 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(inner)
     elif value is not None and not isinstance(value, bool):
         yield str(value)
-
-
-def find_answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
-    """Where each answer of the model begins. One at the very beginning has no request, and is left out.
-
-    Of user, assistant, assistant, user, assistant it is 1 and 4.
-    """
-    after_answer = True
-    for at, item in enumerate(items):
-        is_by_model = is_answer(item)
-        if is_by_model and not after_answer:
-            yield at
-        after_answer = is_by_model
 
 
 def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

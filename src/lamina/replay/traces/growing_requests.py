@@ -254,6 +254,19 @@ def is_answer(item: dict[str, Any]) -> bool:
     return item_type == "reasoning" or item_type.endswith("_call")
 
 
+def find_answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
+    """Where each answer of the model begins. One at the very beginning has no request, and is left out.
+
+    Of user, assistant, assistant, user, assistant it is 1 and 4.
+    """
+    after_answer = True
+    for at, item in enumerate(items):
+        is_by_model = is_answer(item)
+        if is_by_model and not after_answer:
+            yield at
+        after_answer = is_by_model
+
+
 def _is_user_text(item: dict[str, Any]) -> bool:
     """Whether it stands by itself: text of the user, and no result of a call.
 

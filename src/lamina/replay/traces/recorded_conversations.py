@@ -7,7 +7,7 @@ items have. Every reported usage is in the trace, also that of requests which we
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,14 +16,19 @@ from lamina.conversations.answer_bodies import read_answer
 from lamina.conversations.costs import is_refused
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.recorded_log import KEPT_BY
-from lamina.conversations.store import ConversationState, list_conversations, read_record
+from lamina.conversations.store import (
+    ConversationState,
+    conversation_workspace,
+    find_conversation,
+    read_record,
+)
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
-from lamina.replay.model_calls import find_answer_starts
-from lamina.replay.traces.growing_requests import is_answer
+from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
 from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
+from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 
 SOURCE = "lamina"
@@ -32,15 +37,20 @@ SOURCE = "lamina"
 _HEAD_LEFT_OUT = frozenset((*TURN_FIELDS, "model"))
 
 
-async def read_recorded(store: Store, workspace: str) -> AsyncIterator[Trace | UnreadableLine]:
-    """The recorded conversations of a workspace, one after the other: only one is in memory at a time."""
-    async for kept in list_conversations(store, workspace):
-        try:
-            record = await read_record(store, workspace, kept.name)
-        except LaminaError as error:
-            yield UnreadableLine(place=kept.name, reason=str(error))
-            continue
-        yield make_trace(kept.name, kept.state, record)
+async def list_recorded(store: Store, *, workspace: str) -> list[str]:
+    """The names of the recorded conversations of a workspace."""
+    return [head.conversation async for head in every_conversation(store, conversation_workspace(workspace))]
+
+
+async def read_recorded(store: Store, *, workspace: str, name: str) -> Trace | UnreadableLine:
+    """One recorded conversation of a workspace. One that cannot be read is told with its reason."""
+    try:
+        kept = await find_conversation(store, workspace, name)
+        if kept is None:
+            return UnreadableLine(place=name, reason="it was deleted meanwhile", foreign=True)
+        return make_trace(name, kept.state, await read_record(store, workspace, name))
+    except LaminaError as error:
+        return UnreadableLine(place=name, reason=str(error))
 
 
 def make_trace(name: str, state: ConversationState, record: ConversationRecord) -> Trace | UnreadableLine:
