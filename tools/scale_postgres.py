@@ -67,8 +67,8 @@ store = "{store}"
 [upstreams.claude]
 url = "{url}"
 profile = "anthropic"
-window = 8000
-reserve = 500
+policy.budget = 8000
+policy.reserve = 500
 """
 
 

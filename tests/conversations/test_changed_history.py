@@ -19,6 +19,7 @@ from lamina.conversations.pending_call import PendingCall
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from tests.fixtures.changes_of_history import (
     CONVERSATIONS,
@@ -160,7 +161,7 @@ def test_a_wrapped_client_records_changes_that_no_word_shows(dialect: str) -> No
     changed_request = deepcopy(conversation.request)
     changed_request[field][conversation.sent - 1]["weight"] = 7
     for request, cuts in ((conversation.request, 0), (changed_request, 1)):
-        among = Conversations(WIDE)
+        among = Conversations(Policy(budget=WIDE, recall="handles"))
         for body in (conversation.first, request):
             pending = PendingCall(among, DIALECTS[dialect], deepcopy(body))
             pending.finish()

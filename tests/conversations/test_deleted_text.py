@@ -10,7 +10,6 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina import Budget
 from lamina.conversations.conversation import Conversation, forget_lost_text, to_state
 from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
@@ -19,6 +18,7 @@ from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
 from lamina.core.tokens import STRICT
 from lamina.dialects.openai_chat import DIALECT
+from lamina.fitting.policy import Policy
 from lamina.stores.memory import MemoryStore
 
 Messages = list[dict[str, Any]]
@@ -53,7 +53,9 @@ class Talk:
     def restart(self) -> None:
         """Go on in a new process."""
         self.store = ConversationStore(self.memory)
-        self.conversations = Conversations(Budget(window=3000, reserve=0), STRICT, store=self.store)
+        self.conversations = Conversations(
+            Policy(budget=3000, reserve=0, counter=STRICT, recall="handles"), store=self.store
+        )
 
     def say(self, count: int) -> None:
         """Ask so many questions and get an answer to each."""

@@ -10,7 +10,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from lamina import Budget, BudgetExceeded
+from lamina import BudgetExceeded, Policy
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
 from lamina.fitting import ServerHelp
@@ -79,7 +79,7 @@ def open_bare(model: BoundModel) -> anthropic.Anthropic:
 
 
 def open_wrapped(model: BoundModel, *, window: int = 1_500, **more: Any) -> Any:
-    return wrap(open_bare(model), budget=Budget(window=window), counter=STRICT, **more)
+    return wrap(open_bare(model), policy=Policy(budget=window, counter=STRICT, **more))
 
 
 def names_of(request: dict[str, Any]) -> list[str]:

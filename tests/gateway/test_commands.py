@@ -86,7 +86,7 @@ def test_settings_are_checked_before_anything_starts(
     settings = json.loads(capsys.readouterr().out)
     assert settings["upstreams"]["upstream"]["window"] == 32_000
     file = tmp_path / "gateway.toml"
-    file.write_text("port = 4949\nkeep = 'some'\n")
+    file.write_text("port = 4949\npolicy.keep = 'some'\n")
     assert main(["serve", "--settings", str(file)]) == 2
     assert f"{file}:2" in capsys.readouterr().err
     for path, problem in (

@@ -20,7 +20,7 @@ from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import SeenRequest, response, run_stub
 
-ALL: dict[str, Any] = {"upstream": {"window": 8_000, "reserve": 500}, "keep": "all"}
+ALL: dict[str, Any] = {"upstream": {"budget": 8_000, "reserve": 500}, "keep": "all"}
 
 
 class Happened:
@@ -131,7 +131,7 @@ def test_a_refused_request_and_the_shorter_one_are_two(tmp_path: Path) -> None:
     async def main() -> list[SeenRequest]:
         async with (
             run_stub() as stub,
-            run_gateway(settings_for(stub, store, keep="all", upstream={"window": 100_000})) as gateway,
+            run_gateway(settings_for(stub, store, keep="all", upstream={"budget": 100_000})) as gateway,
             open_client() as client,
         ):
             await post(client, gateway.url, messages_request(3))

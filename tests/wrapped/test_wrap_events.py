@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lamina
-from lamina import Budget
+from lamina import Budget, Policy
 from lamina.core.tokens import BYTES4
 from lamina.wrapped import CutEvent, MissEvent, RepairEvent
 
@@ -41,7 +41,10 @@ def talk(client: Any, turns: int, *, changed: bool = False) -> None:
 def test_a_cut_is_reported_once_with_tokens_and_money(caplog: pytest.LogCaptureFixture) -> None:
     events: list[CutEvent] = []
     client = lamina.wrap(
-        FakeClient(), budget=Budget(window=3_000, reserve=200), counter=BYTES4, on_cut=events.append
+        FakeClient(),
+        budget=Budget(window=3_000, reserve=200),
+        policy=Policy(counter=BYTES4),
+        on_cut=events.append,
     )
     with caplog.at_level(logging.INFO, logger="lamina"):
         talk(client, 8)
@@ -60,7 +63,9 @@ def test_a_cut_is_reported_once_with_tokens_and_money(caplog: pytest.LogCaptureF
 
 def test_a_repair_is_reported_once() -> None:
     events: list[RepairEvent] = []
-    client = lamina.wrap(FakeClient(), budget=Budget(window=3_000), counter=BYTES4, on_repair=events.append)
+    client = lamina.wrap(
+        FakeClient(), budget=Budget(window=3_000), policy=Policy(counter=BYTES4), on_repair=events.append
+    )
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     history = [
         {"role": "user", "content": "Read it."},
@@ -77,7 +82,9 @@ def test_a_repair_is_reported_once() -> None:
 def test_a_miss_is_reported_with_its_reason_and_price() -> None:
     events: list[MissEvent] = []
     bare = FakeClient()
-    client = lamina.wrap(bare, budget=Budget(window=100_000), counter=BYTES4, on_miss=events.append)
+    client = lamina.wrap(
+        bare, budget=Budget(window=100_000), policy=Policy(counter=BYTES4), on_miss=events.append
+    )
     details = SimpleNamespace(cached_tokens=2_000)
     bare.usage = {"prompt_tokens": 3_000, "prompt_tokens_details": details}
     named = client.conversation("a")  # type: ignore[attr-defined]
@@ -96,7 +103,9 @@ def test_a_miss_is_reported_with_its_reason_and_price() -> None:
 
 
 def test_the_logger_is_silent_unless_it_is_configured(capfd: pytest.CaptureFixture[str]) -> None:
-    client = lamina.wrap(FakeClient(), budget=Budget(window=3_000, reserve=200), counter=BYTES4)
+    client = lamina.wrap(
+        FakeClient(), budget=Budget(window=3_000, reserve=200), policy=Policy(counter=BYTES4)
+    )
     talk(client, 8)
     assert capfd.readouterr().err == ""
 
@@ -104,7 +113,10 @@ def test_the_logger_is_silent_unless_it_is_configured(capfd: pytest.CaptureFixtu
 def test_a_model_without_a_price_has_events_without_money() -> None:
     events: list[CutEvent] = []
     client = lamina.wrap(
-        FakeClient(), budget=Budget(window=3_000, reserve=200), counter=BYTES4, on_cut=events.append
+        FakeClient(),
+        budget=Budget(window=3_000, reserve=200),
+        policy=Policy(counter=BYTES4),
+        on_cut=events.append,
     )
     for turn in range(8):
         history = [{"role": "user", "content": "Go."}]

@@ -14,11 +14,12 @@ import pytest
 from openai.types.chat import ChatCompletionChunk
 
 import lamina
-from lamina import BadInput, Budget
+from lamina import BadInput, Budget, Policy
 from lamina.conversations import recall_loop
 from lamina.conversations.recall_notice import NOTICE, fill_stream
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
+from lamina.fitting.policy import RecallChoice
 from lamina.fitting.recalls import PIECE
 from tests.talking import all_of, entered, got
 from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
@@ -43,12 +44,14 @@ class Api(NamedTuple):
             return {"type": "function", "name": "read_file", "parameters": schema}
         return {"type": "function", "function": {"name": "read_file", "parameters": schema}}
 
-    def client(self, url: str, **options: Any) -> Any:
+    def client(self, url: str, *, recall: RecallChoice = "auto", **options: Any) -> Any:
         module: Any = anthropic if self.name == "messages" else openai
         name = ("Async" if self.is_async else "") + ("Anthropic" if self.name == "messages" else "OpenAI")
         address = url if self.name == "messages" else f"{url}/v1"
         client = getattr(module, name)(base_url=address, api_key="none", max_retries=0)
-        return lamina.wrap(client, budget=BUDGET, counter=BYTES4, breakpoints="keep", **options)
+        return lamina.wrap(
+            client, budget=BUDGET, policy=Policy(counter=BYTES4, breakpoints="keep", recall=recall), **options
+        )
 
     def request(self, history: list[Any]) -> dict[str, Any]:
         if self.name == "responses":
@@ -527,7 +530,9 @@ def test_a_clients_own_recall_tool_is_left_alone() -> None:
         "tools": [{"type": "function", "function": {"name": "recall", "parameters": {"type": "object"}}}],
     }
     fitted = lamina.fit_request(
-        request, budget=Budget(window=1_500, reserve=100, keep_last=1), counter=BYTES4, recall="tool"
+        request,
+        budget=Budget(window=1_500, reserve=100, keep_last=1),
+        policy=Policy(counter=BYTES4, recall="tool"),
     )
     assert fitted.ledger.cuts
     assert not fitted.has_recall
@@ -553,10 +558,10 @@ def test_gemini_gets_no_recall_tool_that_it_would_refuse_or_that_nobody_could_an
 
     contents = [turn("user", "Hi"), *[turn("model", "x " * 900), turn("user", "And?")] * 9]
     request = {"model": "gemini-3.8-flash", "contents": contents}
-    with_tool = lamina.fit_request(request, budget=BUDGET, counter=BYTES4, recall="tool")
+    with_tool = lamina.fit_request(request, budget=BUDGET, policy=Policy(counter=BYTES4, recall="tool"))
     assert with_tool.has_recall
     fitted = lamina.fit_request(
-        request | fields, budget=BUDGET, counter=BYTES4, recall="tool", ledger=with_tool.ledger
+        request | fields, budget=BUDGET, policy=Policy(counter=BYTES4, recall="tool"), ledger=with_tool.ledger
     )
     assert fitted.ledger.cuts
     assert not fitted.has_recall
@@ -567,17 +572,19 @@ def test_a_request_for_several_choices_has_no_recall_tool() -> None:
     """One choice could recall something while another one has answered."""
     messages = [user("Hi"), *([{"role": "assistant", "content": "x " * 900}, user("And?")] * 9)]
     request = {"model": "gpt-4o", "messages": messages}
-    one = lamina.fit_request(request | {"n": 1}, budget=BUDGET, counter=BYTES4, recall="tool")
-    several = lamina.fit_request(request | {"n": 2}, budget=BUDGET, counter=BYTES4, recall="tool")
+    one = lamina.fit_request(request | {"n": 1}, budget=BUDGET, policy=Policy(counter=BYTES4, recall="tool"))
+    several = lamina.fit_request(
+        request | {"n": 2}, budget=BUDGET, policy=Policy(counter=BYTES4, recall="tool")
+    )
     assert (one.has_recall, several.has_recall) == (True, False)
     assert HANDLE.search(flatten(several.request)) is None
 
 
 def test_a_word_that_is_no_mode_of_recall_is_refused() -> None:
     with pytest.raises(BadInput, match="recall is 'yes'"):
-        lamina.fit_request({"model": "gpt-4o", "messages": [user("Hi")]}, recall="yes")  # type: ignore[arg-type]
+        lamina.fit_request({"model": "gpt-4o", "messages": [user("Hi")]}, policy=Policy(recall="yes"))  # type: ignore[arg-type]
     with pytest.raises(BadInput, match='use "tool" or "off"'):
-        lamina.wrap(openai.OpenAI(api_key="none"), recall="handles")  # type: ignore[arg-type]
+        lamina.wrap(openai.OpenAI(api_key="none"), policy=Policy(recall="handles"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("api", [a for a in APIS if not a.is_async], ids=lambda api: api.name)
@@ -586,7 +593,7 @@ def test_fit_request_gives_the_tool_and_answers_its_calls(api: Api) -> None:
     for turn in range(12):
         history += [{"role": "assistant", "content": "Go on. " * 240}, user(f"Part {turn}?")]
     request = api.request(history)
-    fitted = lamina.fit_request(request, budget=BUDGET, counter=BYTES4)
+    fitted = lamina.fit_request(request, budget=BUDGET, policy=Policy(counter=BYTES4))
     key = HANDLE.findall(flatten(fitted.request))[0]
     assert fitted.recall_tool is not None
     assert '"recall"' in flatten(fitted.recall_tool)
@@ -601,7 +608,7 @@ def test_fit_request_gives_the_tool_and_answers_its_calls(api: Api) -> None:
     assert any(text.endswith(recalled[:PIECE]) for text in texts_in(answer))
     unknown = fitted.answer({"id": "r2", "name": "recall", "input": {"key": "nosuch"}})
     assert "nosuch" in flatten(unknown)
-    short = lamina.fit_request(api.request([user("Hi")]), budget=BUDGET, counter=BYTES4)
+    short = lamina.fit_request(api.request([user("Hi")]), budget=BUDGET, policy=Policy(counter=BYTES4))
     assert short.recall_tool is None
 
 

@@ -15,6 +15,7 @@ import lamina
 from lamina.conversations import recall_loop
 from lamina.conversations.recall_notice import NOTICE
 from lamina.core.tokens import BYTES4
+from lamina.fitting.policy import Policy
 from tests.talking import all_of, got
 from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
 from tests.wrapped.test_wrap_recall import BUDGET, FACT, HANDLE, flatten, long_answer
@@ -33,7 +34,7 @@ class Way(NamedTuple):
         client: Any = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))
         if self.name == "ollama":
             client = ollama.AsyncClient(host=url) if self.is_async else ollama.Client(host=url)
-        return lamina.wrap(client, budget=BUDGET, counter=BYTES4, breakpoints="keep")
+        return lamina.wrap(client, budget=BUDGET, policy=Policy(counter=BYTES4, breakpoints="keep"))
 
     def name_call(self, call_id: str) -> str:
         """Gemini gives no ids here, as it sometimes does."""

@@ -11,7 +11,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from lamina import BadInput, Budget
+from lamina import BadInput, Budget, Policy
 from lamina.conversations import conversations
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BINDING_BETA
@@ -76,7 +76,7 @@ def test_what_the_server_cleared_is_given_to_the_next_call() -> None:
     """An answer that does not say what was cleared leaves that as it was."""
     answers = [answer(uses=12), SimpleNamespace(), answer(uses=12), answer(uses=14)]
     client = clearing_client(answers)
-    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), counter=STRICT)
+    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), policy=Policy(counter=STRICT))
     request = thinking(3, model="claude-opus-5") | {"context_management": CLEARING}
     reasons, remembered = [], []
     for _ in answers:
@@ -103,7 +103,7 @@ def test_a_stream_says_at_its_end_what_was_counted_and_cleared() -> None:
             """Nothing to close."""
 
     client = clearing_client([], stream=lambda **_: Stream())
-    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), counter=STRICT)
+    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), policy=Policy(counter=STRICT))
     with wrapped.beta.messages.stream(**thinking(1, model="claude-opus-5")):
         pass
     conversation = remembered_conversation(wrapped)
@@ -141,7 +141,9 @@ def history() -> list[dict[str, str]]:
 
 def test_a_generator_that_is_refused_is_asked_once_more_for_less() -> None:
     seen: list[Any] = []
-    wrapped = wrap(SimpleNamespace(chat=flowing(seen)), budget=Budget(window=50_000), counter=STRICT)
+    wrapped = wrap(
+        SimpleNamespace(chat=flowing(seen)), budget=Budget(window=50_000), policy=Policy(counter=STRICT)
+    )
     chunks = wrapped.chat("a-model", history(), stream=True)
     assert [chunk.text for chunk in chunks] == ["a", "b"]
     assert seen == [("a-model", True)] * 2
@@ -162,7 +164,9 @@ def test_the_same_for_an_async_generator() -> None:
         return chunks()
 
     async def talk() -> list[str]:
-        wrapped = wrap(SimpleNamespace(chat=chat), budget=Budget(window=50_000), counter=STRICT)
+        wrapped = wrap(
+            SimpleNamespace(chat=chat), budget=Budget(window=50_000), policy=Policy(counter=STRICT)
+        )
         return [chunk.text async for chunk in await wrapped.chat(model="a-model", messages=history())]
 
     assert asyncio.run(talk()) == ["a", "b"]
@@ -172,7 +176,7 @@ def test_the_same_for_an_async_generator() -> None:
 def test_planned_markers_go_through_a_wrapped_client() -> None:
     sent: list[dict[str, Any]] = []
     bare = SimpleNamespace(messages=SimpleNamespace(create=lambda **request: sent.append(request)))
-    wrapped = wrap(bare, breakpoints="plan")
+    wrapped = wrap(bare, policy=Policy(breakpoints="plan"))
     wrapped.messages.create(**thinking(8, model="claude-opus-5"))
     assert str(sent[0]).count("cache_control") == len(wrapped.fitted.plan.places) >= 1
 
@@ -188,7 +192,7 @@ def test_a_proxy_that_reports_what_was_cached_twice_is_read_once() -> None:
         return SimpleNamespace(usage=usage)
 
     bare = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
-    wrapped = wrap(bare, budget=Budget(window=90_000, reserve=0), counter=STRICT)
+    wrapped = wrap(bare, budget=Budget(window=90_000, reserve=0), policy=Policy(counter=STRICT))
     for length in range(1, 12, 2):
         wrapped.chat.completions.create(model="claude-sonnet-4-5", messages=history()[:length])
     learnt = wrapped.fitted.ledger.calibration
@@ -206,7 +210,7 @@ def talking(*texts: str) -> Any:
     """A client without a name, and its answer to each of these first messages."""
     completions = SimpleNamespace(create=lambda **request: Answer(request["messages"][0]["content"]))
     bare = SimpleNamespace(chat=SimpleNamespace(completions=completions))
-    wrapped = wrap(bare, budget=Budget(window=9_000, reserve=0), counter=STRICT)
+    wrapped = wrap(bare, budget=Budget(window=9_000, reserve=0), policy=Policy(counter=STRICT))
     answers = [
         wrapped.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
         for text in texts
@@ -264,7 +268,9 @@ def test_an_answer_that_nobody_holds_is_forgotten() -> None:
 
 def test_streams_are_answers_too() -> None:
     seen: list[Any] = []
-    wrapped = wrap(SimpleNamespace(chat=flowing(seen)), budget=Budget(window=50_000), counter=STRICT)
+    wrapped = wrap(
+        SimpleNamespace(chat=flowing(seen)), budget=Budget(window=50_000), policy=Policy(counter=STRICT)
+    )
     chunks = wrapped.chat("a-model", history(), stream=True)
     list(chunks)
     assert wrapped.fitted_of(chunks) is wrapped.fitted
@@ -278,6 +284,6 @@ def test_streams_are_answers_too() -> None:
             """Nothing to close."""
 
     client = clearing_client([], stream=lambda **_: Stream())
-    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), counter=STRICT)
+    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), policy=Policy(counter=STRICT))
     with wrapped.beta.messages.stream(**thinking(1, model="claude-opus-5")) as stream:
         assert wrapped.fitted_of(stream) is wrapped.fitted

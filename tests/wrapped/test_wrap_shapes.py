@@ -15,7 +15,7 @@ import pytest
 from google import genai
 from google.genai import types
 
-from lamina import Budget
+from lamina import Budget, Policy
 from lamina.core.tokens import BYTES4
 from lamina.wrapped import wrap
 
@@ -79,12 +79,12 @@ def contents() -> list[Any]:
 
 def responses(url: str, *, later: bool) -> Any:
     client = (openai.AsyncOpenAI if later else openai.OpenAI)(base_url=f"{url}/v1", api_key="none")
-    return wrap(client, budget=BUDGET, counter=BYTES4)
+    return wrap(client, budget=BUDGET, policy=Policy(counter=BYTES4))
 
 
 def gemini(url: str) -> Any:
     client = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))
-    return wrap(client, budget=BUDGET, counter=BYTES4)
+    return wrap(client, budget=BUDGET, policy=Policy(counter=BYTES4))
 
 
 Way = Callable[[str], Any]
@@ -141,21 +141,21 @@ def by_gemini_later(url: str) -> Any:
 
 
 def by_ollama(url: str) -> Any:
-    client = wrap(ollama.Client(host=url), budget=BUDGET, counter=BYTES4)
+    client = wrap(ollama.Client(host=url), budget=BUDGET, policy=Policy(counter=BYTES4))
     client.chat("llama3.1", text_said("assistant"))
     assert client.chat(model="llama3.1", messages=text_said("assistant")).message.content == "ok"
     return client
 
 
 def by_ollama_stream(url: str) -> Any:
-    client = wrap(ollama.Client(host=url), budget=BUDGET, counter=BYTES4)
+    client = wrap(ollama.Client(host=url), budget=BUDGET, policy=Policy(counter=BYTES4))
     for _ in range(2):
         assert len(list(client.chat(model="llama3.1", messages=text_said("assistant"), stream=True))) == 2
     return client
 
 
 def by_ollama_later(url: str) -> Any:
-    client = wrap(ollama.AsyncClient(host=url), budget=BUDGET, counter=BYTES4)
+    client = wrap(ollama.AsyncClient(host=url), budget=BUDGET, policy=Policy(counter=BYTES4))
 
     async def talk() -> None:
         await client.chat(model="llama3.1", messages=text_said("assistant"))

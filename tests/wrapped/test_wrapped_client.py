@@ -17,7 +17,7 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStream
 
 import lamina
-from lamina import BadInput, Budget, BudgetExceeded
+from lamina import BadInput, Budget, BudgetExceeded, Policy
 from lamina.core.tokens import BYTES4
 from lamina.testing.model_server import COUNTER, MODEL, ModelServer, run_model_server
 from tests.talking import SPEAKERS, Speaker, Wire, entered, got, named
@@ -41,7 +41,9 @@ def wire() -> Wire:
 
 @pytest.fixture
 def client(server: ModelServer, wire: Wire) -> Iterator[Any]:
-    with lamina.wrap(OPENAI.client(server.url, wire), budget=Budget(window=8192), counter=COUNTER) as wrapped:
+    with lamina.wrap(
+        OPENAI.client(server.url, wire), budget=Budget(window=8192), policy=Policy(counter=COUNTER)
+    ) as wrapped:
         yield wrapped
 
 
@@ -125,7 +127,9 @@ def test_messages_may_come_from_an_iterator(client: Any, wire: Wire) -> None:
 
 def test_what_the_api_counted_calibrates_an_estimate(server: ModelServer) -> None:
     request = {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello " * 40}]}
-    with lamina.wrap(ANTHROPIC.client(server.url), budget=Budget(window=8192), counter=BYTES4) as client:
+    with lamina.wrap(
+        ANTHROPIC.client(server.url), budget=Budget(window=8192), policy=Policy(counter=BYTES4)
+    ) as client:
         learnt = []
         for _ in range(3):
             client.messages.create(**request)
@@ -142,7 +146,9 @@ def test_a_named_conversation_goes_on_in_another_process(
     saved = json.loads(json.dumps(first.fitted.ledger.dump()))
     request["messages"] += [{"role": "assistant", "content": "So."}, {"role": "user", "content": "And?"}]
     first.chat.completions.create(**request)
-    with lamina.wrap(OPENAI.client(server.url, wire), budget=Budget(window=8192), counter=COUNTER) as later:
+    with lamina.wrap(
+        OPENAI.client(server.url, wire), budget=Budget(window=8192), policy=Policy(counter=COUNTER)
+    ) as later:
         later.conversation("support-42", ledger=lamina.Ledger.load(saved)).chat.completions.create(**request)
     assert wire.statuses == [400, 200, 200, 200]
     assert wire.bodies[2] == wire.bodies[3]

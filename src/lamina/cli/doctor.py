@@ -327,11 +327,11 @@ def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckL
     """Whether somebody marks what Anthropic's API shall cache. Without a mark it caches nothing."""
     for name, upstream in _list_anthropic(row, settings):
         subject = f"markers at {name}"
-        if upstream.breakpoints == "plan":
+        if upstream.policy.breakpoints == "plan":
             yield CheckLine(subject=subject, verdict="ok", text="lamina places cache markers")
-        elif row.marks_cache and upstream.breakpoints != "none":
+        elif row.marks_cache and upstream.policy.breakpoints != "none":
             yield CheckLine(subject=subject, verdict="ok", text=f"{row.name} places its own cache markers")
-        elif upstream.breakpoints == "auto":
+        elif upstream.policy.breakpoints == "auto":
             text = "lamina places cache markers in requests that have none"
             yield CheckLine(subject=subject, verdict="ok", text=text)
         else:
@@ -340,7 +340,7 @@ def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckL
                 subject=subject,
                 verdict="remark",
                 text=f"{client} may place no cache markers, and then nothing is read from the cache",
-                next_step=f'set `breakpoints = "auto"` under [upstreams.{name}]',
+                next_step=f'set `policy.breakpoints = "auto"` under [upstreams.{name}]',
             )
 
 
@@ -378,7 +378,7 @@ def _list_anthropic(row: ClientRow, settings: GatewaySettings) -> Iterator[tuple
 
     if "anthropic" not in row.apis:
         return
-    for name, upstream in settings.upstreams.items():
+    for name, upstream in settings.list_upstreams().items():
         if "anthropic" in PROFILES[upstream.profile].dialects:
             yield name, upstream
             return  # the first one that speaks an API gets its requests

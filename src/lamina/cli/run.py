@@ -135,7 +135,7 @@ def find_inspector(settings: GatewaySettings, url: str, client: str) -> str:
     """
     if settings.inspect:
         return f"{url}{INSPECTOR_PATH}"
-    if settings.keep == "all":
+    if settings.policy.keep == "all":
         store = hide_password(settings.store or load_settings().store_address())
         return f"lamina inspect --store {store} --open"
     if Path(client).stem in CLIENTS_WITH_LOGS:

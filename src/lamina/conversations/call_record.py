@@ -16,8 +16,9 @@ import msgspec
 
 from lamina.conversations.conversation import DOOR, Conversation
 from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
-from lamina.conversations.store import Keep, changes_requests
+from lamina.conversations.store import changes_requests
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
+from lamina.fitting.policy import Keep
 from lamina.fitting.request import Fitted
 
 _NOT_SENT = frozenset(("extra_headers", "extra_query", "timeout", "betas"))

@@ -27,7 +27,6 @@ from anyio.from_thread import BlockingPortal
 from lamina.conversations.conversation import Conversation, forget_lost_text, from_state, to_state
 from lamina.conversations.store import (
     WORKSPACE,
-    Keep,
     conversation_place,
     decode_state,
     family_place,
@@ -35,6 +34,7 @@ from lamina.conversations.store import (
     find_title,
 )
 from lamina.errors import BadInput, Conflict, LaminaError
+from lamina.fitting.policy import Keep
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
 from lamina.stores.port import Store, Where

@@ -23,14 +23,12 @@ from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, s
 from lamina.conversations.recognise import recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, family_of
-from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Ledger
+from lamina.core.values import Ledger
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.markers import Breakpoints
+from lamina.fitting.policy import DEFAULT_POLICY, Policy
 from lamina.fitting.recalls import read_turns
-from lamina.fitting.request import Fitted, RecallMode, RequestMemo
-from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
+from lamina.fitting.request import Fitted, RequestMemo
 
 if TYPE_CHECKING:
     from lamina.conversations.conversation_store import ConversationStore
@@ -58,6 +56,7 @@ class KeptAnswer(NamedTuple):
 class Conversations:
     """All conversations of one client. Whoever calls its methods holds `lock`.
 
+    `policy` says how their requests are fitted. With its `recall` on "auto", the model has the recall tool.
     Conversations are remembered in `by_key`: a name that the caller gave, or a number. `numbered` has the
     first two numbers that were used, which is enough to know whether there is more than one. The API has
     refused the switch for bound thinking for the `models_without_switch`.
@@ -65,21 +64,13 @@ class Conversations:
 
     def __init__(
         self,
-        budget: Budget | None = None,
-        counter: Counter | None = None,
+        policy: Policy = DEFAULT_POLICY,
         *,
-        breakpoints: Breakpoints = "auto",
-        server: ServerHelp = DEFAULT_HELP,
-        recall: RecallMode = "handles",
         listeners: Listeners | None = None,
         store: ConversationStore | None = None,
     ) -> None:
-        self.budget = budget
-        self.counter = counter
-        self.breakpoints = breakpoints
-        self.server = server
+        self.policy = policy
         self.models_without_switch: set[str] = set()
-        self.recall = recall
         self.listeners = listeners or Listeners()
         self.store = store
         self.name = ""

@@ -24,7 +24,7 @@ from lamina.conversations.recorded_log import make_recorded_log
 from lamina.conversations.store import ConversationState, conversation_place, decode_state
 from lamina.core.hashing import NamedSegment, handle, short_handle, stem_of
 from lamina.core.recall import identify_segments, index_by_name
-from lamina.core.values import Fold, Ledger, Part, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Digest, Fold, Ledger, Part, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.origins import ORIGIN
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.formats.codec import decode, encode
@@ -179,7 +179,7 @@ def _find_target(logs: list[list[Segment]], *, key: str, text: str) -> _Target:
         return _Target(
             [each for each in named if any(text in string for string in _segment_texts(each.segment))], text
         )
-    contents = set()
+    contents: set[Digest] = set()
     for log in logs:
         chosen = index_by_name(identify_segments(log)).get(key)
         contents.update(each.content for each in identify_segments(log) if each.segment is chosen)

@@ -29,9 +29,8 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
-from lamina.fitting.request import Fitted, RecallMode, fit_request
-from lamina.fitting.server_reports import ServerHelp
-from lamina.models.facts import model
+from lamina.fitting.policy import Policy, RecallMode
+from lamina.fitting.request import Fitted, fit_request
 from lamina.telemetry import active
 
 RETRY_SHARE = 0.75
@@ -56,7 +55,9 @@ class PendingCall:
         streams: bool = False,
         answers_recalls: bool = True,
     ) -> None:
-        self._recall_mode: RecallMode = conversations.recall if answers_recalls else "off"
+        self._recall_mode: RecallMode = "off"
+        if answers_recalls:
+            self._recall_mode = conversations.policy.recall_mode("tool")
         self._conversations = conversations
         self._dialect = dialect
         self._model = str(request.get("model", ""))
@@ -344,14 +345,10 @@ class PendingCall:
                 fitted = fit_request(
                     self._request,
                     dialect=self._dialect,
-                    budget=budget,
                     ledger=conversation.ledger,
                     usage=conversation.usage,
-                    counter=self._conversations.counter,
+                    policy=self._current_policy(budget),
                     memo=memo,
-                    breakpoints=self._conversations.breakpoints,
-                    server=self._server_help(),
-                    recall=self._recall_mode,
                 )
         except BudgetExceeded:
             raise  # `shrink` tries again
@@ -364,12 +361,13 @@ class PendingCall:
         self._trace.record_fit(tokens=fitted.envelope.tokens, cut=cut)
         return fitted
 
-    def _server_help(self) -> ServerHelp:
-        """Return what the server is asked to do, without what it has refused for this model."""
-        server = self._conversations.server
+    def _current_policy(self, budget: Budget) -> Policy:
+        """Return the policy with this budget, without what the server has refused for this model."""
+        policy = self._conversations.policy.with_budget(budget)
+        server = policy.server
         if self._model in self._conversations.models_without_switch:
-            return msgspec.structs.replace(server, drop_block=False)
-        return server
+            server = msgspec.structs.replace(server, drop_block=False)
+        return msgspec.structs.replace(policy, server=server, recall=self._recall_mode)
 
     def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""
@@ -403,7 +401,7 @@ class PendingCall:
 
     def _current_budget(self) -> Budget:
         """Return the budget, with the window that the API reported if that is smaller."""
-        budget = self._conversations.budget or model(self._model).budget
+        budget = self._conversations.policy.find_budget(self._model)
         reported_window = self._windows.get(self._model, budget.window)
         if reported_window >= budget.window:
             return budget

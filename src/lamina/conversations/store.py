@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from hashlib import blake2b
 from time import time
-from typing import Literal
 
 import msgspec
 
@@ -36,9 +35,6 @@ WORKSPACE = "default"
 
 LINK = 16
 """Bytes of one link of a chain."""
-
-Keep = Literal["all", "lowered", "nothing"]
-"""What a store keeps of texts: every request and answer, what was left out, or nothing."""
 
 TITLE = 120
 """Characters of the first words of a conversation that its state has."""

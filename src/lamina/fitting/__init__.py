@@ -1,5 +1,6 @@
 """A provider's request goes in, and one that fits comes out. It has no state. Start reading in `request`.
 
+- `policy` says how: one value that every door takes.
 - `request` fits one request. It uses `markers` for cache markers and `server_reports` for what the provider's
   server reported.
 - `recalls` has the recall tool and what it answers.
@@ -8,15 +9,18 @@
 """
 
 from lamina.fitting.markers import Breakpoints, Lifetimes
-from lamina.fitting.request import Fitted, RecallMode, RequestMemo, fit_request
+from lamina.fitting.policy import Policy, RecallMode
+from lamina.fitting.request import Fitted, RequestMemo, fit_request, translate
 from lamina.fitting.server_reports import ServerHelp
 
 __all__ = [
     "Breakpoints",
     "Fitted",
     "Lifetimes",
+    "Policy",
     "RecallMode",
     "RequestMemo",
     "ServerHelp",
     "fit_request",
+    "translate",
 ]

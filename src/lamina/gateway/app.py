@@ -118,7 +118,7 @@ class _Shared:
         telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
-        keep = self.settings.keep
+        keep = self.settings.policy.keep
         index = ConversationIndex(self.store, shared=self.settings.shares_store, keep=keep)
         saver = ConversationSaver(self.store, index, self.metrics)
         learner = AnswerLearner(index, saver)

@@ -92,7 +92,7 @@ class GatewayStore:
 
     @property
     def keeps_nothing(self) -> bool:
-        return self._settings.keep == "nothing"
+        return self._settings.policy.keep == "nothing"
 
     async def open(self) -> None:
         """Open the store. Raises what is wrong with its address or its key."""

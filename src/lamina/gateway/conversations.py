@@ -30,9 +30,9 @@ from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import Usage
+from lamina.fitting.policy import Keep
 from lamina.fitting.request import RequestMemo
 from lamina.gateway.bodies import RequestBody
-from lamina.gateway.config import Keep
 from lamina.gateway.conversation_store import GatewayConversation, GatewayStore, StoreGone
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger

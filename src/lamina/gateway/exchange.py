@@ -171,7 +171,7 @@ class ProxiedExchange:
         self._route = match_route(scope["method"], path)
         self._recalls: RecallRelay | None = None
         self._sent_id = ""
-        self._record = CallRecord(gateway.saver, gateway.settings.keep)
+        self._record = CallRecord(gateway.saver, gateway.settings.policy.keep)
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""

@@ -30,6 +30,7 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.sending import find_violations
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, fit_request
 from lamina.fitting.server_reports import ServerHelp
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
@@ -56,7 +57,6 @@ from lamina.gateway.sizes import (
     CountedRequest,
     bound_tokens,
     find_budget,
-    find_counter,
     find_trigger,
 )
 
@@ -210,7 +210,7 @@ class Fitter:
             return
         async with self.index.lock(conversation.workspace, conversation.family):
             conversation.reported = usage.input
-            records = encode_lowered(sent.fitted, conversation.state.ledger, self._settings.keep)
+            records = encode_lowered(sent.fitted, conversation.state.ledger, self._settings.policy.keep)
             for _ in range(TRIES):
                 state = _add_exchange(conversation.state, sent, usage, exchange)
                 try:
@@ -235,7 +235,9 @@ class Fitter:
         try:
             fitted = await to_thread.run_sync(
                 lambda: fit_request(
-                    incoming.request, dialect=incoming.dialect, budget=UNCOUNTED, counter=counter
+                    incoming.request,
+                    dialect=incoming.dialect,
+                    policy=Policy(budget=UNCOUNTED, counter=counter),
                 )
             )
         except (BadInput, InvalidRequest, RecursionError):
@@ -289,7 +291,7 @@ class Fitter:
         incoming = call.incoming
         if conversation.state.was_cut or conversation.state.exchanges:
             return False
-        if plans_markers(incoming):
+        if plans_markers(incoming) or incoming.upstream.settings.policy.find_window() is not None:
             return False
         budget = self._budget(incoming, conversation.state)
         conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
@@ -369,7 +371,7 @@ class Fitter:
     ) -> Fitted:
         state = conversation.state
         incoming = call.incoming
-        counter = self._counter(incoming)
+        policy = self._policy(incoming, budget or self._budget(incoming, state))
         if ledger is None:
             ledger = state.ledger
             usage = state.usage
@@ -384,14 +386,10 @@ class Fitter:
             lambda: fit_request(
                 call.request,
                 dialect=incoming.dialect,
-                budget=budget or self._budget(incoming, state),
                 ledger=ledger,
                 usage=usage,
-                counter=counter,
+                policy=policy,
                 memo=memo,
-                breakpoints=choose_breakpoints(incoming),
-                server=self._server_help(incoming),
-                recall=choose_recall_mode(self._settings.recall, incoming),
             )
         )
         self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
@@ -433,7 +431,7 @@ class Fitter:
         """Save the new ledger, then say what to send. A conversation that was cut waits for the store."""
         conversation = match.conversation
         state = _next_state(call, match, fitted.ledger, tokens=fitted.envelope.tokens)
-        keep = self._settings.keep
+        keep = self._settings.policy.keep
         records = encode_lowered(fitted, conversation.state.ledger, keep)
         while True:
             try:
@@ -543,15 +541,26 @@ class Fitter:
             return 0
         return self._budget(incoming, outgoing.conversation.state).window
 
+    def _policy(self, incoming: IncomingRequest, budget: Budget) -> Policy:
+        """The policy of an upstream with this budget, without what this request or its server cannot take."""
+        policy = incoming.upstream.settings.policy.with_budget(budget)
+        return msgspec.structs.replace(
+            policy,
+            counter=self._counter(incoming),
+            breakpoints=choose_breakpoints(incoming),
+            server=self._server_help(incoming),
+            recall=choose_recall_mode(incoming),
+        )
+
     def _server_help(self, incoming: IncomingRequest) -> ServerHelp:
         """What the upstream's server is asked to do. A server without betas does not know the switch."""
         upstream = incoming.upstream
         refused = (upstream.name, incoming.model) in self._without_switch
-        may_ask = upstream.settings.drop_block and not upstream.profile.drops_betas
+        may_ask = upstream.settings.policy.server.drop_block and not upstream.profile.drops_betas
         return ServerHelp(drop_block=may_ask and not refused)
 
     def _counter(self, incoming: IncomingRequest) -> Counter:
-        return find_counter(incoming.upstream.settings.tokenizer, incoming.model)
+        return incoming.upstream.settings.policy.find_counter(incoming.model)
 
     def _budget(self, incoming: IncomingRequest, state: ConversationState) -> Budget:
         reported = state.windows.get(incoming.model)

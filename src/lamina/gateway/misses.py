@@ -20,7 +20,6 @@ from lamina.errors import LaminaError
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.sizes import find_counter
 from lamina.gateway.uncut_sizes import measure_uncut
 
 SMALLEST = 2048
@@ -72,7 +71,7 @@ class MissReporter:
                 recalled=recalled,
             )
             return {}
-        counter = find_counter(incoming.upstream.settings.tokenizer, incoming.model)
+        counter = incoming.upstream.settings.policy.find_counter(incoming.model)
         uncut = measure_uncut(sent, usage, counter)
         account = {
             "full": uncut.full,

@@ -18,8 +18,8 @@ from lamina.conversations.record import Answered, CutNote, SentRequest, digest_b
 from lamina.conversations.store import changes_requests
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.usage import NOTHING_REPORTED
+from lamina.fitting.policy import Keep
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.config import Keep
 from lamina.gateway.conversations import DOOR
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.usage import UsageReader

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Form, Ledger
 from lamina.errors import Conflict
+from lamina.fitting.policy import Keep
 from lamina.fitting.request import Fitted
 from lamina.formats.codec import encode
-from lamina.gateway.config import Keep
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.conversations import ConversationIndex, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics

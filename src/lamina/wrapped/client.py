@@ -18,21 +18,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 from os import PathLike
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.events import CutEvent, Listeners, MissEvent, RepairEvent
 from lamina.conversations.pending_call import PendingCall
 from lamina.core.ledger import load_ledger
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.markers import Breakpoints, check_breakpoints
-from lamina.fitting.names import check_budget
+from lamina.fitting.policy import Keep, Policy, choose_policy
 from lamina.fitting.request import Fitted
-from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
 from lamina.stores.port import Store
 from lamina.wrapped.sdk_calls import fit_calls
 
@@ -42,23 +39,21 @@ C = TypeVar("C")
 def wrap(
     client: C,
     *,
-    budget: Budget | None = None,
+    policy: Policy | None = None,
+    budget: Budget | int | None = None,
     store: Store | str | PathLike[str] | None = None,
     key: Any = None,
-    recall: Literal["tool", "off"] = "tool",
     on_cut: Callable[[CutEvent], Any] | None = None,
     on_repair: Callable[[RepairEvent], Any] | None = None,
     on_miss: Callable[[MissEvent], Any] | None = None,
-    counter: Counter | None = None,
-    breakpoints: Breakpoints = "auto",
-    server: ServerHelp | None = None,
 ) -> C:
     """Return the client with every request fitted. It has the type of the client that was given.
 
+    `policy` says how requests are fitted, and `budget` replaces that of the policy. Unless the policy turns
+    recall off, the model has a tool for what was lowered, and its calls are answered here.
     With a `store` (an address such as "chats.db" or "postgresql://...") conversations go on after a restart;
-    with a `key` it is sealed. `recall` says whether the model has a tool for what was lowered; with "off" it
-    is shown no handles. `on_cut`, `on_repair` and `on_miss` are called with what happened; each is a line of
-    the logger `lamina`, too. The other arguments are those of `fit_request`.
+    with a `key` it is sealed. `on_cut`, `on_repair` and `on_miss` are called with what happened; each is a
+    line of the logger `lamina`, too.
     """
     if not any(_has_endpoint(client, path) for path in _ENDPOINTS):
         raise BadInput(
@@ -66,18 +61,11 @@ def wrap(
             place="wrap",
             hint="pass a client of an official SDK; or call fit_request before your own call",
         )
-    if recall not in ("tool", "off"):
-        raise BadInput(f"recall is {recall!r:.100}", place="wrap", hint='use "tool" or "off"')
-    check_breakpoints(breakpoints)
-    check_budget(budget, "wrap")
+    chosen_policy = choose_policy(policy, budget=budget, place="wrap")
     conversations = Conversations(
-        budget,
-        counter,
-        breakpoints=breakpoints,
-        server=server or DEFAULT_HELP,
-        recall=recall,
+        chosen_policy,
         listeners=Listeners(on_cut=on_cut, on_repair=on_repair, on_miss=on_miss),
-        store=_open_store(store, key),
+        store=_open_store(store, key, chosen_policy.keep),
     )
     return cast("C", Wrapped(client, conversations))
 
@@ -107,7 +95,7 @@ def _unwrap(client: Any) -> Wrapped:
     return client
 
 
-def _open_store(store: Store | str | PathLike[str] | None, key: Any) -> Any:
+def _open_store(store: Store | str | PathLike[str] | None, key: Any, keep: Keep) -> Any:
     """Return the store of the conversations. It is opened when it is first used."""
     if store is None:
         if key is not None:
@@ -115,7 +103,7 @@ def _open_store(store: Store | str | PathLike[str] | None, key: Any) -> Any:
         return None
     from lamina.conversations.conversation_store import ConversationStore  # noqa: PLC0415 - few clients have one
 
-    return ConversationStore(store, key=key)
+    return ConversationStore(store, key=key, keep=keep)
 
 
 class Wrapped:

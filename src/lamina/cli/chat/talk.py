@@ -36,6 +36,7 @@ from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
+from lamina.fitting.policy import Policy
 from lamina.sessions import RuntimeOptions, Session, SetupOptions, files_mentioned
 from lamina.sessions.system_sections import Words
 from lamina.settings import Settings, data_folder, load_settings
@@ -173,8 +174,8 @@ class ChatRun:
             self.store,
             name,
             model=self.reached_model.model,
-            budget=self.reached_model.budget,
-            runtime=RuntimeOptions(counter=self.reached_model.counter, mentioned=files_mentioned(self.space)),
+            policy=Policy(budget=self.reached_model.budget, counter=self.reached_model.counter),
+            runtime=RuntimeOptions(mentioned=files_mentioned(self.space)),
             persona=self.persona,
             setup=SetupOptions(head=PlainHead(output=self.reached_model.output)),
             workspace=self.settings.workspace,
@@ -252,7 +253,10 @@ async def _find_model(name: str, store: Store, session_name: str, settings: Sett
     if name:
         return name, ""
     large = Budget(window=1_000_000)  # nothing is built here, so the window of the model does not matter
-    opening = Session.open(store, session_name, workspace=settings.workspace, settings=settings, budget=large)
+    policy = Policy(budget=large)
+    opening = Session.open(
+        store, session_name, workspace=settings.workspace, settings=settings, policy=policy
+    )
     async with opening as session:
         return session.setup.model, session.setup.dialect
 
