@@ -27,6 +27,7 @@ from lamina.conversations.store import ConversationState, conversation_place
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, fit_request
 from lamina.stores.address import open_store
 from lamina.stores.port import Store
@@ -210,10 +211,9 @@ class RecordedTalk:
         fitted = fit_request(
             spliced,
             dialect=self.dialect,
-            budget=Budget(window=self._window, reserve=200),
+            policy=Policy(budget=Budget(window=self._window, reserve=200), recall="tool"),
             ledger=self._ledger,
             usage=self._usage,
-            recall="tool",
         )
         sent_body = msgspec.json.encode(fitted.request).replace(*changed)
         came = msgspec.json.encode(request)
@@ -286,12 +286,12 @@ class RecordedTalk:
                 message = {"role": "assistant", "content": text}
                 return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
             case "openai_responses":
-                content = [{"type": "output_text", "text": text, "annotations": []}]
-                item = {"type": "message", "id": "msg_1", "role": "assistant", "content": content}
+                said: list[Any] = [{"type": "output_text", "text": text, "annotations": []}]
+                item = {"type": "message", "id": "msg_1", "role": "assistant", "content": said}
                 return {"id": "resp_1", "object": "response", "status": "completed", "output": [item]}
             case _:
-                content = {"role": "model", "parts": [{"text": text}]}
-                return {"candidates": [{"content": content, "finishReason": "STOP"}]}
+                turn = {"role": "model", "parts": [{"text": text}]}
+                return {"candidates": [{"content": turn, "finishReason": "STOP"}]}
 
     def _write_recall(self, key: str) -> dict[str, Any]:
         call_id = f"call_{len(self.received)}"

@@ -128,7 +128,8 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     `hosts` and `origins` are allowed besides the loopback names. `journal` is the file with a line for each
     request; by default it lies beside the store, and "off" is none. `inspect` says whether the gateway shows
     the inspector's pages. `policy` holds for all upstreams that say nothing else; what it keeps, it keeps for
-    all.
+    all. Conversations that were not used for `keep_days`, and the oldest ones beyond `keep_bytes`, are
+    deleted; without these limits nothing is.
     """
 
     host: str = "127.0.0.1"
@@ -136,6 +137,8 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     workers: Positive = 1
     store: str = ""
     key_file: str = ""
+    keep_days: Positive | None = None
+    keep_bytes: Positive | None = None
     journal: str = ""
     inspect: bool = True
     telemetry: Literal["off", "otlp"] = "off"

@@ -20,7 +20,9 @@ from typing import TypeVar
 
 import msgspec
 
+from lamina.conversations.retention import prune
 from lamina.conversations.store import (
+    WORKSPACE,
     ConversationState,
     answer_place,
     conversation_place,
@@ -185,6 +187,22 @@ class GatewayStore:
     async def call(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
         """Do anything else with the store. Raises StoreGone if it fails or takes too long."""
         return await self._call(operation)
+
+    async def prune(self) -> int:
+        """Delete conversations beyond the limits of the settings. Returns how many were deleted."""
+        settings = self._settings
+        if self.keeps_nothing or (settings.keep_days is None and settings.keep_bytes is None):
+            return 0
+        workspaces = {WORKSPACE, *(token.workspace for token in settings.tokens)}
+        deleted = 0
+        for workspace in sorted(workspaces):
+            pruned = await self._operate(
+                lambda store, workspace=workspace: prune(  # type: ignore[misc]
+                    store, workspace, days=settings.keep_days, size=settings.keep_bytes
+                )
+            )
+            deleted += len(pruned.names)
+        return deleted
 
     async def is_ready(self) -> bool:
         """Whether the store answers."""

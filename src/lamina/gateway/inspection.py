@@ -94,7 +94,7 @@ class InspectorPages:
         if workspace not in self._inspectors:
             source = StoredSessions(self._ask_store, workspace, pause=LOOK_PAUSE)
             sources: list[TraceSource] = [source]
-            if self._settings.keep == "nothing":
+            if self._settings.policy.keep == "nothing":
                 sources.append(_NothingKept())
             self._inspectors[workspace] = Inspector(Sessions(sources=sources))
         return self._inspectors[workspace]

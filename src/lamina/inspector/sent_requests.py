@@ -28,8 +28,9 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, LaminaError
+from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.recalls import RECALL, TURN_FIELDS, read_turns
-from lamina.fitting.request import AS_LOGGED, Fitted, RecallMode, RequestMemo, fit_request
+from lamina.fitting.request import AS_LOGGED, Fitted, RequestMemo, fit_request
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
 from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
@@ -231,12 +232,14 @@ class SentRequests:
         return fit_request(
             came,
             dialect=dialect,
-            budget=UNLIMITED,
             ledger=ledger,
-            counter=self.counter(call.request.model),
+            policy=Policy(
+                budget=UNLIMITED,
+                counter=self.counter(call.request.model),
+                breakpoints="keep",
+                recall=mode,
+            ),
             memo=self._memos.setdefault(mode, RequestMemo()),
-            breakpoints="keep",
-            recall=mode,
         )
 
     def _read_as_sent(

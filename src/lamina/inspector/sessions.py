@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -247,10 +247,9 @@ def _load(session: RecordedSession | StoredSession) -> RecordedSession:
     return msgspec.structs.replace(loaded, summary=summary)
 
 
-_AnySession = TypeVar("_AnySession", RecordedSession, StoredSession)
-
-
-def _name_apart(session: _AnySession, others: Container[str]) -> _AnySession:
+def _name_apart(
+    session: RecordedSession | StoredSession, others: Container[str]
+) -> RecordedSession | StoredSession:
     """The session with an id that no other has."""
     session_id = session.summary.id
     while session_id in others:
