@@ -12,7 +12,9 @@ import anyio
 import pytest
 
 from lamina.cli import inspect
+from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.conversations.store import conversation_place, read_record
+from lamina.inspector.sessions import StoredSession
 from lamina.replay.traces import read_traces
 from lamina.replay.values import Trace
 from lamina.stores.address import open_store
@@ -257,8 +259,11 @@ def test_the_inspector_opens_on_one_conversation(store: str, monkeypatch: pytest
 
     def take(arguments: Any) -> int:
         opened.append((arguments.conversation, arguments.store, arguments.open))
-        source = inspect.StoreSource(arguments, only=arguments.conversation)
-        opened.append([trace.place for trace in source.read()])
+        found = [trace.place for trace in LogSource(arguments, only=arguments.conversation).read()]
+        for line in open_recorded(arguments, only=arguments.conversation).read():
+            assert isinstance(line, StoredSession)
+            found.append(line.summary.name)
+        opened.append(found)
         return 0
 
     monkeypatch.setattr(inspect, "run", take)

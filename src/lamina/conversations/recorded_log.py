@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lamina.conversations.answer_bodies import is_stream, read_values, unpack_answer
+from lamina.conversations.answer_bodies import read_answer
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.store import ConversationState, find_conversation, read_record
 from lamina.core.hashing import parts_digest, stem_of
@@ -172,15 +172,7 @@ def read_answer_segments(
     dialect = DIALECTS.get(call.request.dialect or state.dialect)
     if not body or call.answer is None or dialect is None:
         return ()
-    plain = unpack_answer(body, call.answer.encoding)
-    if plain is None:
-        return ()
-    values = read_values(plain)
     try:
-        if is_stream(plain, call.answer.content_type):
-            return dialect.absorb_stream(values).segments
-        if values:
-            return dialect.absorb(values[0]).segments
+        return read_answer(body, call.answer, dialect.name).segments
     except (LaminaError, RecursionError):
         return ()
-    return ()
