@@ -12,7 +12,9 @@ import anyio
 import pytest
 
 from lamina.cli import inspect
+from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.conversations.store import conversation_place, read_record
+from lamina.inspector.sessions import StoredSession
 from lamina.replay.traces import read_traces
 from lamina.replay.values import Trace
 from lamina.stores.address import open_store
@@ -107,7 +109,8 @@ def test_show_says_what_happened_and_what_is_kept(store: str) -> None:
     assert requests[3].endswith("200        cut 1")
     assert "$" in requests[0]
     assert shown.err == "this store keeps every request and every answer\n"
-    assert 'only what was left out; keep = "all" keeps requests' in ask(store, "show", "claude-code-77").err
+    shown = ask(store, "show", "claude-code-77")
+    assert 'only what was left out; policy.keep = "all" keeps requests' in shown.err
     assert "keeps no texts" in ask(store, "show", "begins").err
     session = ask(store, "show", "support")
     assert f"user: Log in with {PROMPT}." in session.out
@@ -256,8 +259,11 @@ def test_the_inspector_opens_on_one_conversation(store: str, monkeypatch: pytest
 
     def take(arguments: Any) -> int:
         opened.append((arguments.conversation, arguments.store, arguments.open))
-        source = inspect.StoreSource(arguments, only=arguments.conversation)
-        opened.append([trace.place for trace in source.read()])
+        found = [trace.place for trace in LogSource(arguments, only=arguments.conversation).read()]
+        for line in open_recorded(arguments, only=arguments.conversation).read():
+            assert isinstance(line, StoredSession)
+            found.append(line.summary.name)
+        opened.append(found)
         return 0
 
     monkeypatch.setattr(inspect, "run", take)

@@ -1,4 +1,4 @@
-"""The library reads conversations that a door has recorded: from their requests, or from what was left out."""
+"""The library reads what a door has recorded: from the requests, or from what was left out."""
 
 from __future__ import annotations
 

@@ -1,25 +1,26 @@
-"""The body of an answer as JSON values: one value for a whole answer, one for each event of a stream."""
+"""The body of an answer, read again from its bytes: as JSON values, as segments, or as text for people."""
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 import msgspec
 
-ZLIB_OR_GZIP = 47
-"""Lets zlib tell by its first bytes how a body is packed."""
+from lamina.conversations.answer_events import EventSplitter
+from lamina.conversations.encodings import unpack_recorded
+from lamina.conversations.record import Answered
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import Absorbed
+from lamina.errors import BadInput
+
+_SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 def unpack_answer(body: bytes, encoding: str) -> bytes | None:
-    """The answer as it was before it was packed; None if the standard library cannot unpack it."""
-    if encoding in ("", "identity"):
-        return body
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        return None
+    """The answer as it was before it was packed; None if it cannot be unpacked here."""
     try:
-        return zlib.decompressobj(ZLIB_OR_GZIP).decompress(body)
-    except zlib.error:
+        return unpack_recorded(body, encoding)
+    except BadInput:
         return None
 
 
@@ -28,8 +29,9 @@ def read_values(body: bytes) -> list[Any]:
     value = _decode(body)
     if value is not None:
         return [value]
-    values = [_decode(line.removeprefix(b"data:").strip()) for line in body.splitlines()]
-    return [value for value in values if value is not None]
+    splitter = EventSplitter(by_line=not body.lstrip().startswith(_SSE_STARTS))
+    events = [*splitter.take(body), *splitter.finish()]
+    return [event.value for event in events if event.value is not None]
 
 
 def is_stream(body: bytes, content_type: str) -> bool:
@@ -39,8 +41,29 @@ def is_stream(body: bytes, content_type: str) -> bool:
     return body.lstrip().startswith((b"data:", b"event:"))
 
 
+def read_answer(body: bytes, answer: Answered, dialect: str) -> Absorbed:
+    """What a model said, as segments. Raises BadInput if these bytes are no answer of this dialect."""
+    if dialect not in DIALECTS:
+        hint = "a newer release wrote the record"
+        raise BadInput(f"there is no dialect {dialect!r}", place="record", hint=hint)
+    plain = unpack_recorded(body, answer.encoding)
+    values = read_values(plain)
+    if not values:
+        raise BadInput("it is not JSON", place="answer", hint="its text is shown as it came")
+    if is_stream(plain, answer.content_type):
+        return DIALECTS[dialect].absorb_stream(values)
+    if isinstance(values[0], list):  # Gemini without alt=sse sends its stream as one list
+        return DIALECTS[dialect].absorb_stream(values[0])
+    return DIALECTS[dialect].absorb(values[0])
+
+
+def read_answer_text(body: bytes, answer: Answered) -> str:
+    """The bytes of an answer as text, for people: errors of a provider, and what no dialect can read."""
+    return unpack_recorded(body, answer.encoding).decode("utf-8", "replace")
+
+
 def _decode(text: bytes) -> Any:
-    if not text.startswith((b"{", b"[")):
+    if not text.lstrip().startswith((b"{", b"[")):
         return None
     try:
         return msgspec.json.decode(text)

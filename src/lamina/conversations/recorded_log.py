@@ -1,8 +1,8 @@
 """The log of a conversation that a door has recorded: what there is to recall, to search, and to export.
 
-With `keep = "all"` the record has every request as the client wrote it, so the log is parsed from those
-bodies. With `keep = "lowered"` it has the segments that were left out, one record each. With
-`keep = "nothing"` there is no text at all.
+With `policy.keep = "all"` the record has every request as the client wrote it, so the log is parsed from
+those bodies. With "lowered" it has the segments that were left out, one record each. With "nothing" there is
+no text at all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lamina.conversations.answer_bodies import is_stream, read_values, unpack_answer
+from lamina.conversations.answer_bodies import read_answer
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.store import ConversationState, find_conversation, read_record
 from lamina.core.hashing import parts_digest, stem_of
@@ -25,8 +25,8 @@ from lamina.stores.port import Store
 
 KEPT_BY = {
     "all": "this store keeps every request and every answer",
-    "lowered": 'this store keeps only what was left out; keep = "all" keeps requests and answers',
-    "nothing": 'this store keeps no texts; keep = "all" keeps requests and answers',
+    "lowered": 'this store keeps only what was left out; policy.keep = "all" keeps requests and answers',
+    "nothing": 'this store keeps no texts; policy.keep = "all" keeps requests and answers',
 }
 """What a store can show, by the `keep` of the door that wrote it, and which setting would keep more."""
 
@@ -172,15 +172,7 @@ def read_answer_segments(
     dialect = DIALECTS.get(call.request.dialect or state.dialect)
     if not body or call.answer is None or dialect is None:
         return ()
-    plain = unpack_answer(body, call.answer.encoding)
-    if plain is None:
-        return ()
-    values = read_values(plain)
     try:
-        if is_stream(plain, call.answer.content_type):
-            return dialect.absorb_stream(values).segments
-        if values:
-            return dialect.absorb(values[0]).segments
+        return read_answer(body, call.answer, dialect.name).segments
     except (LaminaError, RecursionError):
         return ()
-    return ()

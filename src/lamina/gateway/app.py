@@ -201,8 +201,10 @@ class _Shared:
         if self._inspector is None:
             from lamina.gateway.inspection import InspectorPages  # noqa: PLC0415 - takes a while, and memory
 
-            index = self.started_gateway().fitter.index
-            self._inspector = InspectorPages(self.settings, index, _read_page_key(self.environment))
+            gateway = self.started_gateway()
+            assert self.store is not None  # noqa: S101 - it was opened before the gateway
+            page_key = _read_page_key(self.environment)
+            self._inspector = InspectorPages(self.settings, self.store, gateway.saver, page_key)
         await self._inspector(scope, receive, send)
 
 

@@ -184,6 +184,10 @@ class GatewayStore:
             return record.body.decode()
         return ""
 
+    async def call(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
+        """Do anything else with the store. Raises StoreGone if it fails or takes too long."""
+        return await self._call(operation)
+
     async def prune(self) -> int:
         """Delete conversations beyond the limits of the settings. Returns how many were deleted."""
         settings = self._settings

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from lamina.conversations.encodings import Unpacker, make_unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.dialects.anthropic.server import refuses_binding_switch
@@ -23,7 +24,6 @@ from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.client_connection import LINK, ClientConnection, Receive
-from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.recorder import AnswerRecorder

@@ -22,6 +22,8 @@ import brotli  # type: ignore[import-untyped]
 import msgspec
 import zstandard
 
+from lamina.conversations.answer_events import AnswerEvent, EventSplitter
+from lamina.conversations.encodings import Unpacker, make_unpacker
 from lamina.conversations.recall_answers import shows_own_call, strip_recalls
 from lamina.conversations.recall_loop import RecallExchange, RecallLoop
 from lamina.conversations.recall_notice import fill_answer, fill_stream
@@ -34,10 +36,8 @@ from lamina.conversations.recall_streams import (
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
-from lamina.gateway.answer_events import AnswerEvent, EventSplitter
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.fit import Fitter
 from lamina.gateway.recall_usage import UsageSum
 from lamina.gateway.refusals import Refusal

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.encodings import UNPACK_ERRORS, make_unpacker
 from lamina.dialects.anthropic.server import read_cleared
 from lamina.dialects.usage import Usage, find_usage
-from lamina.gateway.encodings import UNPACK_ERRORS, make_unpacker
 
 LONGEST = 16 << 20
 """Bytes of a whole answer, or of one event, that are held to be read."""

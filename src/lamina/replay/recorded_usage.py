@@ -59,7 +59,7 @@ def sum_recorded_usage(trace: Trace) -> Reported:
             input_equivalents(_tally(call.usage), call.rules, call.rules.read_share(call.model))
             for call in calls
         ),
-        dollars=_sum_dollars(calls),
+        dollars=_sum_dollars(trace, calls),
         lost=tuple(_find_losses(trace, calls)),
         compactions=len(trace.compacted),
         under_lamina=ran_under_lamina(trace),
@@ -73,8 +73,11 @@ def sum_recorded_usage(trace: Trace) -> Reported:
 def ran_under_lamina(trace: Trace) -> bool:
     """Whether lamina fitted the requests that were recorded: they have its recall tool, or its handles.
 
-    A client's own log has neither, since lamina stands between the client and the API.
+    A client's own log has neither, since lamina stands between the client and the API. What lamina recorded
+    itself says so.
     """
+    if trace.under_lamina:
+        return True
     tools = trace.head.get("tools")
     if isinstance(tools, list) and any(_is_recall_tool(tool) for tool in tools):
         return True
@@ -92,7 +95,8 @@ def _reported_calls(trace: Trace) -> list[_ReportedCall]:
     """
     rules: dict[str, CacheRules] = {}
     calls = []
-    for number, (place, usage) in enumerate(sorted(trace.used.items()), start=1):
+    reports = sorted([*trace.used.items(), *trace.repeated], key=_order_of_report)
+    for number, (place, usage) in enumerate(reports, start=1):
         name = usage.model or trace.model
         if name not in rules:
             rules[name] = rules_for(name, dialect=trace.dialect)
@@ -100,12 +104,18 @@ def _reported_calls(trace: Trace) -> list[_ReportedCall]:
     return calls
 
 
-def _sum_dollars(calls: Sequence[_ReportedCall]) -> float | None:
+def _order_of_report(report: tuple[int, RecordedUsage]) -> tuple[int, float]:
+    """By the place of the answer, and in time where several requests have the same place."""
+    place, usage = report
+    return place, usage.at or 0.0
+
+
+def _sum_dollars(trace: Trace, calls: Sequence[_ReportedCall]) -> float | None:
     """At the prices of the time; None where no call was reported, or the price of one of them is not known.
 
     A sum without some of its calls would look like a cheap session.
     """
-    if not calls:
+    if not calls or trace.unreported:
         return None
     total = 0.0
     for call in calls:
