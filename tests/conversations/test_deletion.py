@@ -14,7 +14,7 @@ import pytest
 from lamina.cli.chat.costs import cost_place as chat_cost_place
 from lamina.conversations.deleting import cost_place, delete_conversation
 from lamina.conversations.erasing import MARK, delete_message
-from lamina.conversations.listing import list_names
+from lamina.conversations.listing import list_names, list_talks
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
 from lamina.conversations.retention import prune
@@ -350,3 +350,27 @@ def test_postgresql_forgets_with_vacuum(delete: Callable[[Store], Awaitable[None
     for path in files:
         content = path.read_bytes()
         assert not [secret for secret in SECRETS if secret.encode() in content], path
+
+
+def test_a_session_and_its_record_are_one_conversation_and_go_together(tmp_path: Path) -> None:
+    """The session names no workspace, so its record is beside those of a gateway that has none either."""
+
+    async def talk() -> None:
+        async with open_kind("sqlite", tmp_path) as store:
+            async with Session.open(store, "talk", workspace="", model="claude-sonnet-5-5") as session:
+                await session.ask(f"Log in with {PROMPT}.")
+                await session.request()
+                content = [{"type": "text", "text": f"It says {ANSWER}."}]
+                usage = {"input_tokens": 90, "output_tokens": 5}
+                await session.record({"role": "assistant", "content": content, "usage": usage})
+            [listed] = [talk async for talk in list_talks(store, "")]
+            assert (listed.name, listed.door, listed.requests) == ("talk", "session", 1)
+            assert listed.records
+            assert listed.log_records
+            await delete_message(store, "", "talk", text=PROMPT)
+            assert {entry.partition(": ")[2] for entry in find_in_files(tmp_path)} == {ANSWER}
+            assert await delete_conversation(store, "", "talk")
+            assert await list_names(store, "") == []
+            assert find_in_files(tmp_path) == []
+
+    anyio.run(talk)

@@ -15,6 +15,7 @@ from lamina.conversations.erasing import delete_message
 from lamina.conversations.listing import list_names
 from lamina.conversations.store import read_record
 from lamina.stores.address import open_store
+from lamina.stores.port import Store
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_record import ALL, post
@@ -44,6 +45,16 @@ async def answer_with_secret(_: SeenRequest, writer: asyncio.StreamWriter) -> No
     await writer.drain()
 
 
+async def wait_until_saved(store: Store, name: str) -> None:
+    """The last answer is saved after the client has it: whoever deletes before that deletes too early."""
+    for _ in range(200):
+        calls = (await read_record(store, "default", name)).calls
+        if len(calls) == 4 and all(call.answer is not None for call in calls):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("the last answer was not recorded")
+
+
 def find_secrets(folder: Path) -> list[str]:
     files: Iterator[Path] = (path for path in folder.rglob("*") if path.is_file())
     return [
@@ -70,6 +81,7 @@ def test_a_secret_is_deleted_while_the_gateway_runs(tmp_path: Path, way: str, ke
                 stub.play(answer_with_secret)
                 await post(client, gateway.url, make_request(steps))
             [name] = await list_names(opened, "")
+            await wait_until_saved(opened, name)
             assert find_secrets(tmp_path)
             if way == "conversation":
                 await delete_conversation(opened, "", name)

@@ -8,10 +8,10 @@ import anyio
 
 from lamina.cli.output import tell
 from lamina.cli.stored import open_existing, read_or_make_key
-from lamina.conversations.deleting import COSTS, recorded_workspace
+from lamina.conversations.deleting import COSTS
 from lamina.conversations.exporting import export_conversation, import_conversation, is_export
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
-from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES
+from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES, recorded_workspace
 from lamina.core.values import Segment
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput

@@ -19,7 +19,7 @@ from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
 from lamina.conversations.costs import price_call
-from lamina.conversations.deleting import delete_conversation, recorded_workspace
+from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.erasing import delete_message
 from lamina.conversations.exporting import write_lines
 from lamina.conversations.listing import ListedTalk, find_talk, list_names, list_talks, resolve_name
@@ -31,6 +31,7 @@ from lamina.conversations.store import (
     conversation_place,
     find_conversation,
     read_record,
+    recorded_workspace,
 )
 from lamina.core.values import Cut
 from lamina.core.wording import text_of

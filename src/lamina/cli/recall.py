@@ -11,9 +11,9 @@ import msgspec
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
-from lamina.conversations.deleting import recorded_workspace
 from lamina.conversations.listing import resolve_name
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
+from lamina.conversations.store import recorded_workspace
 from lamina.core.values import Ledger, Segment
 from lamina.errors import StoreError
 from lamina.fitting.recalls import recall_text

@@ -12,6 +12,7 @@ NOTE = "lamina sessions is called lamina conversations now; the old name goes wi
 
 def describe(parser: argparse.ArgumentParser) -> None:
     conversations.describe(parser)
+    parser.epilog = (parser.epilog or "").replace("lamina conversations", "lamina sessions")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -17,21 +17,14 @@ from lamina.conversations.store import (
     conversation_place,
     decode_state,
     family_place,
+    recorded_workspace,
 )
 from lamina.errors import Conflict, Damaged
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import ManyDeletable, OwnName, Record, Rekeyable, Store, Where
 
-DEFAULT_WORKSPACE = "default"
-"""The workspace of conversations whose caller named none."""
-
 COSTS = "lamina.chat/"
 """Begins the names of the workspaces that hold what the conversations of a chat have cost."""
-
-
-def recorded_workspace(workspace: str) -> str:
-    """The workspace under which doors record the conversations of a workspace of sessions."""
-    return workspace or DEFAULT_WORKSPACE
 
 
 def cost_place(workspace: str, name: str) -> Where:

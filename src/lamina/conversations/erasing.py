@@ -18,10 +18,9 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.answer_bodies import is_stream, read_values, unpack_answer
-from lamina.conversations.deleting import recorded_workspace
 from lamina.conversations.record import ERASED, PIECE, ConversationRecord, RecordedCall
 from lamina.conversations.recorded_log import make_recorded_log
-from lamina.conversations.store import ConversationState, conversation_place, decode_state
+from lamina.conversations.store import ConversationState, conversation_place, decode_state, recorded_workspace
 from lamina.core.hashing import NamedSegment, handle, short_handle, stem_of
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Digest, Fold, Ledger, Part, Segment, Text, ToolCall, ToolResult

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.deleting import recorded_workspace
 from lamina.conversations.record import Answered, ConversationRecord, RecordWriter, SentRequest
 from lamina.conversations.store import (
     ConversationState,
@@ -26,6 +25,7 @@ from lamina.conversations.store import (
     family_place,
     find_conversation,
     read_record,
+    recorded_workspace,
 )
 from lamina.core.values import Ledger
 from lamina.errors import BadInput

@@ -11,13 +11,14 @@ from datetime import datetime
 
 import msgspec
 
-from lamina.conversations.deleting import cost_place, recorded_workspace
+from lamina.conversations.deleting import cost_place
 from lamina.conversations.store import (
     ConversationState,
     conversation_place,
     conversation_workspace,
     decode_state,
     find_title,
+    recorded_workspace,
 )
 from lamina.core.values import Ledger, Segment
 from lamina.errors import BadInput, LaminaError, StoreError

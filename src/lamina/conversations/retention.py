@@ -12,12 +12,13 @@ from time import time
 
 import msgspec
 
-from lamina.conversations.deleting import delete_places, list_record_places, recorded_workspace
+from lamina.conversations.deleting import delete_places, list_record_places
 from lamina.conversations.store import (
     conversation_place,
     conversation_workspace,
     find_conversation,
     read_record,
+    recorded_workspace,
 )
 from lamina.errors import LaminaError
 from lamina.stores.paging import every_conversation, every_record

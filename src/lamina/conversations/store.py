@@ -31,7 +31,7 @@ ANSWERS = "lamina.answers/"
 """Begin the names of the workspaces; what follows is the workspace of the caller."""
 
 WORKSPACE = "default"
-"""The workspace of wrapped clients, and of a gateway without access tokens."""
+"""The workspace of wrapped clients, of a gateway without access tokens, and of sessions that name none."""
 
 LINK = 16
 """Bytes of one link of a chain."""
@@ -40,9 +40,14 @@ TITLE = 120
 """Characters of the first words of a conversation that its state has."""
 
 
+def recorded_workspace(workspace: str) -> str:
+    """The name under which doors record a workspace. One that nobody named is that of the gateway."""
+    return workspace or WORKSPACE
+
+
 def conversation_workspace(workspace: str) -> OwnName:
     """The workspace of a store that holds the conversations of a workspace."""
-    return OwnName(f"{CONVERSATIONS}{workspace}")
+    return OwnName(f"{CONVERSATIONS}{recorded_workspace(workspace)}")
 
 
 def conversation_place(workspace: str, name: str) -> Where:
@@ -52,12 +57,12 @@ def conversation_place(workspace: str, name: str) -> Where:
 
 def family_place(workspace: str, family: str) -> Where:
     """Where the names of the conversations are stored that begin alike."""
-    return Where(OwnName(f"{FAMILIES}{workspace}"), family)
+    return Where(OwnName(f"{FAMILIES}{recorded_workspace(workspace)}"), family)
 
 
 def answer_place(workspace: str, answer_id: str) -> Where:
     """Where the name of the conversation is stored that an answer belongs to."""
-    return Where(OwnName(f"{ANSWERS}{workspace}"), answer_id)
+    return Where(OwnName(f"{ANSWERS}{recorded_workspace(workspace)}"), answer_id)
 
 
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

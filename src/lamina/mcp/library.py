@@ -16,9 +16,8 @@ import msgspec
 
 from lamina.context.search.chunks import Chunk, chunks_of, turns_of
 from lamina.context.search.index import Hit, Index, open_index
-from lamina.conversations.deleting import recorded_workspace
 from lamina.conversations.recorded_log import read_recorded_log
-from lamina.conversations.store import ConversationState, conversation_workspace
+from lamina.conversations.store import ConversationState, conversation_workspace, recorded_workspace
 from lamina.core.explanation import describe_row, join_folds, table
 from lamina.core.hashing import handle, stem_of
 from lamina.core.recall import identify_segments
