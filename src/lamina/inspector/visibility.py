@@ -68,8 +68,8 @@ class _Search:
                 continue
             arrived = self._arrivals.get(entry.ref, first)
             for number in range(max(arrived, first), last + 1):
-                known = self.states.get(number)
-                if known is not None and _VISIBILITY.index(state) > _VISIBILITY.index(known):
+                earlier_state = self.states.get(number)
+                if earlier_state is not None and _VISIBILITY.index(state) > _VISIBILITY.index(earlier_state):
                     self.states[number] = state
             if len(self.matches) < MOST_MATCHES:
                 what = describe_segment(entry.segment)
@@ -82,9 +82,9 @@ class _Search:
         Requests share their entries, so each is searched once. The entry is held beside its outcome: another
         object could have its identity later.
         """
-        known = self._found.get(id(entry))
-        if known is not None:
-            return known[1]
+        outcome = self._found.get(id(entry))
+        if outcome is not None:
+            return outcome[1]
         state = _visibility(entry, self._text)
         self._found[id(entry)] = (entry, state)
         return state

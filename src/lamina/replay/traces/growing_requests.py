@@ -20,7 +20,7 @@ from lamina.caches.prefix_path import count_common_items
 from lamina.dialects.json_values import drop_nulls
 from lamina.replay.traces.json_fields import json_field, list_field
 from lamina.replay.traces.lines import LONGEST
-from lamina.replay.traces.requests import RecordedCall
+from lamina.replay.traces.requests import LoggedCall
 from lamina.replay.values import RecordedUsage, Trace
 
 OPEN = 8
@@ -36,7 +36,7 @@ class GrowingConversations:
     def __init__(self) -> None:
         self.open: list[_GrowingConversation] = []
 
-    def take(self, call: RecordedCall) -> Iterator[Trace]:
+    def take(self, call: LoggedCall) -> Iterator[Trace]:
         """Adds a call; gives the traces that are held no longer.
 
         There may not be too many conversations, nor too many bytes in more than one.
@@ -74,7 +74,7 @@ class GrowingConversations:
                 fingerprints = conversation.last_fingerprints[:same]
         return fingerprints + [fingerprint(item) for item in items[same:]]
 
-    def _find_continued(self, call: RecordedCall, fingerprints: list[bytes]) -> _GrowingConversation | None:
+    def _find_continued(self, call: LoggedCall, fingerprints: list[bytes]) -> _GrowingConversation | None:
         """The conversation that a call belongs to, the latest first; None if it begins one.
 
         A request that names the response before it belongs there, whatever its items are. Of several that it
@@ -96,7 +96,7 @@ class GrowingConversations:
 class _GrowingConversation:
     """One conversation: all items so far, and of the last request what was sent and answered."""
 
-    def __init__(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
+    def __init__(self, call: LoggedCall, fingerprints: list[bytes]) -> None:
         self.first = call.trace
         self.items = list(call.trace.items)
         self.is_answered = bool(call.answer)
@@ -126,7 +126,7 @@ class _GrowingConversation:
         leading = count_common_items(self.sent, fingerprints)
         return leading >= LONG and leading * 2 >= len(self.sent)
 
-    def add(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
+    def add(self, call: LoggedCall, fingerprints: list[bytes]) -> None:
         """Adds a request that continues this conversation, with what is new in it.
 
         Usually the request holds the whole conversation. With a previous response it holds only what is
@@ -166,7 +166,7 @@ class _GrowingConversation:
                 unsent_texts.append(item)
         self.items += items[last + 1 :]
 
-    def _remember_call(self, call: RecordedCall, fingerprints: list[bytes], *, sent: list[bytes]) -> None:
+    def _remember_call(self, call: LoggedCall, fingerprints: list[bytes], *, sent: list[bytes]) -> None:
         """Notes what the next request is compared with, and the usage of this one.
 
         `fingerprints` are those of the call's own items, `sent` those of all that the model read. Usage

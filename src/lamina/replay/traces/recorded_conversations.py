@@ -45,10 +45,10 @@ async def list_recorded(store: Store, *, workspace: str) -> list[str]:
 async def read_recorded(store: Store, *, workspace: str, name: str) -> Trace | UnreadableLine:
     """One recorded conversation of a workspace. One that cannot be read is told with its reason."""
     try:
-        kept = await find_conversation(store, workspace, name)
-        if kept is None:
+        stored = await find_conversation(store, workspace, name)
+        if stored is None:
             return UnreadableLine(place=name, reason="it was deleted meanwhile", foreign=True)
-        return make_trace(name, kept.state, await read_record(store, workspace, name))
+        return make_trace(name, stored.state, await read_record(store, workspace, name))
     except LaminaError as error:
         return UnreadableLine(place=name, reason=str(error))
 

@@ -81,7 +81,7 @@ _CONTENT_TYPES = (str, list, type(None))
 """A tuple: a union would be rebuilt for each item of a log."""
 
 
-class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedCall(msgspec.Struct, frozen=True, kw_only=True):
     """One request and its answer. `previous` and `response` are ids by which a request continues another."""
 
     trace: Trace
@@ -160,7 +160,7 @@ def _index_of_item(line: Any, trace: Trace) -> int | None:
     return index
 
 
-def read_call(row: TraceRow) -> RecordedCall:
+def read_call(row: TraceRow) -> LoggedCall:
     """A request, and its answer if the record has it; if it is no request, a `BadInput` says why.
 
     Usage may stand in the response, or beside it in the record.
@@ -169,7 +169,7 @@ def read_call(row: TraceRow) -> RecordedCall:
     trace = _read_trace(row, request)
     model = trace.model or text_field(response, "model")
     answer, usage = read_answer(trace.dialect, response)
-    return RecordedCall(
+    return LoggedCall(
         trace=msgspec.structs.replace(trace, model=model),
         answer=answer,
         used=parse_usage(usage or row.value.get("usage"), at=_moment(row.value, response), model=model),
