@@ -17,7 +17,14 @@ import msgspec
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
-from lamina.core.arrange import arrange_log, draft_log, may_split_at, repair_log, replace_entries
+from lamina.core.arrange import (
+    arrange_log,
+    draft_log,
+    may_split_at,
+    promote_later_sections,
+    repair_log,
+    replace_entries,
+)
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
@@ -77,6 +84,8 @@ def build(
         draft = _note_reserve(draft, budget, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
+    if change:
+        draft = promote_later_sections(draft, context)
     if _may_need_cut(draft, limits, context):
         draft = cut_to_fit(draft, limits, context)
     envelope = seal(draft, context, limits=limits, change=change)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.core.arrange import put_system_first
+from lamina.core.arrange import find_later_sections, put_system_first
 from lamina.core.bound_thinking import (
     AFTER_CUT,
     is_held_by_thinking,
@@ -32,13 +32,12 @@ from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
 from lamina.core.folds import lay_folds
 from lamina.core.history_window import LastN, fold_outside, refs_up_to
-from lamina.core.kinds import is_section
 from lamina.core.ladder import last_resort, last_results
 from lamina.core.options import BuildContext
 from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.text.tags import make_inert
 from lamina.core.tokens import weigh_entries
-from lamina.core.values import Cut, Entry, Form, Layer, Ref
+from lamina.core.values import Cut, Entry, Form, Ref
 from lamina.core.wording import text_of
 from lamina.errors import BudgetExceeded
 
@@ -269,7 +268,7 @@ def _finish_cut(progress: CutProgress, reason: str) -> Draft:
         laid = lay_folds(without_digests(entries), progress.folds, wording=context.wording)
         entries = weigh_entries(laid, context.scale, prefix=context.root)
         lines |= thinking_lines
-    promoted = _find_later_sections(entries, context)
+    promoted = find_later_sections(entries, context.kinds)
     if promoted:
         entries = put_system_first(entries, draft.ledger.promoted + promoted, context.kinds)
         entries = weigh_entries(entries, context.scale, prefix=context.root)
@@ -295,20 +294,6 @@ def _finish_cut(progress: CutProgress, reason: str) -> Draft:
         unchanged=0,
         unchanged_sent=0,
     )
-
-
-def _find_later_sections(entries: Sequence[Entry], context: BuildContext) -> tuple[Ref, ...]:
-    """Sections that came later. At a cut they take their place in the system text.
-
-    Their bytes move, and a cut is the one moment at which that costs nothing more.
-    """
-    later: list[Ref] = []
-    for entry in entries:
-        if entry.form is not Form.FULL or entry.layer is Layer.SYSTEM:
-            continue
-        if is_section(context.kinds, entry.segment):
-            later.append(entry.ref)
-    return tuple(later)
 
 
 def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:

@@ -27,7 +27,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `binding` says what a changed past does to thinking. `salt` keeps the prefix hashes of tenants apart.
     `carries` returns why a segment cannot be expressed in the format of this request, or "" if it can.
     `window` limits history to its last messages. `opening` is the text that a wire format puts in the place
-    of the user's first message if the assistant speaks first.
+    of the user's first message if the assistant speaks first. `late_system`: the API takes system text in the
+    middle of a conversation. There a changed instruction stands where it came until the next cut; elsewhere
+    it would lose its authority, so it replaces the old one at once, at a recorded cut.
     """
 
     layout: Layout = _IN_PLACE
@@ -41,6 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     carries: Callable[[Segment], str] | None = None
     window: LastN | None = None
     opening: str = ""
+    late_system: bool = True
 
     def __post_init__(self) -> None:
         # All stages must use the same table of kinds, and the wording carries one of its own.

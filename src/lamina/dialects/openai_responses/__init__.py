@@ -95,6 +95,7 @@ DIALECT = Dialect(
     render=render,
     check=check,
     lasting=lasting,
+    takes_late_system=lambda _: True,
     recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
