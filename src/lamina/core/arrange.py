@@ -288,7 +288,7 @@ def _place_piece(
     """
     layout = context.options.layout
     if find_attachments(entries, context.kinds):
-        entries = order_turns(entries, layout, context.kinds)
+        entries = order_turns(entries, ledger, layout, context.kinds)
     if leads:
         entries = put_system_first(entries, ledger.promoted, context.kinds)
     entries, position = place_entries(entries, context.kinds, position=position)

@@ -28,7 +28,7 @@ from lamina.core.arrange import (
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
-from lamina.core.entries import find_last_turn, find_position, is_message
+from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.kinds import Kinds, kind_of
@@ -280,12 +280,12 @@ def _ends_in_digest(entries: Sequence[Entry]) -> bool:
 
 
 def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest, Ref]:
-    """The entry that has each content in full, which later appearances of it may refer to.
+    """The entry that has each attachment in full, which later appearances of it may refer to.
 
     A cut may have lowered some of those that the front had before.
     """
     attachments: dict[Digest, Ref] = {}
     for entry in entries:
         if entry.form is Form.FULL and kind_of(kinds, entry.segment).attachment:
-            attachments[entry.content] = entry.ref
+            attachments[identify_attachment(entry)] = entry.ref
     return attachments
