@@ -10,7 +10,7 @@ from lamina.core.values import Layer
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import memory
-from lamina.sessions import LastN, Persona, RuntimeOptions, Session
+from lamina.sessions import LastN, Persona, Session
 from lamina.stores.memory import MemoryStore
 from lamina.summaries import compact
 from tests.sessions.talking import awaited, opened
@@ -153,11 +153,11 @@ async def test_every_cut_promotes_a_changed_section(cause: str) -> None:
 async def test_a_changed_memory_waits_for_the_next_cut() -> None:
     """Memory says what is so, not what to do: the prefix is worth more than its place."""
     store = MemoryStore()
-    runtime = RuntimeOptions(context=[memory("The user has a cat.")])
-    async with opened(store, model="claude-sonnet-4-5", runtime=runtime) as session:
+    cat, dog = [memory("The user has a cat.")], [memory("The user has a dog.")]
+    async with opened(store, model="claude-sonnet-4-5", context=cat) as session:
         await session.ask("one")
         await session.record("1")
-    changed = RuntimeOptions(context=[memory("The user has a dog.")])
-    async with opened(store, runtime=changed) as session:
+    async with opened(store, context=dog) as session:
         await session.ask("two")
+        assert system_texts(session) == ["The user has a cat.", "The user has a dog."]
         assert session.report().continues

@@ -130,9 +130,12 @@ def _promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
 def _is_urgent(sections: Sequence[Segment], context: BuildContext) -> bool:
     """Whether one of these later sections cannot wait for the next cut.
 
+    The hoisted layout moves bytes at each turn anyway, and has every section in its place at once.
     Where the API takes system text in the middle, one changed instruction may stand there. If it changes
     once more, three versions of it would stand in one request.
     """
+    if context.options.layout.library == "hoisted":
+        return bool(sections)
     instructions = [segment for segment in sections if is_instruction(context.kinds, segment)]
     if not context.options.late_system:
         return bool(instructions)

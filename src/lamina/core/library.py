@@ -35,6 +35,10 @@ IN_THE_LIBRARY = "stands in the library"
 NAMED_IN_THE_LIST = "stands in the library, named in the list"
 """Why an attachment of this turn is not sent where it came."""
 
+SAME_IN_LIBRARY = "stands in the library as "
+NEWER_IN_LIBRARY = "newer content stands in the library as "
+"""Why an earlier attachment is not in the library itself. The ref of the one that is there follows."""
+
 SENT_AGAIN = "sent again: a cut left its handle in the library"
 """Why an attachment of this turn is sent although the library has its name."""
 
@@ -105,9 +109,9 @@ class _Library:
             return []
         is_same = identify_attachment(older) == identify_attachment(entry)
         if is_same and older.ref not in self.lowered:
-            return [omit(entry, f"stands in the library as {older.ref}")]
+            return [omit(entry, f"{SAME_IN_LIBRARY}{older.ref}")]
         self.attachments[name] = self._shorten(entry)
-        return [omit(older, f"newer content stands in the library as {entry.ref}")]
+        return [omit(older, f"{NEWER_IN_LIBRARY}{entry.ref}")]
 
     def has(self, entry: Entry) -> bool:
         """Whether an attachment stands here as it is.

@@ -8,6 +8,7 @@ import msgspec
 
 from lamina.core.bound_thinking import Binding
 from lamina.core.cut_target import DEFAULT_RATES, Rates
+from lamina.core.hashing import digest
 from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
@@ -54,6 +55,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_OPTIONS = Options()
+
+
+def digest_settings(options: Options) -> Digest:
+    """The digest of what a caller chose about layout and wording; "" if that is the usual.
+
+    If it changes during a conversation, what was sent before is laid out or worded in another way. Functions
+    are known by the kinds that they are for.
+    """
+    layout = options.layout
+    wording = options.wording
+    words = sorted(wording.words)
+    is_usual = layout == _IN_PLACE and not (wording.tagged or words) and wording.handles
+    if is_usual:
+        return Digest("")
+    plain_layout = msgspec.to_builtins(layout, order="deterministic")
+    return digest((plain_layout, wording.tagged, wording.handles, words))
 
 
 class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
