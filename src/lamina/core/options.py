@@ -70,7 +70,7 @@ def digest_settings(options: Options) -> Digest:
     if is_usual:
         return Digest("")
     plain_layout = msgspec.to_builtins(layout, order="deterministic")
-    return digest((plain_layout, wording.tagged, wording.handles, words))
+    return digest((plain_layout, wording.tagged, wording.handles, wording.named, words))
 
 
 class BuildContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,7 +55,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     """A way to word segments. `words` holds the kinds with a wording of their own: a function, or several.
 
     `tagged` wraps messages in their kind's tag too: one flat transcript, as chunk renderers make it.
-    `handles`: lowered text names the key by which it can be recalled. Since version 2 a COMPACT text lists
+    `handles`: lowered text names the key by which it can be recalled. `named`: without handles it still says
+    what it was. Since version 2 a COMPACT text lists
     the names in what it leaves out; since version 3 a handle has 80 bits, not 48; since version 4 a shortened
     message of the user shows all standing rules in it.
     """
@@ -65,6 +66,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     words: Mapping[str, Words | Sequence[Words]] = {}
     tagged: bool = False
     handles: bool = True
+    named: bool = False
 
     def __call__(self, segment: Segment, form: Form, content: Digest, *, limit: int = 0) -> tuple[Part, ...]:
         """The parts of a segment as they are sent in this form.
@@ -84,7 +86,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
             return (self._shorten_call(segment.parts[0], content, form),)
         if form is Form.COMPACT:
             return self._compact(segment, kind, content, limit or COMPACT_LIMIT)
-        return _replace_content(segment, stub(segment, self.handle(content)), tagged=self.tagged)
+        return _replace_content(segment, self._stub(segment, content), tagged=self.tagged)
 
     def _ask_words(
         self, segment: Segment, form: Form, content: Digest, limit: int
@@ -154,8 +156,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         """
         text = text_of(segment.parts)
         body = outline_text(text, limit=limit, name=name_of(segment))
-        if len(text) > limit and self.handles:
-            body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
+        if len(text) > limit and (self.handles or self.named):
+            body = f"{body}\n{self._stub(segment, content, verb='shortened')}"
         attrs = {"source": name_of(segment) or segment.key, "type": segment.kind}
         return (Text(wrap_in_tag("prior_context", attrs, guard(body, self.kinds))),)
 
@@ -186,11 +188,15 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         body = shorten_text(text, limit=limit, name=name_of(segment))
         if segment.kind == "user" and self.version >= 4:
             body = add_rules(body, text, limit)
-        if self.handles:
-            body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
+        if self.handles or self.named:
+            body = f"{body}\n{self._stub(segment, content, verb='shortened')}"
         if self._is_in_tag(kind):
             return (self._wrap_in_tag(segment, kind, content, body),)
         return _replace_content(segment, body, tagged=False)
+
+    def _stub(self, segment: Segment, content: Digest, *, verb: str = "trimmed") -> str:
+        """One line in place of content, with a handle, with a name alone, or with neither."""
+        return stub(segment, self.handle(content), verb=verb, named=self.named)
 
     def _is_in_tag(self, kind: Kind) -> bool:
         """Whether a kind is sent in its tag, as attachments, sections and tagged transcripts are."""
@@ -218,6 +224,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         mark = "[trimmed]"
         if self.handles:
             mark = f'[trimmed: {{size:,}} bytes · recall("{self.handle(content)}")]'
+        elif self.named:
+            mark = "[trimmed: {size:,} bytes]"
         arguments = shorten_arguments(call.arguments, limit=limit, mark=mark)
         return ToolCall(id=call.id, name=call.name, arguments=arguments)
 
@@ -236,12 +244,17 @@ def describe_wrong_words(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed") -> str:
-    """One inert line in place of content: what it was, its size, and the key to recall it by, if any."""
-    if not recall_key:
+def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed", named: bool = False) -> str:
+    """One inert line in place of content: what it was, its size, and the key to recall it by.
+
+    Without a key it says what it was only if that is asked for.
+    """
+    if not recall_key and not named:
         return f"[{verb}]"
     size = len(text_of(segment.parts, data=True).encode("utf-8", "surrogatepass"))
     name = make_inert(describe_segment(segment), NAME_LIMIT)
+    if not recall_key:
+        return f"[{verb}: {name} · {size:,} bytes]"
     return f'[{verb}: {name} · {size:,} bytes · recall("{recall_key}")]'
 
 

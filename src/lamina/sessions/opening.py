@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager
 from os import PathLike, fspath
 from typing import Any
 
+import msgspec
 from anyio import to_thread
 
 from lamina.core.values import Budget, Role
 from lamina.errors import BadInput
+from lamina.sessions.kept_options import KeptOptions, keep_options
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
-from lamina.sessions.setup import Setup
+from lamina.sessions.setup import Setup, answers_recall
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.settings import Settings, load_settings
 from lamina.stores.address import open_default_store, open_store, resolve_key
@@ -78,6 +80,7 @@ def prepare_builder(
     """Make the builder for a conversation, set up as it was left and with the caller's changes."""
     setup = stored.live.setup or _default_setup(settings)
     setup = _keep_recall(stored, setup.over(changes))
+    setup = _keep_runtime(stored, setup, runtime)
     builder = RequestBuilder(setup, runtime, inputs, stored.where.workspace)
     if builder.unsupported:
         stored.notes.append(f"{builder.dialect.name} cannot say: {', '.join(builder.unsupported)}")
@@ -88,6 +91,22 @@ def _default_setup(settings: Settings) -> Setup:
     """The setup of a conversation that has none yet: what the user's settings file names."""
     budget = Budget(window=settings.window) if settings.window else None
     return Setup(model=settings.model, dialect=settings.dialect, budget=budget)
+
+
+def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOptions) -> Setup:
+    """Return the setup with what is stored of the runtime options."""
+    previous = setup.kept
+    if previous is None and stored.live.setup is not None:
+        previous = KeptOptions()  # an earlier release stored none, and showed handles
+    kept = keep_options(
+        previous,
+        options=runtime.options,
+        template=runtime.template,
+        redact=runtime.redact,
+        forgo=runtime.forgo,
+        answers_recall=answers_recall(setup),
+    )
+    return msgspec.structs.replace(setup, kept=kept)
 
 
 def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:

@@ -37,14 +37,12 @@ from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp, add_server_h
 from lamina.models.counters import counter_for
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
+from lamina.sessions.kept_options import KeptOptions, Template, find_missing, refuse_missing
 from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
 from lamina.telemetry import active
-
-Template = str | Callable[[str], str]
-"""Turns what was typed into what is sent: a function, or a text with {prompt} in it."""
 
 Clock = Callable[[], datetime]
 
@@ -62,7 +60,11 @@ def utc_now() -> datetime:
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What few applications need, and give anew each time they open a session. Nothing of it is stored.
+    """What few applications need, and give anew each time they open a session.
+
+    What is data is stored, and used again if it is not given: the wording of `options`, and a `template` that
+    is a text. Of functions that change what is sent the names are stored. Without them the conversation takes
+    no new turn, unless `forgo` names them.
 
     `context` are more sections of the system text. `redact` sees every text before it is stored or sent, and
     `template` puts a prompt into its words. `mentioned` finds what messages of an imported page refer to,
@@ -82,6 +84,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerHelp = DEFAULT_HELP
     clock: Clock | None = utc_now
     timer: Timer = time.perf_counter
+    forgo: Sequence[str] = ()
 
 
 class SessionInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +129,21 @@ class RequestBuilder:
             self.relevance = self.options.order
         self._memo = Memo()
         self._check_memo = CheckMemo()
+
+    def refuse_missing(self) -> None:
+        """Raise BadInput if the conversation had functions that it was opened without."""
+        kept = self.setup.kept or KeptOptions()
+        runtime = self.runtime
+        refuse_missing(
+            find_missing(kept, options=runtime.options, template=runtime.template, redact=runtime.redact)
+        )
+
+    @property
+    def template(self) -> Template | None:
+        """What puts a prompt into its words: what was given, or else what is stored."""
+        if self.runtime.template is not None or self.setup.kept is None:
+            return self.runtime.template
+        return self.setup.kept.template or None
 
     async def refresh_sections(self) -> tuple[str, ...]:
         """Read the sections of the system text again. If that fails, they stay, and a note is returned.

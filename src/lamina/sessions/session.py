@@ -34,6 +34,7 @@ from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
 from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
+from lamina.sessions.kept_options import Template
 from lamina.sessions.mentioned_attachments import files_mentioned
 from lamina.sessions.opening import (
     load_conversation,
@@ -49,7 +50,6 @@ from lamina.sessions.request_builder import (
     RequestBuilder,
     RuntimeOptions,
     SessionInputs,
-    Template,
     prompt_of,
 )
 from lamina.sessions.setup import Setup, SetupOptions
@@ -298,12 +298,13 @@ class Session:
         are too much. They are stored in full, with the summary that is sent instead of them.
         """
         async with self._open_lock():
+            self._builder.refuse_missing()
             self._writer.begin_turn()
             with self._writer.watch.phase("gather"):
                 await self._writer.rebuild_mentioned()
                 self._stored.notes += await self._builder.refresh_sections()
                 attachments = await self._read_attachments(attach, hints)
-                prompt_segment = prompt_of(prompt, template or self._builder.runtime.template)
+                prompt_segment = prompt_of(prompt, template or self._builder.template)
                 gathered = await self._gather(prompt)
             turn = join_turn([*gathered, *attachments], prompt_segment, self._builder.options.kinds)
             turn = self._builder.prepare_segments(turn)
@@ -322,6 +323,7 @@ class Session:
         session has read what is new.
         """
         async with self._open_lock():
+            self._builder.refuse_missing()
             absorbed = await absorb_answer(answer, self._builder.dialect)
             segments = self._builder.prepare_segments(absorbed.segments)
             state = self._stored.state
@@ -350,6 +352,7 @@ class Session:
         itself answers calls of the recall tool. Results are stored even if no request is possible with them.
         """
         async with self._open_lock():
+            self._builder.refuse_missing()
             self._writer.begin_turn()
             segments = make_results(
                 results, list_open_calls(self.log), self.log, self.ledger, recall=self.setup.recall
@@ -366,6 +369,7 @@ class Session:
     async def add(self, *segments: Segment, key: str = "") -> None:
         """Add segments as they are: messages from elsewhere, or context without a question."""
         async with self._open_lock():
+            self._builder.refuse_missing()
             own, notes = self._builder.drop_foreign(segments)
             self._writer.note_left_out(notes)
             prepared = self._builder.prepare_segments(own)

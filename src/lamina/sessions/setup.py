@@ -26,6 +26,7 @@ from lamina.errors import BadInput
 from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
+from lamina.sessions.kept_options import KeptOptions
 from lamina.workspace.superseding import ORDER
 
 
@@ -34,7 +35,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     Tools and parameters are in `head` in plain words, or in `own` in the words of the dialect. Without a
     budget, the model's window is used. `agent` belongs to the application. `history` is the window over
-    earlier turns; None sends all of them.
+    earlier turns; None sends all of them. `kept` is what is stored of the runtime options.
     """
 
     model: str = ""
@@ -46,6 +47,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     recall: bool = False
     agent: dict[str, Any] = {}
     history: LastN | None = None
+    kept: KeptOptions | None = None
 
     def over(self, values: dict[str, Any]) -> Setup:
         """Return this setup with the values that are not None in their place."""
@@ -128,6 +130,16 @@ def _plain_head(setup: Setup) -> PlainHead:
     return msgspec.structs.replace(setup.head, model=setup.model or setup.head.model, tools=tools)
 
 
+def answers_recall(setup: Setup) -> bool:
+    """Whether the model has a tool that answers handles: the session's own, or one of that name."""
+    if setup.recall:
+        return True
+    if setup.own is None:
+        return any(tool.name == RECALL.name for tool in setup.head.tools)
+    tools = dialect_for(setup).plain_head(setup.own).tools
+    return any(tool.name == RECALL.name for tool in tools)
+
+
 def budget_for(setup: Setup, head: Head) -> Budget | None:
     """Return the budget of the setup, or else the model's; None if there is no model either.
 
@@ -153,7 +165,7 @@ def options_in(
 
     `drop_block`: the server may be asked to drop thinking that a cut has unbound.
     """
-    chosen = more or DEFAULT_OPTIONS
+    chosen = more or (setup.kept or KeptOptions()).options
     order = chosen.order
     if order is ladder:
         order = ORDER

@@ -1,0 +1,119 @@
+"""What is stored of an application's runtime options, so that a conversation goes on as it was left.
+
+What is data is stored and used again: a tagged wording, whether handles are shown, a template that is a text.
+A function cannot be stored, so its name is. A conversation that is opened without one of its functions takes
+no new turn: it would be worded, or redacted, in another way without anybody noticing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from lamina.core.kinds import KINDS
+from lamina.core.options import DEFAULT_OPTIONS, Options
+from lamina.core.wording import Wording
+from lamina.errors import BadInput
+
+FunctionName = Literal["words", "kinds", "redact", "template"]
+
+Template = str | Callable[[str], str]
+"""Turns what was typed into what is sent: a function, or a text with {prompt} in it."""
+
+
+class KeptOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The part of the runtime options that is stored with a conversation.
+
+    `handles`: lowered text names the key by which it can be recalled. `named`: without a handle it is still
+    named. `functions` are the names of those that the application gave.
+    """
+
+    tagged: bool = False
+    handles: bool = True
+    named: bool = False
+    template: str = ""
+    functions: tuple[FunctionName, ...] = ()
+
+    @property
+    def options(self) -> Options:
+        """The options of the core that this says."""
+        if not self.tagged and self.handles:
+            return DEFAULT_OPTIONS
+        return Options(wording=Wording(tagged=self.tagged, handles=self.handles, named=self.named))
+
+
+def keep_options(
+    previous: KeptOptions | None,
+    *,
+    options: Options | None,
+    template: Template | None,
+    redact: Callable[[str], str] | None,
+    forgo: Sequence[str],
+    answers_recall: bool,
+) -> KeptOptions:
+    """Return what is stored of the options: what is given now, or else what was stored before.
+
+    In a new conversation handles are shown if somebody answers them: the recall tool.
+    """
+    check_forgone(forgo)
+    kept = previous or KeptOptions(handles=answers_recall, named=not answers_recall)
+    if answers_recall and kept.named:
+        kept = msgspec.structs.replace(kept, handles=True, named=False)
+    functions = [name for name in kept.functions if name not in forgo]
+    if options is not None:
+        wording = options.wording
+        kept = msgspec.structs.replace(
+            kept, tagged=wording.tagged, handles=wording.handles, named=wording.named
+        )
+        functions = [name for name in functions if name not in ("words", "kinds")]
+        if wording.words:
+            functions.append("words")
+        if options.kinds is not KINDS:
+            functions.append("kinds")
+    if isinstance(template, str):
+        stored_template = redact(template) if redact is not None else template
+        kept = msgspec.structs.replace(kept, template=stored_template)
+        functions = [name for name in functions if name != "template"]
+    elif template is not None:
+        kept = msgspec.structs.replace(kept, template="")
+        functions.append("template")
+    if redact is not None:
+        functions.append("redact")
+    return msgspec.structs.replace(kept, functions=tuple(sorted(set(functions))))
+
+
+def find_missing(
+    kept: KeptOptions, *, options: Options | None, template: Template | None, redact: object
+) -> tuple[str, ...]:
+    """Return the functions that a conversation had and was not opened with."""
+    given: dict[FunctionName, Any] = {
+        "words": options,
+        "kinds": options,
+        "redact": redact,
+        "template": template,
+    }
+    return tuple(name for name in kept.functions if given[name] is None)
+
+
+def check_forgone(forgo: Sequence[str]) -> None:
+    """Raise BadInput for a name that is none of a function."""
+    known = ("words", "kinds", "redact", "template")
+    for name in forgo:
+        if name not in known:
+            hint = f"use some of {', '.join(known)}"
+            raise BadInput(f"{name!r} is no function of a session", place="RuntimeOptions.forgo", hint=hint)
+
+
+def refuse_missing(missing: Sequence[str]) -> None:
+    """Raise BadInput if functions are missing that the conversation had."""
+    if not missing:
+        return
+    names = ", ".join(missing)
+    raise BadInput(
+        f"it was opened without functions that it had: {names}",
+        place="Session.open",
+        hint="give them again in runtime=RuntimeOptions(...), where `words` and `kinds` are in options=; "
+        f"or go on without them: RuntimeOptions(forgo={tuple(missing)!r})",
+    )
