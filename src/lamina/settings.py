@@ -4,6 +4,7 @@
     store = "~/chats.db"        or any address of a store: sqlite+apsw:~/chats.db, files:~/chats, postgresql://...
     model = "gpt-5"
     window = 200000
+    last_n = 20                 only the last messages are sent, with a digest of those before
     key_file = "~/.config/app/key"      the file with the key of the store, if that is sealed
 
 Each field may also be set in the environment, as `LAMINA_` and its name in capitals. The file is the one that
@@ -44,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model: str = ""
     dialect: str = ""
     window: Annotated[int, msgspec.Meta(ge=0)] = 0
+    last_n: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How many of the last messages are sent; 0 sends the whole history."""
     persona: str = ""
     """The path of a file with the default persona."""
     key_file: str = ""

@@ -28,7 +28,18 @@ from lamina.core.values import (
 )
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.segments import assistant, clock, file, note, segment, selected_text, system, user
+from lamina.segments import (
+    assistant,
+    call,
+    clock,
+    file,
+    note,
+    result,
+    segment,
+    selected_text,
+    system,
+    user,
+)
 
 HOISTED = Options(layout=Layout(library="hoisted"))
 SPEC = "The importer reads one file and writes one table. " * 20
@@ -480,3 +491,57 @@ def test_what_is_sent_again_beside_its_handle_in_the_library_says_so() -> None:
     )
     assert later.entry("spec.md").form is Form.FULL
     assert later.entry("spec.md").why == SENT_AGAIN
+
+
+# what a tool loop fetched
+
+
+def loop_of(number: int) -> list[Segment]:
+    return [
+        user(f"question {number}"),
+        assistant("Let me look."),
+        call("search", {"query": f"{number}"}, id=f"c{number}"),
+        result(f"payload {number} " * 90, id=f"c{number}", name="search"),
+        assistant(f"answer {number}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "leaves"),
+    [
+        (Layout(), False),
+        (Layout(results="turn"), True),
+        (Layout(library="hoisted"), True),
+        (Layout(library="hoisted", results="kept"), False),
+    ],
+)
+def test_what_a_tool_loop_fetched_leaves_with_its_turn(
+    layout: Layout,
+    leaves: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """001, "Tool Placement Model": tool outputs remain turn-scoped."""
+    options = Options(layout=layout)
+    log = loop_of(1)[:4]
+    first = build(log, options=options)
+    assert "payload" in text_of(first.sent[-1].parts)
+    log = [*loop_of(1), *loop_of(2)[:1]]
+    second = build(log, options=options, ledger=first.ledger)
+    texts = [text_of(entry.parts) for entry in second.sent]
+    assert any("payload" in text for text in texts) is not leaves
+    assert [text for text in texts if "payload" not in text and "query" not in text] == [
+        "question 1",
+        "Let me look.",
+        "answer 1",
+        "question 2",
+    ]
+    assert (second.cut is not None) is leaves
+    assert second.cut is None or second.cut.reason == TURN_SCOPED
+    assert "payload 1" in text_of(recall(log, handle(second.entries[3].content))[0].parts)
+    third = build([*log, assistant("answer 2"), user("question 3")], options=options, ledger=second.ledger)
+    assert third.cut is None
+
+
+def test_calls_that_were_never_answered_leave_with_their_turn_too() -> None:
+    log = [*loop_of(1)[:3], user("question 2")]
+    envelope = build(log, options=Options(layout=Layout(results="turn")))
+    assert [text_of(entry.parts) for entry in envelope.sent] == ["question 1", "Let me look.", "question 2"]

@@ -58,6 +58,7 @@ from lamina.core.values import (
     Role,
     Segment,
     ToolCall,
+    ToolResult,
 )
 from lamina.core.wording import Wording
 
@@ -181,7 +182,8 @@ def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> b
 
     Then nothing that an earlier build made of the beginning can be used again, and the log is one piece.
     """
-    if options.layout.library == "hoisted" or ledger.promoted:
+    layout = options.layout
+    if layout.library == "hoisted" or layout.drops_results or ledger.promoted:
         return True
     if options.repairs.merge or options.repairs.strip_tags:
         return True
@@ -446,6 +448,8 @@ def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) 
         return word_entries(entries, wording=context.wording)
     entries = omit_covered(entries, context.kinds, name=_name_of)
     entries = word_entries(entries, wording=context.wording)
+    if context.options.layout.drops_results:
+        entries = _omit_earlier_results(entries, pieces.after_second.turn)
     if context.options.layout.library != "hoisted":
         return entries
     return hoist_attachments(
@@ -457,6 +461,18 @@ def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) 
         wording=context.wording,
         scale=context.scale,
     )
+
+
+def _omit_earlier_results(entries: Iterable[Entry], turn: int) -> list[Entry]:
+    """The entries without what tool loops of turns before `turn` asked for and fetched."""
+    result: list[Entry] = []
+    for entry in entries:
+        is_earlier = entry.turn < turn and entry.form is not Form.OMITTED
+        if is_earlier and begins_with(entry.parts, ToolCall | ToolResult):
+            result.append(omit(entry, OWN_TURN_ONLY))
+        else:
+            result.append(entry)
+    return result
 
 
 def _name_of(entry: Entry) -> str:

@@ -31,6 +31,7 @@ from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root, is_same_json
+from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
@@ -130,6 +131,7 @@ def _make_context(
     """What all stages share. The opening of the wire format counts only if the assistant speaks first."""
     if ledger.version != LEDGER_VERSION:
         ledger = upgrade_ledger(ledger, log)
+    released = release_window(ledger, options.window)
     opening = ""
     if begins_with_assistant(log):
         opening = options.opening
@@ -137,9 +139,10 @@ def _make_context(
         options=options,
         head=head,
         scale=make_scale(counter, head, ledger.calibration, memo.counts(counter), opening=opening),
-        ledger=ledger,
+        ledger=released,
         root=chain_root(head, options.salt),
         cold=idle > options.rates.ttl,
+        widened=released is not ledger,
     )
 
 

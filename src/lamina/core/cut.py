@@ -31,7 +31,7 @@ from lamina.core.cut_target import LEAST_SPARED, CutLimits, Sparing
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
 from lamina.core.folds import lay_folds
-from lamina.core.history_window import LastN, fold_outside, refs_up_to
+from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
 from lamina.core.ladder import last_resort, last_results
 from lamina.core.options import BuildContext
 from lamina.core.orders import Batch, Move, OrderView
@@ -307,15 +307,29 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
     outside = window.outside(draft.entries)
     if not outside:
         return None
-    progress = _fold_history(draft, outside, window.digest, context)
-    if _is_too_long(progress, window):
-        # A digest can be longer than what it stands for. One line is shorter.
-        progress = _fold_history(draft, outside, ONLY_RULES, context)
-    if _is_too_long(progress, window):
-        progress = _fold_history(draft, outside, ONE_LINE, context)
+    progress = _take_out_history(draft, outside, window, context)
     if progress.tokens >= progress.tokens_before:
         return None
     return _finish_cut(progress, window.reason)
+
+
+def _take_out_history(
+    draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext
+) -> CutProgress:
+    """Takes the steps out that are outside of the window, under the longest digest that frees something.
+
+    If not even one line is shorter than these steps, they stay. An exact window leaves them out without one.
+    """
+    digest_limits: list[int] = []
+    if window.digest is not None:
+        digest_limits = [window.digest, ONLY_RULES, ONE_LINE]
+    for digest_limit in digest_limits:
+        progress = _fold_history(draft, outside, digest_limit, context)
+        if not _is_too_long(progress, window):
+            return progress
+    if digest_limits and not window.is_exact:
+        return progress
+    return _omit_history(draft, outside, window, context)
 
 
 def _is_too_long(progress: CutProgress, window: LastN) -> bool:
@@ -333,6 +347,13 @@ def _fold_history(
     mergeable = refs_up_to(draft.entries, outside)
     progress = start_cut(draft, _NO_LIMITS, context, mergeable=mergeable)
     progress = take_moves(progress, fold_outside(outside), goal=0, digest_limit=digest_limit)
+    return msgspec.structs.replace(progress, exhausted=False)
+
+
+def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:
+    """Leaves the steps outside of the window out, with nothing in their place."""
+    progress = start_cut(draft, _NO_LIMITS, context)
+    progress = take_moves(progress, omit_outside(outside, window.reason), goal=0, digest_limit=ONE_LINE)
     return msgspec.structs.replace(progress, exhausted=False)
 
 

@@ -28,6 +28,7 @@ from lamina.core.entries import (
     find_sent,
 )
 from lamina.core.hashing import digest, handle, list_prefix_tools
+from lamina.core.history_window import LastN
 from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
 from lamina.core.options import BuildContext, digest_settings
 from lamina.core.tokens import TokenAccount
@@ -57,6 +58,7 @@ FILE_CHANGED = "a file in the library changed"
 REWORDED = "worded differently by this release"
 LIBRARY_GREW = "attachments moved into the library"
 TURN_SCOPED = "what stands in its own turn only was left out"
+WHOLE_HISTORY = "the whole history is sent again"
 HISTORY_CHANGED = "history edited or rewound"
 SUMMARISED = "older messages were summarised"
 
@@ -418,14 +420,24 @@ def find_change(draft: Draft, context: BuildContext) -> str:
 
 def _find_message_change(draft: Draft, last: SentMark, context: BuildContext) -> str:
     """What changed messages that were sent."""
+    if context.widened:
+        return _describe_window(context.options.window)
     if draft.reworded:
         return REWORDED
     change = HISTORY_CHANGED
-    if context.options.layout.library == "hoisted":
+    layout = context.options.layout
+    if layout.library == "hoisted" or layout.drops_results:
         change = _find_layout_change(draft.entries, last, context)
     if change == HISTORY_CHANGED and _has_only_new_summaries(draft.log, context):
         return SUMMARISED
     return change
+
+
+def _describe_window(window: LastN | None) -> str:
+    """Why a wider window sends again what a narrower one had taken out."""
+    if window is None:
+        return WHOLE_HISTORY
+    return window.reason
 
 
 def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:

@@ -25,7 +25,16 @@ from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
 from lamina.core.text.tags import escape_attribute
 from lamina.core.tokens import Scale
-from lamina.core.values import OWN_ORIGIN, Entry, Form, Layer, Ledger, Role, Segment, Text
+from lamina.core.values import (
+    OWN_ORIGIN,
+    Entry,
+    Form,
+    Layer,
+    Ledger,
+    Role,
+    Segment,
+    Text,
+)
 from lamina.core.wording import Wording, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"

@@ -77,7 +77,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     """What all stages of one build share.
 
     `ledger` is the ledger of the previous build. `cold`: so much time has passed that the provider's cache
-    has forgotten the previous request.
+    has forgotten the previous request. `widened`: a narrower window had taken out what this one sends again.
     """
 
     options: Options
@@ -86,6 +86,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     root: Digest
     cold: bool = False
+    widened: bool = False
 
     @property
     def kinds(self) -> Kinds:

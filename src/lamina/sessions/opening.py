@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from anyio import to_thread
 
+from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Role
 from lamina.errors import BadInput
 from lamina.sessions.kept_options import KeptOptions, keep_options
@@ -90,7 +91,8 @@ def prepare_builder(
 def _default_setup(settings: Settings) -> Setup:
     """The setup of a conversation that has none yet: what the user's settings file names."""
     budget = Budget(window=settings.window) if settings.window else None
-    return Setup(model=settings.model, dialect=settings.dialect, budget=budget)
+    history = LastN(settings.last_n) if settings.last_n else None
+    return Setup(model=settings.model, dialect=settings.dialect, budget=budget, history=history)
 
 
 def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOptions) -> Setup:

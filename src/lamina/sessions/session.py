@@ -229,7 +229,7 @@ class Session:
     def set_history(self, history: LastN | Literal["all"]) -> None:
         """Use another window over history from here on. It is stored with the next turn.
 
-        A wider window brings nothing back by itself: what was taken out can be recalled.
+        A wider window sends again what a narrower one had taken out, at a recorded cut.
         """
         self._builder.set_history(history)
         self._writer.forget_envelope()
@@ -285,6 +285,7 @@ class Session:
         attach: Iterable[Attachable | tuple[Attachable, int]] = (),
         hints: Mapping[str, str] | None = None,
         template: Template | None = None,
+        history: LastN | Literal["all"] | None = None,
         idle: float = 0,
         key: str = "",
         condense: Condense | None = None,
@@ -293,12 +294,15 @@ class Session:
 
         Turn and ledger are stored as one group before this returns. If no request is possible
         (BudgetExceeded), nothing is stored. A turn that is repeated with the same `key` is stored once.
+        `history` is the window over history from this turn on, as for `set_history`.
         `idle` is how many seconds passed since the last request: if the cache is cold by now, a cut is made
         early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
         are too much. They are stored in full, with the summary that is sent instead of them.
         """
         async with self._open_lock():
             self._builder.refuse_missing()
+            if history is not None:
+                self._builder.set_history(history)
             self._writer.begin_turn()
             with self._writer.watch.phase("gather"):
                 await self._writer.rebuild_mentioned()
