@@ -683,6 +683,20 @@ def test_d_how_a_source_is_compacted_is_chosen_by_its_kind_and_by_the_session() 
     assert shown["own"][0] == shown["plain"][0]
 
 
+def test_e_library_and_compaction_are_phases_of_their_own() -> None:
+    """001, "Runtime Metrics": build time by phase (L2 build, context processing, compaction, render)."""
+    ticks = iter(range(100_000))
+    seconds: dict[str, float] = {}
+    budget = Budget(window=2_000, reserve=0)
+    with talking(timer=lambda: float(next(ticks)), layout=HOISTED, budget=budget) as session:
+        for number in range(8):
+            exchange(session, f"question {number} " * 90, f"answer {number} " * 90)
+            if session.report().cut is not None:
+                seconds = session.report().metrics.seconds
+    assert {"gather", "build", "library", "compaction", "render"} <= set(seconds)
+    assert seconds["build"] > seconds["library"] + seconds["compaction"]
+
+
 def test_e_a_report_has_times_by_phase_counts_by_layer_and_shares() -> None:
     ticks = iter(range(1_000))
     with talking(timer=lambda: float(next(ticks)), root=Path(__file__).parent) as session:

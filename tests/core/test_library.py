@@ -26,7 +26,7 @@ from lamina.core.values import (
     Segment,
     Text,
 )
-from lamina.core.wording import text_of
+from lamina.core.wording import Wording, WordingPlace, text_of
 from lamina.errors import BadInput
 from lamina.segments import (
     assistant,
@@ -545,3 +545,34 @@ def test_calls_that_were_never_answered_leave_with_their_turn_too() -> None:
     log = [*loop_of(1)[:3], user("question 2")]
     envelope = build(log, options=Options(layout=Layout(results="turn")))
     assert [text_of(entry.parts) for entry in envelope.sent] == ["question 1", "Let me look.", "question 2"]
+
+
+def test_words_of_a_kind_are_asked_by_the_library_with_size_source_and_turn() -> None:
+    """001, "Phase 3", 3: the strategy is configurable by the source of the context."""
+    asked: list[tuple[str, Form, int, WordingPlace | None]] = []
+
+    def words(part: Segment, form: Form, _: Digest, limit: int, place: WordingPlace | None) -> str | None:
+        asked.append((part.key, form, limit, place))
+        if form is Form.COMPACT and part.key == "long.md":
+            return "mine"
+        return None
+
+    wording = Wording(words={"note": words, "file": lambda *_: None})
+    options = Options(layout=Layout(library="hoisted", prior_limit=300), wording=wording)
+    log = [
+        user("One."),
+        assistant("Yes."),
+        note("long.md", SPEC),
+        note("short.md", "Two words."),
+        file("a.py", SPEC),
+        user("Two."),
+        assistant("Yes."),
+        user("Three."),
+    ]
+    envelope = build(log, options=options)
+    library = {e.segment.key: text_of(e.parts) for e in envelope.sent if e.layer is Layer.LIBRARY}
+    assert library["long.md"] == "mine"
+    assert library["short.md"].startswith('<prior_context source="short.md"')
+    assert library["a.py"].startswith('<prior_context source="a.py"')
+    in_library = WordingPlace(turn=1, size=len(SPEC), in_library=True)
+    assert ("long.md", Form.COMPACT, 300, in_library) in asked

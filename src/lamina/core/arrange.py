@@ -452,15 +452,16 @@ def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) 
         entries = _omit_earlier_results(entries, pieces.after_second.turn)
     if context.options.layout.library != "hoisted":
         return entries
-    return hoist_attachments(
-        entries,
-        pieces.after_second.turn,
-        repaired.ledger,
-        layout=context.options.layout,
-        kinds=context.kinds,
-        wording=context.wording,
-        scale=context.scale,
-    )
+    with context.phase("library"):
+        return hoist_attachments(
+            entries,
+            pieces.after_second.turn,
+            repaired.ledger,
+            layout=context.options.layout,
+            kinds=context.kinds,
+            wording=context.wording,
+            scale=context.scale,
+        )
 
 
 def _omit_earlier_results(entries: Iterable[Entry], turn: int) -> list[Entry]:

@@ -35,7 +35,7 @@ from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
-from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
+from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
 from lamina.core.values import (
     LEDGER_VERSION,
@@ -64,17 +64,25 @@ def build(
     idle: float = 0,
     options: Options = DEFAULT_OPTIONS,
     memo: Memo | None = None,
+    phase: Phase = not_measured,
 ) -> Envelope:
     """The request for this log: valid, within the budget, continuing the last one, and explained.
 
     `ledger` is the one that the last build returned, or what its `dump` gave, and `idle` the seconds since
     then. Without a budget the log is repaired and arranged, and nothing is lowered that the ledger does not
-    lower already.
+    lower already. `phase` measures "library" and "compaction".
     """
     log = tuple(log)
     memo = memo or Memo()
     context = _make_context(
-        log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=memo, idle=idle
+        log,
+        head=head,
+        ledger=load_ledger(ledger),
+        counter=counter,
+        options=options,
+        memo=memo,
+        idle=idle,
+        phase=phase,
     )
 
     repaired = repair_log(log, context, memo.checkpoint_for(log, context))
@@ -88,7 +96,8 @@ def build(
     if change:
         draft = promote_later_sections(draft, context)
     if _may_need_cut(draft, limits, context):
-        draft = cut_to_fit(draft, limits, context)
+        with phase("compaction"):
+            draft = cut_to_fit(draft, limits, context)
     envelope = seal(draft, context, limits=limits, change=change)
 
     memo.keep(draft, envelope, context)
@@ -127,6 +136,7 @@ def _make_context(
     options: Options,
     memo: Memo,
     idle: float,
+    phase: Phase = not_measured,
 ) -> BuildContext:
     """What all stages share. The opening of the wire format counts only if the assistant speaks first."""
     if ledger.version != LEDGER_VERSION:
@@ -143,6 +153,7 @@ def _make_context(
         root=chain_root(head, options.salt),
         cold=idle > options.rates.ttl,
         widened=released is not ledger,
+        phase=phase,
     )
 
 

@@ -35,7 +35,7 @@ from lamina.core.values import (
     Segment,
     Text,
 )
-from lamina.core.wording import Wording, name_of, text_of
+from lamina.core.wording import Wording, WordingPlace, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library above."
@@ -143,8 +143,10 @@ class _Library:
     def _shorten(self, entry: Entry) -> Entry:
         """The attachment as it stands in the library, at most as long as the layout allows."""
         limit = self.layout.prior_limit_of(entry.segment.kind)
-        parts = self.wording.prior(entry.source, entry.content, limit=limit)
-        form = Form.FULL if len(text_of(entry.source.parts)) <= limit else Form.COMPACT
+        size = len(text_of(entry.source.parts))
+        place = WordingPlace(turn=entry.turn, size=size, in_library=True)
+        parts = self.wording.prior(entry.source, entry.content, limit=limit, place=place)
+        form = Form.FULL if size <= limit else Form.COMPACT
         return msgspec.structs.replace(
             entry,
             layer=Layer.LIBRARY,

@@ -18,6 +18,7 @@ from lamina.core.values import (
     Digest,
     Entry,
     Form,
+    Layer,
     Ledger,
     LedgerLine,
     Part,
@@ -27,7 +28,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.core.wording import COMPACT_LIMIT, Wording, name_of
+from lamina.core.wording import COMPACT_LIMIT, Wording, WordingPlace, name_of, text_of
 
 
 def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
@@ -39,7 +40,11 @@ def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: 
         return omit(entry, why)
     if _is_late_result(entry):
         return replace_parts(entry, form, _quote_late_result(entry, form, wording, limit), why)
-    parts = wording(_describe_source(entry), form, entry.content, limit=limit)
+    place = None
+    if entry.segment.kind in wording.words:
+        size = len(text_of(entry.source.parts))
+        place = WordingPlace(turn=entry.turn, size=size, in_library=entry.layer is Layer.LIBRARY)
+    parts = wording(_describe_source(entry), form, entry.content, limit=limit, place=place)
     return replace_parts(entry, form, parts, why)
 
 

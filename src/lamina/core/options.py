@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
@@ -73,11 +74,21 @@ def digest_settings(options: Options) -> Digest:
     return digest((plain_layout, wording.tagged, wording.handles, wording.named, words))
 
 
+Phase = Callable[[str], AbstractContextManager[None]]
+"""Measures one phase of a build, by its name: the clock is the caller's."""
+
+
+def not_measured(_: str) -> AbstractContextManager[None]:
+    """For a caller who does not want to know how long a phase takes."""
+    return nullcontext()
+
+
 class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     """What all stages of one build share.
 
     `ledger` is the ledger of the previous build. `cold`: so much time has passed that the provider's cache
     has forgotten the previous request. `widened`: a narrower window had taken out what this one sends again.
+    `phase` measures how long the library and a cut take.
     """
 
     options: Options
@@ -87,6 +98,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     root: Digest
     cold: bool = False
     widened: bool = False
+    phase: Phase = not_measured
 
     @property
     def kinds(self) -> Kinds:

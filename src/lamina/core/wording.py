@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 
 import msgspec
 
@@ -41,13 +42,29 @@ COMPACT_LIMIT = 1_000
 ARGUMENT_LIMIT = 200
 """Characters of one argument of a call that stay when large arguments are lowered."""
 
+PARAMETERS_OF_WORDS = 4
+
 NAME_LIMIT = 80
 """Characters of the description in a handle, which must stay one short line."""
 
-Words = Callable[[Segment, Form, Digest, int], tuple[Part, ...] | str | None]
+
+class WordingPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a segment stands that is shortened: its turn, from 0, and its characters in full.
+
+    `in_library`: it is an attachment in the hoisted library. Nothing here changes while a conversation goes
+    on, since what was shortened once is worded the same way again.
+    """
+
+    turn: int
+    size: int
+    in_library: bool = False
+
+
+Words = Callable[..., tuple[Part, ...] | str | None]
 """How one kind is worded: (segment, form, content digest, limit) to parts as sent, or to a text.
 
-None declines: the next function for the kind is asked, and at the end lamina's own words are used.
+A function with a fifth parameter gets the `WordingPlace` too, which is None for the form FULL. If it answers
+None, the next function for the kind is asked, and at the end lamina's own words are used.
 """
 
 
@@ -68,7 +85,15 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     handles: bool = True
     named: bool = False
 
-    def __call__(self, segment: Segment, form: Form, content: Digest, *, limit: int = 0) -> tuple[Part, ...]:
+    def __call__(
+        self,
+        segment: Segment,
+        form: Form,
+        content: Digest,
+        *,
+        limit: int = 0,
+        place: WordingPlace | None = None,
+    ) -> tuple[Part, ...]:
         """The parts of a segment as they are sent in this form.
 
         A kind with words of its own is asked first. A call stays a call in every form: only its large
@@ -76,7 +101,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         """
         if form is Form.OMITTED:
             return ()
-        own_parts = self._ask_words(segment, form, content, limit)
+        own_parts = self._ask_words(segment, form, content, limit, place)
         if own_parts is not None:
             return own_parts
         kind = kind_of(self.kinds, segment)
@@ -89,14 +114,17 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return _replace_content(segment, self._stub(segment, content), tagged=self.tagged)
 
     def _ask_words(
-        self, segment: Segment, form: Form, content: Digest, limit: int
+        self, segment: Segment, form: Form, content: Digest, limit: int, place: WordingPlace | None
     ) -> tuple[Part, ...] | None:
         """What the caller's functions for a kind say; None if there are none, or all decline."""
         functions = self.words.get(segment.kind, ())
         if not isinstance(functions, Sequence):
             functions = (functions,)
         for words in functions:
-            worded = words(segment, form, content, limit)
+            if _takes_place(words):
+                worded = words(segment, form, content, limit, place)
+            else:
+                worded = words(segment, form, content, limit)
             match worded:
                 case None:
                     continue
@@ -149,12 +177,19 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         body = guard(text_of((result,)), self.kinds)
         return (Text(wrap_in_tag("late_result", attrs, body)),)
 
-    def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
+    def prior(
+        self, segment: Segment, content: Digest, *, limit: int, place: WordingPlace | None = None
+    ) -> tuple[Part, ...]:
         """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle.
 
-        The tag names where the content came from and its kind, since the library mixes all kinds.
+        A kind with words of its own is asked first, for the form that its length asks for. The tag names
+        where the content came from and its kind, since the library mixes all kinds.
         """
         text = text_of(segment.parts)
+        form = Form.COMPACT if len(text) > limit else Form.FULL
+        own_parts = self._ask_words(segment, form, content, limit, place)
+        if own_parts is not None:
+            return own_parts
         body = outline_text(text, limit=limit, name=name_of(segment))
         if len(text) > limit and (self.handles or self.named):
             body = f"{body}\n{self._stub(segment, content, verb='shortened')}"
@@ -235,6 +270,16 @@ PLAIN = Wording()
 
 TAGGED = Wording(tagged=True)
 """Every segment in the tag of its kind, with its id: the transcript of a chunk renderer."""
+
+
+def _takes_place(words: Words) -> bool:
+    """Whether a function for a kind has a fifth parameter, for the place."""
+    try:
+        parameters = signature(words).parameters.values()
+    except (TypeError, ValueError):  # a function in C has no signature that can be read
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > PARAMETERS_OF_WORDS
 
 
 def describe_wrong_words(value: object) -> str:

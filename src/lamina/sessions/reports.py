@@ -27,6 +27,7 @@ from lamina.sessions.request_builder import Timer
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """How long a build took, in seconds by phase, and what became of the segments.
 
+    The phases "library" and "compaction" are a part of "build".
     `referenced` and `lowered` are shares of all segments: sent as a reference to equal content above, or in
     any other lower form. `left_out` counts attachments that were not found or belong to another workspace.
     `unparsed` counts, by tag, what an importer of foreign prompts could not parse.

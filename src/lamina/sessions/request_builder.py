@@ -23,7 +23,7 @@ from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
 from lamina.core.kinds import kind_of
-from lamina.core.options import Options
+from lamina.core.options import Options, Phase, not_measured
 from lamina.core.tokens import Counter
 from lamina.core.values import Cut, Segment, SentMark
 from lamina.core.wording import text_of
@@ -171,11 +171,18 @@ class RequestBuilder:
         self.options = msgspec.structs.replace(self.options, binding=binding)
 
     def build(
-        self, log: Sequence[Segment], state: SessionState, *, idle: float = 0, opens_turn: bool = False
+        self,
+        log: Sequence[Segment],
+        state: SessionState,
+        *,
+        idle: float = 0,
+        opens_turn: bool = False,
+        phase: Phase = not_measured,
     ) -> Envelope:
         """Build the request for a log. BudgetExceeded names the layer that takes most of the room.
 
-        `opens_turn`: it is the first request for a prompt, which may make a cut for freshness.
+        `opens_turn`: it is the first request for a prompt, which may make a cut for freshness. `phase`
+        measures the phases of the build.
         """
         trace = active().start_build(self.setup.model)
         try:
@@ -188,6 +195,7 @@ class RequestBuilder:
                 idle=idle,
                 options=self.options,
                 memo=self._memo,
+                phase=phase,
             )
         except BudgetExceeded as error:
             trace.end(error="BudgetExceeded")
