@@ -72,7 +72,7 @@ async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
     async with open_for(
         agent, beside(root, "chats.db"), "coworker", model=model, budget=budget, root=root
     ) as session:
-        outcome = await agent.run(session, PROMPT, attach=[root / "limits.md"], hear=shown)
+        outcome = await agent.run(session, PROMPT, attach=["limits.md"], hear=shown)
     print(f"\n{outcome.ending} after {outcome.spent.steps} steps; {len(outcome.ran)} calls")
 
 

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import anyio
 import msgspec
 
+from lamina.context.gather import check_source
 from lamina.context.port import Source
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
@@ -155,6 +156,8 @@ class Session:
         what is seldom needed: redaction, a template, the clock. Without `settings` the user's own are read.
         """
         check_budget(budget, "Session.open")
+        for index, source in enumerate(sources):
+            check_source(source, f"sources[{index}]")
         return OpeningSession(
             _open_session(
                 store,
@@ -307,7 +310,7 @@ class Session:
             with self._writer.watch.phase("gather"):
                 await self._writer.rebuild_mentioned()
                 self._stored.notes += await self._builder.refresh_sections()
-                attachments = await self._read_attachments(attach, hints)
+                attachments = await self._read_attachments(attach, prompt, hints)
                 prompt_segment = prompt_of(prompt, template or self._builder.template)
                 gathered = await self._gather(prompt)
             turn = join_turn([*gathered, *attachments], prompt_segment, self._builder.options.kinds)
@@ -490,10 +493,12 @@ class Session:
             await self._writer.load()
 
     async def _read_attachments(
-        self, attach: Iterable[Any], hints: Mapping[str, str] | None
+        self, attach: Iterable[Any], prompt: str, hints: Mapping[str, str] | None
     ) -> list[Segment]:
         """Return what the caller gave with a prompt, and note what was left out."""
-        attached = await read_attachments(attach, workspace=self.workspace, root=self._builder.inputs.root)
+        attached = await read_attachments(
+            attach, prompt=prompt, workspace=self.workspace, root=self._builder.inputs.root
+        )
         self._writer.note_left_out(attached.notes)
         return [*attached.segments, *make_hints(hints)]
 
