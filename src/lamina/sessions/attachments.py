@@ -5,8 +5,8 @@ it is. `notes/` is every file of a folder, `#release` every note with that tag, 
 fetched. A source, such as a search, is asked for this prompt alone.
 
 Anything from another workspace is left out with a note. So is a path that the root folder withholds: one that
-leads out of it, a link, a device or a key. (An error would tell whether the file exists.) Without a root every
-plain file may be attached. This module knows no store and no model.
+leads out of it, a link, a device or a key. (An error would tell whether the file exists.) Without a root
+every plain file may be attached. This module knows no store and no model.
 """
 
 from __future__ import annotations
