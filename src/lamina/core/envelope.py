@@ -9,9 +9,9 @@ a cut, with one of the reasons below.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -66,6 +66,17 @@ NEW_SUMMARIES = 4
 """How many of the newest summaries may have been written since the last request."""
 
 
+MESSAGE_FIELDS = ("messages", "input", "contents", "prompt")
+"""Where the APIs have their messages. The text format has one prompt."""
+
+
+class Renderer(Protocol):
+    """What can write an envelope as a request: a dialect, or its module."""
+
+    @property
+    def render(self) -> Callable[[Envelope], dict[str, Any]]: ...
+
+
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """One request: every segment of the log as an entry, in the order of the stream, with the reasons.
 
@@ -99,6 +110,30 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     def sent(self) -> tuple[Entry, ...]:
         """The entries that are in the request, in order."""
         return tuple(find_sent(self.entries))
+
+    @property
+    def included(self) -> tuple[Entry, ...]:
+        """The segments of the log that are in the request, in any form but OMITTED."""
+        return tuple(entry for entry in self.sent if not entry.segment.is_own)
+
+    @property
+    def excluded(self) -> tuple[Entry, ...]:
+        """The segments of the log that are not in the request. Each `why` says the reason."""
+        omitted = (entry for entry in self.entries if entry.form is Form.OMITTED)
+        return tuple(entry for entry in omitted if not entry.segment.is_own)
+
+    def messages(self, dialect: Renderer) -> list[Any]:
+        """The messages of this request in the words of a dialect, such as `lamina.dialects.openai_chat`.
+
+        What an API has beside them, such as Anthropic's `system`, is in the whole request:
+        `dialect.render(envelope)`.
+        """
+        request = dialect.render(self)
+        for name in MESSAGE_FIELDS:
+            if name in request:
+                turns = request[name]
+                return turns if isinstance(turns, list) else [turns]
+        return []
 
     @property
     def prefix(self) -> Digest:
