@@ -19,18 +19,16 @@ from pathlib import Path
 
 import anyio
 
-from lamina.agent import Agent, ToolRunEvent, approve_always, open_for, workspace_actions
+from lamina.agent import Agent, ToolRunEvent, approve_always, open_for
 from lamina.agent.outcome import TurnEvent
 from lamina.clients.events import CallEvent, Client, TextEvent
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
-from lamina.context.tools import workspace_tools
 from lamina.core.kinds import HIGH, LOW
 from lamina.core.layout import Cap, Layout
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.sessions import Session, SetupOptions
-from lamina.workspace.workspace import Workspace
 
 SAMPLE = {
     "limits.md": "# Limits\n\nAt most 20 requests a minute.\n",
@@ -42,18 +40,11 @@ ATTACHED = [("limits.md", HIGH), ("history.md", LOW), ("../other/secret.md", HIG
 """Each with its priority: the least important is left out first. The last one is in another workspace."""
 
 
-def created(client: Client, folder: Path) -> Agent:
-    """The agent: a model, the tools of a workspace, and who approves what they change."""
-    return Agent(
-        client=client, actions=workspace_actions(workspace_tools(Workspace(folder))), approve=approve_always
-    )
-
-
 def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextManager[Session]:
     """Everything that an id stands for: the conversation so far, its settings, the persona, the tools.
 
-    Without `persona=` it is one that looks before it answers. Attachments are read inside `root` only, and
-    may take 500 tokens.
+    Without `persona=` it is one that looks before it answers. Attachments are read inside the agent's folder
+    only, and may take 500 tokens.
     """
     store = folder.resolve().with_name(f"{folder.resolve().name}-chats.db")
     return open_for(
@@ -62,7 +53,6 @@ def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextMana
         "chat-17",
         workspace=folder.name,
         model=model,
-        root=folder,
         budget=Budget(window=16_000, reserve=200),
         setup=SetupOptions(head=PlainHead(output=200), layout=Layout(attachments=Cap(tokens=500))),
     )
@@ -91,7 +81,7 @@ def accounted(session: Session) -> None:
 
 async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
     client: Client = openai_chat(base_url=url, api_key="none") if url else ScriptedClient(SCRIPT)
-    agent = created(client, Path(folder))
+    agent = Agent(client=client, workspace=folder, approve=approve_always)
     async with hydrated(agent, Path(folder), model) as session:
         print(f"{session.turns} turns before this one")
         outcome = await agent.run(session, PROMPT, attach=ATTACHED, hear=streamed)
