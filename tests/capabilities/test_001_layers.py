@@ -716,3 +716,51 @@ def test_e_a_report_counts_what_an_importer_could_not_parse() -> None:
         session.ask("What is it?")
         metrics: Any = session.report().metrics
         assert metrics.unparsed == {"widget": 1}
+
+
+def test_i_what_a_tool_loop_fetched_leaves_with_its_turn() -> None:
+    """001, "Tool Placement Model": tool outputs remain turn-scoped."""
+    with talking(layout=HOISTED) as session:
+        session.ask("When?")
+        session.add(call("localSearch", {"q": "when"}, id="c1"))
+        session.results({"c1": "payload " * 300})
+        assert "payload" in str(session.request()["messages"])
+        session.record("At six.")
+        session.ask("And then?")
+        assert "payload" not in str(session.request()["messages"])
+        assert [one.text for one in session.dialogue()] == ["When?", "At six.", "And then?"]
+
+
+def test_j_a_report_says_what_changed_the_prefix_and_hashes_both_stable_layers() -> None:
+    """001, "Phase 4: Cache Optimization": settings, context attach, file change, memory update."""
+    store = MemoryStore()
+    causes, hashes = [], []
+    changed = note("a.md", SPEC + "More.")
+    for attach, fact in (
+        ([note("a.md", SPEC)], "a cat"),
+        ([changed], "a cat"),
+        ([], "a cat"),
+        ([], "a dog"),
+    ):
+        with talking(store, layout=HOISTED, context=[memory(f"The user has {fact}.")]) as session:
+            session.ask("Go on.", attach=attach)
+            report = session.report()
+            causes.append(report.parting.cause if report.parting else "first")
+            hashes.append(report.stable)
+            session.record("Done.")
+    assert causes == ["first", "library changed", "file changed", "memory changed"]
+    assert len(set(hashes)) == 4
+    with talking(store, layout=Layout(), context=[memory("The user has a dog.")]) as session:
+        session.ask("Go on.")
+        assert session.report().parting.cause == "settings changed"
+
+
+def test_l_a_folder_and_a_tag_are_attached_to_one_message(tmp_path: Path) -> None:
+    """001, "Layer Definitions": L3 has the notes, URLs, tags and folders of this turn."""
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "a.md").write_text("Lamps.")
+    (tmp_path / "b.md").write_text("Roof. #house")
+    with talking(root=tmp_path) as session:
+        session.ask("Look.", attach=["plans/", "#house"])
+        rows = [(row.layer, row.key) for row in session.explain().rows]
+        assert rows[:2] == [(Layer.TURN, "plans/a.md"), (Layer.TURN, "b.md")]
