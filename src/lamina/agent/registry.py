@@ -51,8 +51,8 @@ class AgentRegistry(Mapping[str, AgentProfile]):
 
     def __getitem__(self, name: str) -> AgentProfile:
         if name not in self._profiles:
-            known = ", ".join(sorted(self._profiles)) or "none"
-            raise BadInput(f"there is no agent {name!r}", place="agents", hint=f"there are: {known}")
+            names = ", ".join(sorted(self._profiles)) or "none"
+            raise BadInput(f"there is no agent {name!r}", place="agents", hint=f"there are: {names}")
         return self._profiles[name]
 
     def __contains__(self, name: object) -> bool:

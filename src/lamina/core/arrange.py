@@ -183,7 +183,7 @@ def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> b
     Then nothing that an earlier build made of the beginning can be used again, and the log is one piece.
     """
     layout = options.layout
-    if layout.library == "hoisted" or layout.drops_results or ledger.promoted:
+    if layout.library == "hoisted" or layout.results == "turn" or ledger.promoted:
         return True
     if options.repairs.merge or options.repairs.strip_tags:
         return True

@@ -141,7 +141,9 @@ def _make_context(
     """What all stages share. The opening of the wire format counts only if the assistant speaks first."""
     if ledger.version != LEDGER_VERSION:
         ledger = upgrade_ledger(ledger, log)
-    released = release_window(ledger, options.window)
+    released = ledger
+    if ledger.cuts:
+        released = release_window(ledger, options.window)
     opening = ""
     if begins_with_assistant(log):
         opening = options.opening

@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.core.entries import find_sent
 from lamina.core.orders import Batch, Move, Order, OrderView, fold_steps
-from lamina.core.values import Entry, Form, Layer, Ledger, LedgerLine, Ref, Role
+from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role
 from lamina.errors import BadInput
 
 DIGEST = 800
@@ -91,23 +91,29 @@ def release_window(ledger: Ledger, window: LastN | None) -> Ledger:
     What is outside of the window that holds now is taken out again by the same build. A window without a
     digest lets no older digest stay either.
     """
-    without_digest = window is not None and window.digest is None
-    released: set[int] = set()
-    for cut in ledger.cuts:
-        messages = _read_messages(cut.reason)
-        if messages is not None and (without_digest or _is_narrower(messages, window)):
-            released.add(cut.number)
+    released = frozenset(cut.number for cut in ledger.cuts if _is_released(cut.reason, window))
     if not released:
         return ledger
     folds = tuple(fold for fold in ledger.folds if fold.cut not in released)
-    lines: dict[Ref, LedgerLine] = {}
-    for ref, line in ledger.lines.items():
-        messages = _read_messages(line.why)
-        if messages is None or not _is_narrower(messages, window):
-            lines[ref] = line
+    lines = {ref: line for ref, line in ledger.lines.items() if not _is_narrower(line.why, window)}
     if len(folds) == len(ledger.folds) and len(lines) == len(ledger.lines):
         return ledger
     return msgspec.structs.replace(ledger, folds=folds, lines=lines)
+
+
+def _is_released(reason: str, window: LastN | None) -> bool:
+    """Whether the digests of a cut with this reason must not stay."""
+    if window is not None and window.digest is None:
+        return _read_messages(reason) is not None
+    return _is_narrower(reason, window)
+
+
+def _is_narrower(reason: str, window: LastN | None) -> bool:
+    """Whether this is the reason of a narrower window than the one that holds now."""
+    messages = _read_messages(reason)
+    if messages is None:
+        return False
+    return window is None or window.messages > messages
 
 
 def _read_messages(reason: str) -> int | None:
@@ -120,11 +126,6 @@ def _read_messages(reason: str) -> int | None:
     if match is None:
         return None
     return int(match[1].replace(",", ""))
-
-
-def _is_narrower(messages: int, window: LastN | None) -> bool:
-    """Whether the window that holds now is wider than one of so many messages."""
-    return window is None or window.messages > messages
 
 
 def fold_outside(outside: frozenset[int]) -> Order:

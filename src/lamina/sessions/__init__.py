@@ -9,12 +9,12 @@ from lamina.dialects.port import PlainHead, Tool
 from lamina.fitting.recalls import RECALL, Recalled, TextMatch
 from lamina.sessions.answers import Recorded
 from lamina.sessions.attachments import Attachable
-from lamina.sessions.kept_options import Template
 from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
 from lamina.sessions.reports import Metrics, TurnReport
 from lamina.sessions.request_builder import RuntimeOptions
 from lamina.sessions.session import Session
 from lamina.sessions.setup import Setup, SetupOptions
+from lamina.sessions.stored_options import Template
 from lamina.sessions.system_sections import Persona, Stored, UsualPersona, Words
 from lamina.sessions.turns import Utterance
 from lamina.settings import Settings

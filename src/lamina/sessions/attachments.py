@@ -76,9 +76,9 @@ async def read_attachments(
     attached = Attached([], [])
     for item in attach:
         attachment, priority = item if isinstance(item, tuple) else (item, None)
-        found = await _read_attachment(attachment, prompt, root)
-        attached.notes.extend(found.notes)
-        for one in found.segments:
+        gathered = await _read_attachment(attachment, prompt, root)
+        attached.notes.extend(gathered.notes)
+        for one in gathered.segments:
             if is_foreign(one, workspace):
                 attached.notes.append(LEFT_OUT)
             elif priority is None:
@@ -98,10 +98,10 @@ async def _read_attachment(attachment: Attachable, prompt: str, root: Path | Non
         if isinstance(segment_or_note, str):
             return GatheredSegments(notes=(segment_or_note,))
         return GatheredSegments((segment_or_note,))
-    found = await gather([source], prompt, seconds=SECONDS)
-    if not found.segments and not found.notes:
+    gathered = await gather([source], prompt, seconds=SECONDS)
+    if not gathered.segments and not gathered.notes:
         return GatheredSegments(notes=(f"{source_name(source)}: nothing was found to attach",))
-    return found
+    return gathered
 
 
 def _find_source(attachment: str | PurePath | Source, root: Path | None) -> Source | None:

@@ -16,10 +16,10 @@ from anyio import to_thread
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Role
 from lamina.errors import BadInput
-from lamina.sessions.kept_options import KeptOptions, keep_options
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
 from lamina.sessions.setup import Setup, answers_recall
 from lamina.sessions.stored_conversation import StoredConversation
+from lamina.sessions.stored_options import StoredOptions, choose_stored_options
 from lamina.settings import Settings, load_settings
 from lamina.stores.address import open_default_store, open_store, resolve_key
 from lamina.stores.port import Store, Where
@@ -97,10 +97,10 @@ def _default_setup(settings: Settings) -> Setup:
 
 def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOptions) -> Setup:
     """Return the setup with what is stored of the runtime options."""
-    previous = setup.kept
+    previous = setup.stored_options
     if previous is None and stored.live.setup is not None:
-        previous = KeptOptions()  # an earlier release stored none, and showed handles
-    kept = keep_options(
+        previous = StoredOptions()  # an earlier release stored none, and showed handles
+    stored_options = choose_stored_options(
         previous,
         options=runtime.options,
         template=runtime.template,
@@ -108,7 +108,7 @@ def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOpti
         forgo=runtime.forgo,
         answers_recall=answers_recall(setup),
     )
-    return msgspec.structs.replace(setup, kept=kept)
+    return msgspec.structs.replace(setup, stored_options=stored_options)
 
 
 def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:

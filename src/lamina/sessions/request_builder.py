@@ -37,11 +37,11 @@ from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp, add_server_h
 from lamina.models.counters import counter_for
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
-from lamina.sessions.kept_options import KeptOptions, Template, find_missing, refuse_missing
 from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
+from lamina.sessions.stored_options import StoredOptions, Template, find_missing, refuse_missing
 from lamina.telemetry import active
 
 Clock = Callable[[], datetime]
@@ -132,18 +132,20 @@ class RequestBuilder:
 
     def refuse_missing(self) -> None:
         """Raise BadInput if the conversation had functions that it was opened without."""
-        kept = self.setup.kept or KeptOptions()
+        stored_options = self.setup.stored_options or StoredOptions()
         runtime = self.runtime
         refuse_missing(
-            find_missing(kept, options=runtime.options, template=runtime.template, redact=runtime.redact)
+            find_missing(
+                stored_options, options=runtime.options, template=runtime.template, redact=runtime.redact
+            )
         )
 
     @property
     def template(self) -> Template | None:
         """What puts a prompt into its words: what was given, or else what is stored."""
-        if self.runtime.template is not None or self.setup.kept is None:
+        if self.runtime.template is not None or self.setup.stored_options is None:
             return self.runtime.template
-        return self.setup.kept.template or None
+        return self.setup.stored_options.template or None
 
     async def refresh_sections(self) -> tuple[str, ...]:
         """Read the sections of the system text again. If that fails, they stay, and a note is returned.

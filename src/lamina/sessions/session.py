@@ -35,7 +35,6 @@ from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
 from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
-from lamina.sessions.kept_options import Template
 from lamina.sessions.mentioned_attachments import files_mentioned
 from lamina.sessions.opening import (
     load_conversation,
@@ -55,6 +54,7 @@ from lamina.sessions.request_builder import (
 )
 from lamina.sessions.setup import Setup, SetupOptions
 from lamina.sessions.stored_conversation import StoredConversation, once
+from lamina.sessions.stored_options import Template
 from lamina.sessions.system_sections import (
     Persona,
     UsualPersona,

@@ -26,7 +26,7 @@ from lamina.errors import BadInput
 from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
-from lamina.sessions.kept_options import KeptOptions
+from lamina.sessions.stored_options import StoredOptions
 from lamina.workspace.superseding import ORDER
 
 
@@ -35,7 +35,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     Tools and parameters are in `head` in plain words, or in `own` in the words of the dialect. Without a
     budget, the model's window is used. `agent` belongs to the application. `history` is the window over
-    earlier turns; None sends all of them. `kept` is what is stored of the runtime options.
+    earlier turns; None sends all of them. `stored_options` is what is stored of the runtime options.
     """
 
     model: str = ""
@@ -47,7 +47,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     recall: bool = False
     agent: dict[str, Any] = {}
     history: LastN | None = None
-    kept: KeptOptions | None = None
+    stored_options: StoredOptions | None = None
 
     def over(self, values: dict[str, Any]) -> Setup:
         """Return this setup with the values that are not None in their place."""
@@ -165,7 +165,7 @@ def options_in(
 
     `drop_block`: the server may be asked to drop thinking that a cut has unbound.
     """
-    chosen = more or (setup.kept or KeptOptions()).options
+    chosen = more or (setup.stored_options or StoredOptions()).options
     order = chosen.order
     if order is ladder:
         order = ORDER

@@ -8,7 +8,7 @@ no new turn: it would be worded, or redacted, in another way without anybody not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -23,7 +23,7 @@ Template = str | Callable[[str], str]
 """Turns what was typed into what is sent: a function, or a text with {prompt} in it."""
 
 
-class KeptOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of the runtime options that is stored with a conversation.
 
     `handles`: lowered text names the key by which it can be recalled. `named`: without a handle it is still
@@ -44,65 +44,76 @@ class KeptOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return Options(wording=Wording(tagged=self.tagged, handles=self.handles, named=self.named))
 
 
-def keep_options(
-    previous: KeptOptions | None,
+def choose_stored_options(
+    previous: StoredOptions | None,
     *,
     options: Options | None,
     template: Template | None,
     redact: Callable[[str], str] | None,
     forgo: Sequence[str],
     answers_recall: bool,
-) -> KeptOptions:
+) -> StoredOptions:
     """Return what is stored of the options: what is given now, or else what was stored before.
 
     In a new conversation handles are shown if somebody answers them: the recall tool.
     """
     check_forgone(forgo)
-    kept = previous or KeptOptions(handles=answers_recall, named=not answers_recall)
-    if answers_recall and kept.named:
-        kept = msgspec.structs.replace(kept, handles=True, named=False)
-    functions = [name for name in kept.functions if name not in forgo]
+    stored_options = previous or StoredOptions(handles=answers_recall, named=not answers_recall)
+    if answers_recall and stored_options.named:
+        stored_options = msgspec.structs.replace(stored_options, handles=True, named=False)
+    functions = set(stored_options.functions).difference(forgo)
     if options is not None:
         wording = options.wording
-        kept = msgspec.structs.replace(
-            kept, tagged=wording.tagged, handles=wording.handles, named=wording.named
+        stored_options = msgspec.structs.replace(
+            stored_options, tagged=wording.tagged, handles=wording.handles, named=wording.named
         )
-        functions = [name for name in functions if name not in ("words", "kinds")]
-        if wording.words:
-            functions.append("words")
-        if options.kinds is not KINDS:
-            functions.append("kinds")
-    if isinstance(template, str):
-        stored_template = redact(template) if redact is not None else template
-        kept = msgspec.structs.replace(kept, template=stored_template)
-        functions = [name for name in functions if name != "template"]
-    elif template is not None:
-        kept = msgspec.structs.replace(kept, template="")
-        functions.append("template")
+        functions = (functions - {"words", "kinds"}) | _name_functions(options)
+    if template is not None:
+        stored_options = msgspec.structs.replace(stored_options, template=_template_text(template, redact))
+        functions = functions - {"template"} if isinstance(template, str) else functions | {"template"}
     if redact is not None:
-        functions.append("redact")
-    return msgspec.structs.replace(kept, functions=tuple(sorted(set(functions))))
+        functions.add("redact")
+    return msgspec.structs.replace(stored_options, functions=tuple(sorted(functions)))
+
+
+def _name_functions(options: Options) -> set[FunctionName]:
+    """Return the names of what the options of the core have that is not data."""
+    names: set[FunctionName] = set()
+    if options.wording.words:
+        names.add("words")
+    if options.kinds is not KINDS:
+        names.add("kinds")
+    return names
+
+
+def _template_text(template: Template, redact: Callable[[str], str] | None) -> str:
+    """Return the text of a template as it may be stored; "" for a function."""
+    if not isinstance(template, str):
+        return ""
+    if redact is None:
+        return template
+    return redact(template)
 
 
 def find_missing(
-    kept: KeptOptions, *, options: Options | None, template: Template | None, redact: object
+    stored_options: StoredOptions, *, options: Options | None, template: Template | None, redact: object
 ) -> tuple[str, ...]:
     """Return the functions that a conversation had and was not opened with."""
-    given: dict[FunctionName, Any] = {
+    arguments: dict[FunctionName, Any] = {
         "words": options,
         "kinds": options,
         "redact": redact,
         "template": template,
     }
-    return tuple(name for name in kept.functions if given[name] is None)
+    return tuple(name for name in stored_options.functions if arguments[name] is None)
 
 
 def check_forgone(forgo: Sequence[str]) -> None:
     """Raise BadInput for a name that is none of a function."""
-    known = ("words", "kinds", "redact", "template")
+    function_names = get_args(FunctionName)
     for name in forgo:
-        if name not in known:
-            hint = f"use some of {', '.join(known)}"
+        if name not in function_names:
+            hint = f"use some of {', '.join(function_names)}"
             raise BadInput(f"{name!r} is no function of a session", place="RuntimeOptions.forgo", hint=hint)
 
 
