@@ -40,6 +40,11 @@ ATTACHED = [("limits.md", HIGH), ("history.md", LOW), ("../other/secret.md", HIG
 """Each with its priority: the least important is left out first. The last one is in another workspace."""
 
 
+def created(client: Client, folder: Path) -> Agent:
+    """The agent: a model, the tools of a workspace, and who approves what they change."""
+    return Agent(client=client, workspace=folder, approve=approve_always)
+
+
 def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextManager[Session]:
     """Everything that an id stands for: the conversation so far, its settings, the persona, the tools.
 
@@ -81,7 +86,7 @@ def accounted(session: Session) -> None:
 
 async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
     client: Client = openai_chat(base_url=url, api_key="none") if url else ScriptedClient(SCRIPT)
-    agent = Agent(client=client, workspace=folder, approve=approve_always)
+    agent = created(client, Path(folder))
     async with hydrated(agent, Path(folder), model) as session:
         print(f"{session.turns} turns before this one")
         outcome = await agent.run(session, PROMPT, attach=ATTACHED, hear=streamed)
