@@ -92,9 +92,13 @@ async def _read_attachment(attachment: Attachable, prompt: str, root: Path | Non
     """Return what one attachment stands for: a segment, the content of a path, or what a source finds."""
     if isinstance(attachment, Segment):
         return GatheredSegments((attachment,))
-    source = _find_source(attachment, root)
+    if isinstance(attachment, str | PurePath):
+        source = _find_source(str(attachment), root)
+    else:
+        check_source(attachment, "attach")
+        source = attachment
     if source is None:
-        segment_or_note = await to_thread.run_sync(_read_path, attachment, root)
+        segment_or_note = await to_thread.run_sync(_read_path, str(attachment), root)
         if isinstance(segment_or_note, str):
             return GatheredSegments(notes=(segment_or_note,))
         return GatheredSegments((segment_or_note,))
@@ -104,12 +108,8 @@ async def _read_attachment(attachment: Attachable, prompt: str, root: Path | Non
     return gathered
 
 
-def _find_source(attachment: str | PurePath | Source, root: Path | None) -> Source | None:
-    """Return the source that an attachment is, or stands for; None for a path of one file."""
-    if not isinstance(attachment, str | PurePath):
-        check_source(attachment, "attach")
-        return attachment
-    text = str(attachment)
+def _find_source(text: str, root: Path | None) -> Source | None:
+    """Return the source that a text stands for; None for the path of one file."""
     if _ADDRESS.match(text):
         return rename_source(text, web(text))
     tag = _TAG.fullmatch(text)
