@@ -752,7 +752,9 @@ def test_j_a_report_says_what_changed_the_prefix_and_hashes_both_stable_layers()
     assert len(set(hashes)) == 4
     with talking(store, layout=Layout(), context=[memory("The user has a dog.")]) as session:
         session.ask("Go on.")
-        assert session.report().parting.cause == "settings changed"
+        parting = session.report().parting
+        assert parting is not None
+        assert parting.cause == "settings changed"
 
 
 def test_l_a_folder_and_a_tag_are_attached_to_one_message(tmp_path: Path) -> None:

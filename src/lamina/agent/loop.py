@@ -167,7 +167,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     def _make_outcome(self, session: Session, turn: _Turn, ending: Ending | Any) -> TurnOutcome:
         """Return the outcome of a turn, with its citations if the agent `cites`."""
-        text, plans = turn.text, ()
+        text = turn.text
+        plans: tuple[str, ...] = ()
         if self.profile.thinking:
             text, plans = split_plans(turn.text)
         citations: tuple[Citation, ...] = ()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
-from lamina.cli.stored import import_sealed
 from lamina.settings import config_folder
+from lamina.stores.address import import_sealed
 
 KEY_FILE = "store.key"
 

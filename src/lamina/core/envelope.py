@@ -9,7 +9,7 @@ a cut, with one of the reasons below.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -73,8 +73,7 @@ MESSAGE_FIELDS = ("messages", "input", "contents", "prompt")
 class Renderer(Protocol):
     """What can write an envelope as a request: a dialect, or its module."""
 
-    @property
-    def render(self) -> Callable[[Envelope], dict[str, Any]]: ...
+    def render(self, envelope: Envelope, /) -> dict[str, Any]: ...
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Dialect, Request
 from lamina.dialects.words import OPENING
 
-__all__ = ["DIALECT", "NAME", "find_binding", "recognises"]
+__all__ = ["DIALECT", "NAME", "find_binding", "recognises", "render"]
 
 _ROLES = ("user", "assistant", "system")
 _OWN_FIELDS = frozenset(("system", "thinking", "stop_sequences", "anthropic_version", "context_management"))

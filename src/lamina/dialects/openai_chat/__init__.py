@@ -25,7 +25,7 @@ from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Dialect, Request
 from lamina.models.names import own_name
 
-__all__ = ["DIALECT"]
+__all__ = ["DIALECT", "render"]
 
 _FIELDS_OF_OTHERS = frozenset(
     """system stop_sequences anthropic_version contents input keep_alive options think format truncate

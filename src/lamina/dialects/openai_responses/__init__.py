@@ -24,7 +24,7 @@ from lamina.dialects.openai_responses.stream import stream
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect, read_origin_in
 from lamina.dialects.port import Dialect, Request
 
-__all__ = ["DIALECT"]
+__all__ = ["DIALECT", "render"]
 
 _FIELDS_OF_OTHERS = frozenset(("messages", "contents"))
 
