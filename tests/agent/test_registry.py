@@ -12,8 +12,11 @@ from lamina.agent.profiles import split_plans
 from lamina.clients.scripted import ScriptedClient
 from lamina.dialects.port import Tool
 from lamina.errors import BadInput
+from lamina.formats.codec import encode
+from lamina.segments import segment
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Where
 from tests.sessions.talking import awaited
 
 FILE = """
@@ -119,3 +122,13 @@ async def test_an_agent_with_a_folder_has_the_tools_of_that_folder(tmp_path: Pat
     async with open_for(agent, MemoryStore(), "a", model="gpt-5", settings=Settings()) as session:
         await agent.run(session, "Look.", attach=["a.md"])
         assert [one.key for one in session.log if one.kind == "file"] == ["a.md"]
+
+
+@awaited
+async def test_a_profile_that_somebody_else_wrote_is_refused_by_its_name() -> None:
+    store = MemoryStore()
+    for text in ('{"tone": "dry"}', "[" * 100_000):
+        record = segment("context_file", "user", text, key="critic")
+        await store.append(Where("", "agents"), [encode(record)])
+        with pytest.raises(BadInput, match="agent 'critic' of the store"):
+            await StoredAgents(store).load()

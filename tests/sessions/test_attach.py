@@ -145,7 +145,7 @@ async def test_a_folder_and_a_tag_are_attached_to_one_message(tmp_path: Path) ->
         await session.ask("look again", attach=[("#house", 3)])
         latest = list(session.log)[4:]
         assert [(one.key, one.priority) for one in latest] == [("c.md", 3), ("notes/a.md", 3), ("", None)]
-        assert session.notes == ()
+        assert not session.notes
         await session.record("seen")
         await session.ask("and?", attach=["#garden", "nowhere/"])
         assert session.notes[0] == "#garden: nothing was found to attach"

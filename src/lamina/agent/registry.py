@@ -125,10 +125,18 @@ class StoredAgents:
         for one in decode(record.body for record in page.records):
             text = text_of(one.parts)
             if text:
-                profiles[one.key] = msgspec.json.decode(text, type=AgentProfile)
+                profiles[one.key] = self._read_profile(one.key, text)
             else:
                 profiles.pop(one.key, None)
         return AgentRegistry(profiles)
+
+    def _read_profile(self, name: str, text: str) -> AgentProfile:
+        """Return a profile as it was kept. Anybody who may write to the store may have written it."""
+        try:
+            return msgspec.json.decode(text, type=AgentProfile)
+        except (msgspec.MsgspecError, BadInput, RecursionError) as error:
+            hint = "keep it anew: put(name, profile)"
+            raise BadInput(str(error), place=f"agent {name!r} of the store", hint=hint) from None
 
     async def put(self, name: str, profile: AgentProfile) -> None:
         """Keep an agent under a name, in place of an earlier one."""
