@@ -20,15 +20,13 @@ from pathlib import Path
 import anyio
 
 from lamina import Policy
-from lamina.agent import Agent, ToolRunEvent, open_for, scratchpad, workspace_actions
+from lamina.agent import Agent, ToolRunEvent, open_for, scratchpad
 from lamina.agent.actions import Action
 from lamina.agent.outcome import TurnEvent
 from lamina.clients.events import CallEvent, Client, TextEvent
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
-from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolCall
-from lamina.workspace.workspace import Workspace
 
 SAMPLE = "# Limits\n\nAt most 20 requests a minute.\n"
 PROMPT = "Our limit is 30 requests a minute now. Please correct the file."
@@ -67,13 +65,12 @@ async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
     client: Client = openai_chat(base_url=url, api_key="none") if url else ScriptedClient(SCRIPT)
     root = Path(folder)
     notes = beside(root, "notes.txt")
-    actions = workspace_actions(workspace_tools(Workspace(root))) + scratchpad(notes)
-    agent = Agent(client=client, actions=actions, approve=approved)
+    agent = Agent(client=client, workspace=root, actions=scratchpad(notes), approve=approved)
     budget = Budget(window=16_000, reserve=1_000)
     async with open_for(
-        agent, beside(root, "chats.db"), "coworker", model=model, policy=Policy(budget=budget), root=root
+        agent, beside(root, "chats.db"), "coworker", model=model, policy=Policy(budget=budget)
     ) as session:
-        outcome = await agent.run(session, PROMPT, attach=[root / "limits.md"], hear=shown)
+        outcome = await agent.run(session, PROMPT, attach=["limits.md"], hear=shown)
     print(f"\n{outcome.ending} after {outcome.spent.steps} steps; {len(outcome.ran)} calls")
 
 

@@ -20,18 +20,16 @@ from pathlib import Path
 import anyio
 
 from lamina import Policy
-from lamina.agent import Agent, ToolRunEvent, approve_always, open_for, workspace_actions
+from lamina.agent import Agent, ToolRunEvent, approve_always, open_for
 from lamina.agent.outcome import TurnEvent
 from lamina.clients.events import CallEvent, Client, TextEvent
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
-from lamina.context.tools import workspace_tools
 from lamina.core.kinds import HIGH, LOW
 from lamina.core.layout import Cap, Layout
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.sessions import Session, SetupOptions
-from lamina.workspace.workspace import Workspace
 
 SAMPLE = {
     "limits.md": "# Limits\n\nAt most 20 requests a minute.\n",
@@ -45,16 +43,14 @@ ATTACHED = [("limits.md", HIGH), ("history.md", LOW), ("../other/secret.md", HIG
 
 def created(client: Client, folder: Path) -> Agent:
     """The agent: a model, the tools of a workspace, and who approves what they change."""
-    return Agent(
-        client=client, actions=workspace_actions(workspace_tools(Workspace(folder))), approve=approve_always
-    )
+    return Agent(client=client, workspace=folder, approve=approve_always)
 
 
 def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextManager[Session]:
     """Everything that an id stands for: the conversation so far, its settings, the persona, the tools.
 
-    Without `persona=` it is one that looks before it answers. Attachments are read inside `root` only, and
-    may take 500 tokens.
+    Without `persona=` it is one that looks before it answers. Attachments are read inside the agent's folder
+    only, and may take 500 tokens.
     """
     store = folder.resolve().with_name(f"{folder.resolve().name}-chats.db")
     return open_for(
@@ -63,7 +59,6 @@ def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextMana
         "chat-17",
         workspace=folder.name,
         model=model,
-        root=folder,
         policy=Policy(budget=Budget(window=16_000, reserve=200), layout=Layout(attachments=Cap(tokens=500))),
         setup=SetupOptions(head=PlainHead(output=200)),
     )

@@ -21,20 +21,18 @@ from pathlib import Path
 import anyio
 
 from lamina import Policy
-from lamina.clients.events import Client, TextEvent
+from lamina.agent import Agent
+from lamina.clients.events import Client
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import ScriptedClient
 from lamina.context.clock import clock
 from lamina.context.last_n import last_n
-from lamina.context.port import Source
 from lamina.context.search import chunks_of, open_index, search
 from lamina.core.values import Budget
-from lamina.dialects.port import PlainHead
 from lamina.segments import assistant, user
-from lamina.sessions import Session, SetupOptions
-from lamina.stores.files import open_files
-from lamina.stores.port import Store
-from lamina.stores.sealed import Sealed, from_file, init_file
+from lamina.sessions import PlainHead, Session, SetupOptions, Source, Store
+from lamina.stores.address import open_store
+from lamina.stores.sealed import from_file, init_file
 
 SYSTEM = "You are Elara, the voice of this house. Answer in one sentence."
 MANUAL = "# Heating\n\nThe boiler is lit at 6 and put out at 22.\n\n# Lamps\n\nThe porch has twelve lamps.\n"
@@ -47,25 +45,21 @@ class Orchestrator:
     """Answers what was said. It knows neither what finds context nor which model speaks."""
 
     def __init__(self, session: Session, client: Client) -> None:
-        self._session, self._client = session, client
+        self._session, self._agent = session, Agent(client=client)
 
     async def prompt_ready(self, text: str) -> str:
-        await self._session.ask(text)  # kept before the model is called, with what the sources found
-        request = await self._session.request()  # in the words of the client's dialect
-        async with self._client.send(request) as reply:
-            spoken = [event.text async for event in reply if isinstance(event, TextEvent)]
-        await self._session.record(reply.raw)  # kept as a record of its own
-        return "".join(spoken)
+        """Keep the words with what the sources found, call the model, keep its answer."""
+        return (await self._agent.run(self._session, text)).text
 
 
 @asynccontextmanager
 async def house(folder: Path) -> AsyncIterator[Store]:
     """The store: one encrypted file for each record."""
-    key, new = folder / "house.key", not (folder / "house.key").exists()
-    if new:
+    key = folder / "house.key"
+    if not key.exists():
         init_file(key)
-    async with open_files(folder / "conversations") as files:
-        yield Sealed(files, from_file(key), create=new)
+    async with open_store(f"files:{folder}/conversations", key=from_file(key)) as store:
+        yield store
 
 
 @asynccontextmanager

@@ -7,13 +7,12 @@ Content cannot close its tag. `docs/from-context-builder.md` says more.
 
 from __future__ import annotations
 
-from lamina import Budget, Form, Options, Role, Segment, build
+from lamina import Form, Options, Role, Segment, build
 from lamina.core.kinds import KINDS, Kind
 from lamina.core.layout import Filter, Layout
 from lamina.core.repair import Repairs
-from lamina.core.values import Digest, Text
 from lamina.core.wording import Wording
-from lamina.dialects import DIALECTS
+from lamina.dialects import openai_chat
 from lamina.segments import assistant, segment, system, user
 
 KINDS_WITH_TICKETS = {**KINDS, "ticket": Kind(tag="ticket", role=Role.USER, attributes=("number",))}
@@ -31,22 +30,22 @@ def main() -> None:
     for name, words in (("the usual tags", {}), ("a renderer for tickets", {"ticket": word_ticket})):
         options = Options(
             kinds=KINDS_WITH_TICKETS,
-            wording=Wording(kinds=KINDS_WITH_TICKETS, tagged=True, words=words),
+            wording=Wording(tagged=True, words=words),
             repairs=Repairs(merge=True),
             layout=Layout(exclude=Filter(kinds=frozenset({"task_completed"}))),
         )
-        envelope = build(CHUNKS, budget=Budget(window=8_000, reserve=0), options=options)
+        envelope = build(CHUNKS, options=options)
         print(f"--- {name}")
-        for message in DIALECTS["openai_chat"].render(envelope)["messages"]:
+        for message in envelope.messages(openai_chat):
             print(f"{message['role']}: {message['content']}")
-        excluded = {entry.segment.key: entry.why for entry in envelope.entries if entry.form is Form.OMITTED}
+        excluded = {entry.segment.key: entry.why for entry in envelope.excluded}
         print(f"{envelope.tokens} tokens; excluded: {excluded}")
 
 
-def word_ticket(chunk: Segment, form: Form, _content: Digest, _limit: int) -> tuple[Text, ...]:
+def word_ticket(chunk: Segment, form: Form, *_: object) -> str:
     """A ticket in one line. Its text is a stranger's, so only its number is said here."""
     closing = "" if form is Form.FULL else ", shortened"
-    return (Text(f"[ticket {chunk.attrs['number']}{closing}]"),)
+    return f"[ticket {chunk.attrs['number']}{closing}]"
 
 
 if __name__ == "__main__":

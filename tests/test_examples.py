@@ -54,3 +54,15 @@ def test_the_example_runs_without_an_argument(example: str, tmp_path: Path) -> N
 def test_every_example_is_listed() -> None:
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES.glob("*.py") if f"]({path.name})" not in listed] == []
+
+
+def test_the_agent_takes_a_folder_by_a_relative_path(tmp_path: Path) -> None:
+    (tmp_path / "house").mkdir()
+    (tmp_path / "house" / "limits.md").write_text("At most 20 requests a minute.\n", encoding="utf-8")
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "agent.py"), "house"]
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "30 requests" in (tmp_path / "house" / "limits.md").read_text(encoding="utf-8")

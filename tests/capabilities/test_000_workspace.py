@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from lamina import Budget, Form, Layer, Policy
-from lamina.agent import EXPLORER, Agent, ToolRunEvent, approve_always, open_for, workspace_actions
+from lamina.agent import (
+    EXPLORER,
+    Agent,
+    ToolRunEvent,
+    approve_always,
+    load_agents,
+    open_for,
+    workspace_actions,
+)
 from lamina.clients.events import TextEvent
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.relevance import Relevance
@@ -347,3 +355,17 @@ def test_f_a_chat_goes_on_with_the_persona_and_the_settings_that_it_was_opened_w
         assert (session.setup.model, session.setup.agent) == ("gpt-5", {"voice": "calm"})
     assert messages(second)[: len(messages(first))] == messages(first)
     assert messages(second)[0] == ("system", "<persona>\nYou are a pirate.\n</persona>")
+
+
+@awaited
+async def test_k_an_agent_is_chosen_by_name_and_its_plans_are_not_its_answer(tmp_path: Path) -> None:
+    """000, "Phase 1: Hydration" and "Phase 4: Tool Execution & Response"."""
+    (tmp_path / "agents.toml").write_text('[coworker]\npersona = "You explore first."\nthinking = true\n')
+    client = ScriptedClient(["<thinking>Look, then answer.</thinking>Twelve."])
+    agent = load_agents(tmp_path / "agents.toml").make("coworker", client=client)
+
+    async with open_for(agent, MemoryStore(), "chat", model="gpt-5", settings=NO_SETTINGS) as session:
+        assert session.setup.agent["name"] == "coworker"
+        outcome = await agent.run(session, "How many lamps?")
+    assert (outcome.text, outcome.plans) == ("Twelve.", ("Look, then answer.",))
+    assert "You explore first." in str(client.requests[0]["messages"])

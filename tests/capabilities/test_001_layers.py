@@ -123,7 +123,7 @@ def test_11_in_place_a_note_is_referred_to_and_one_that_was_lowered_is_sent_agai
 
 
 def test_12_a_long_note_in_the_library_has_its_structure_a_preview_and_a_handle() -> None:
-    with talking(layout=HOISTED) as session:
+    with talking(recall=True, layout=HOISTED) as session:
         exchange(session, "1", "one", attach=[note("spec.md", LONG_SPEC)])
         session.ask("2")
         row = next(row for row in session.explain().rows if row.key == "spec.md")
@@ -170,7 +170,7 @@ def test_12_after_a_cut_every_shortened_source_keeps_its_name_and_a_way_back() -
         file("a.py", "def f(): ...\n" * 400),
         url("https://x.example", API * 90),
     ]
-    with talking(budget=Budget(window=4_000, reserve=0)) as session:
+    with talking(recall=True, budget=Budget(window=4_000, reserve=0)) as session:
         exchange(session, "1", "one", attach=attached)
         session.ask("2")
         texts = [text for _, text in messages(session.request())]
@@ -682,6 +682,20 @@ def test_d_how_a_source_is_compacted_is_chosen_by_its_kind_and_by_the_session() 
     assert shown["own"][0] == shown["plain"][0]
 
 
+def test_e_library_and_compaction_are_phases_of_their_own() -> None:
+    """001, "Runtime Metrics": build time by phase (L2 build, context processing, compaction, render)."""
+    ticks = iter(range(100_000))
+    seconds: dict[str, float] = {}
+    budget = Budget(window=2_000, reserve=0)
+    with talking(timer=lambda: float(next(ticks)), layout=HOISTED, budget=budget) as session:
+        for number in range(8):
+            exchange(session, f"question {number} " * 90, f"answer {number} " * 90)
+            if session.report().cut is not None:
+                seconds = session.report().metrics.seconds
+    assert {"gather", "build", "library", "compaction", "render"} <= set(seconds)
+    assert seconds["build"] > seconds["library"] + seconds["compaction"]
+
+
 def test_e_a_report_has_times_by_phase_counts_by_layer_and_shares() -> None:
     ticks = iter(range(1_000))
     with talking(timer=lambda: float(next(ticks)), root=Path(__file__).parent) as session:
@@ -701,3 +715,53 @@ def test_e_a_report_counts_what_an_importer_could_not_parse() -> None:
         session.ask("What is it?")
         metrics: Any = session.report().metrics
         assert metrics.unparsed == {"widget": 1}
+
+
+def test_i_what_a_tool_loop_fetched_leaves_with_its_turn() -> None:
+    """001, "Tool Placement Model": tool outputs remain turn-scoped."""
+    with talking(layout=HOISTED) as session:
+        session.ask("When?")
+        session.add(call("localSearch", {"q": "when"}, id="c1"))
+        session.results({"c1": "payload " * 300})
+        assert "payload" in str(session.request()["messages"])
+        session.record("At six.")
+        session.ask("And then?")
+        assert "payload" not in str(session.request()["messages"])
+        assert [one.text for one in session.dialogue()] == ["When?", "At six.", "And then?"]
+
+
+def test_j_a_report_says_what_changed_the_prefix_and_hashes_both_stable_layers() -> None:
+    """001, "Phase 4: Cache Optimization": settings, context attach, file change, memory update."""
+    store = MemoryStore()
+    causes, hashes = [], []
+    changed = note("a.md", SPEC + "More.")
+    for attach, fact in (
+        ([note("a.md", SPEC)], "a cat"),
+        ([changed], "a cat"),
+        ([], "a cat"),
+        ([], "a dog"),
+    ):
+        with talking(store, layout=HOISTED, context=[memory(f"The user has {fact}.")]) as session:
+            session.ask("Go on.", attach=attach)
+            report = session.report()
+            causes.append(report.parting.cause if report.parting else "first")
+            hashes.append(report.stable)
+            session.record("Done.")
+    assert causes == ["first", "library changed", "file changed", "memory changed"]
+    assert len(set(hashes)) == 4
+    with talking(store, layout=Layout(), context=[memory("The user has a dog.")]) as session:
+        session.ask("Go on.")
+        parting = session.report().parting
+        assert parting is not None
+        assert parting.cause == "settings changed"
+
+
+def test_l_a_folder_and_a_tag_are_attached_to_one_message(tmp_path: Path) -> None:
+    """001, "Layer Definitions": L3 has the notes, URLs, tags and folders of this turn."""
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "a.md").write_text("Lamps.")
+    (tmp_path / "b.md").write_text("Roof. #house")
+    with talking(root=tmp_path) as session:
+        session.ask("Look.", attach=["plans/", "#house"])
+        rows = [(row.layer, row.key) for row in session.explain().rows]
+        assert rows[:2] == [(Layer.TURN, "plans/a.md"), (Layer.TURN, "b.md")]

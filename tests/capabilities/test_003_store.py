@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from lamina.context.last_n import last_n
 from lamina.context.persona import persona
 from lamina.context.search import chunks_of, open_index, search
 from lamina.core.wording import text_of
-from lamina.errors import KeyNeeded, WrongKey
+from lamina.errors import KeyNeeded, Tampered, WrongKey
 from lamina.formats.codec import decode
 from lamina.formats.elara import import_folder, read_folder
 from lamina.segments import excerpt
@@ -28,7 +30,7 @@ from lamina.settings import load_settings
 from lamina.stores.address import open_store
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Where
+from lamina.stores.port import Rescuable, Where
 from lamina.stores.sealed import Sealed, generate
 from lamina.workspace.workspace import Workspace
 from tests.capabilities.walking import NO_SETTINGS, awaited, exchange, messages, talking, wire
@@ -383,3 +385,18 @@ async def test_h_a_session_at_an_address_is_sealed_by_its_key(tmp_path: Path) ->
             pass
     async with Session.open(address, "kitchen", **given) as session:
         assert [said.text for said in session.dialogue()][-1] == "Under the third flower pot."
+
+
+@awaited
+async def test_m_damaged_records_are_passed_over_on_wish(tmp_path: Path) -> None:
+    """003, "Persistence Strategy": one record that cannot be read does not take the others with it."""
+    address, key, where = f"{tmp_path}/a.db", generate(), Where("", "kitchen")
+    async with open_store(address, key=key) as store:
+        await store.append(where, [b"one", b"two", b"three"])
+    with closing(sqlite3.connect(address, isolation_level=None)) as raw:
+        raw.execute("UPDATE record SET body = x'00' WHERE seq = 1")
+    async with open_store(address, key=key) as store:
+        with pytest.raises(Tampered, match="lamina sessions rescue"):
+            await store.read(where)
+        assert isinstance(store, Rescuable)
+        assert [record.body for record in await store.rescue(where)] == [b"one", b"three"]

@@ -117,6 +117,33 @@ def test_a_record_that_was_changed_is_found(tmp_path: Path) -> None:
     assert done.err
 
 
+def test_what_is_whole_of_a_damaged_sealed_conversation_is_rescued(tmp_path: Path) -> None:
+    address, key = f"{tmp_path}/a.db", str(tmp_path / "key")
+    assert run("key", "new", key).code == 0
+    kept(address, key=from_file(key))
+    with closing(sqlite3.connect(address, isolation_level=None)) as raw:
+        raw.execute("UPDATE record SET body = x'00' WHERE seq = 3")
+    where = ("--store", address, "--key-file", key)
+    refused = run("sessions", "show", "chat", *where)
+    assert refused.code == 4
+    assert "lamina sessions rescue NAME" in refused.err
+    done = run("sessions", "rescue", "chat", *where)
+    assert done.code == 0
+    assert "A request is retried three" in done.out
+    assert "not whole, or gone: 3" in done.err
+
+
+def test_a_new_key_is_only_its_owners_and_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "chats.key"
+    done = run("key", "new", str(path), "--json")
+    assert json.loads(done.out) == {"file": str(path)}
+    assert path.stat().st_mode & 0o777 == 0o600
+    before = path.read_bytes()
+    again = run("key", "new", str(path))
+    assert (again.code, path.read_bytes()) == (2, before)
+    assert "exists already" in again.err
+
+
 @pytest.mark.parametrize("action", ["list", "verify"])
 def test_a_list_that_does_not_end_is_an_error(
     action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

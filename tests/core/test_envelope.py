@@ -10,9 +10,13 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope, check_laws
 from lamina.core.explanation import explain, join_folds, table
 from lamina.core.hashing import handle
+from lamina.core.layout import Filter, Layout
+from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import RFC, part_cost
 from lamina.core.values import Budget, Calibration, Form, Head, Layer, Ledger, Role, Segment
+from lamina.dialects import DIALECTS, openai_chat
+from lamina.dialects.port import Dialect
 from lamina.errors import LawBroken
 from lamina.segments import assistant, call, file, memory, result, system, user
 from lamina.testing.laws import cases
@@ -220,3 +224,19 @@ def test_a_form_that_rises_is_not_sealed() -> None:
     entries = (*envelope.entries[:low], raised, *envelope.entries[low + 1 :])
     with pytest.raises(LawBroken, match="forms never rise"):
         check_laws(msgspec.structs.replace(envelope, entries=entries))
+
+
+@pytest.mark.parametrize("dialect", list(DIALECTS.values()), ids=list(DIALECTS))
+def test_an_envelope_gives_its_messages_in_the_words_of_a_dialect(dialect: Dialect) -> None:
+    """002, "Building Context": messages for the model, included and excluded ids."""
+    log = [system("Be brief."), user("One?"), assistant("1."), file("a.md", "Lamps."), user("Two?")]
+    envelope = build(log, options=Options(layout=Layout(exclude=Filter(keys=frozenset({"a.md"})))))
+    messages = envelope.messages(dialect)
+    assert "Two?" in str(messages[-1])
+    assert [entry.segment.kind for entry in envelope.included] == ["system", "user", "assistant", "user"]
+    assert [(entry.segment.key, bool(entry.why)) for entry in envelope.excluded] == [("a.md", True)]
+
+
+def test_the_module_of_a_dialect_will_do() -> None:
+    envelope = build([user("One?")])
+    assert envelope.messages(openai_chat) == [{"role": "user", "content": "One?"}]

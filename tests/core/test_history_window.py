@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lamina import Memo, recall
 from lamina.core.build import build
-from lamina.core.envelope import Envelope
+from lamina.core.envelope import WHOLE_HISTORY, Envelope
 from lamina.core.history_window import LastN
 from lamina.core.laws import Case, audit
 from lamina.core.options import Options
@@ -157,11 +157,23 @@ def test_a_window_waits_while_its_line_would_be_longer_than_what_it_takes_out() 
     assert max(tokens) < 60
 
 
-def test_a_window_that_is_taken_away_brings_nothing_back_by_itself() -> None:
+def test_a_window_that_is_taken_away_brings_everything_back_at_a_recorded_cut() -> None:
     turns = chat(12)
     with_window = played(turns, LastN(4, 0))[-1]
     log = [system("Be brief."), *(one for turn in turns for one in turn)][:-1]
     after = build(log, counter=CHARS4, ledger=with_window.ledger)
+    assert all(entry.form is Form.FULL for entry in after.entries)
+    assert after.cut is not None
+    assert after.cut.reason == WHOLE_HISTORY
+    assert not after.ledger.folds
+
+
+def test_a_window_at_rest_changes_nothing() -> None:
+    turns = chat(12)
+    with_window = played(turns, LastN(4, 0))[-1]
+    log = [system("Be brief."), *(one for turn in turns for one in turn)][:-1]
+    options = Options(window=LastN(4, 0).at_rest)
+    after = build(log, counter=CHARS4, ledger=with_window.ledger, options=options)
     assert sent_keys(after) == sent_keys(with_window)
     assert after.cut is None
 

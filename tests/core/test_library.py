@@ -9,9 +9,11 @@ from lamina.core.build import build
 from lamina.core.envelope import LIBRARY_GREW, TURN_SCOPED, Envelope
 from lamina.core.hashing import handle
 from lamina.core.layout import Layout
+from lamina.core.library import SENT_AGAIN
 from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
+from lamina.core.turn_order import ATTACHED_TWICE
 from lamina.core.values import (
     Budget,
     Digest,
@@ -24,9 +26,20 @@ from lamina.core.values import (
     Segment,
     Text,
 )
-from lamina.core.wording import text_of
+from lamina.core.wording import Wording, WordingPlace, text_of
 from lamina.errors import BadInput
-from lamina.segments import assistant, clock, file, note, segment, selected_text, system, user
+from lamina.segments import (
+    assistant,
+    call,
+    clock,
+    file,
+    note,
+    result,
+    segment,
+    selected_text,
+    system,
+    user,
+)
 
 HOISTED = Options(layout=Layout(library="hoisted"))
 SPEC = "The importer reads one file and writes one table. " * 20
@@ -85,11 +98,11 @@ def test_equal_content_comes_again_as_a_reference_with_its_recall_key() -> None:
 
 
 def test_equal_content_within_one_turn_stands_once() -> None:
-    assert forms(built([file("a.md", SPEC), file("a.md", SPEC), user("Same?")])) == [Form.FULL, Form.STUB]
+    assert forms(built([file("a.md", SPEC), file("a.md", SPEC), user("Same?")])) == [Form.FULL, Form.OMITTED]
 
 
 def test_what_is_hardly_longer_than_a_reference_is_named_again() -> None:
-    log = [file("a.md", "x"), file("a.md", "x"), user("Same?")]
+    log = [file("a.md", "x"), user("This?"), file("a.md", "x"), user("Same?")]
     envelope = built(log)
     first, second = files(envelope)
     assert (first.form, second.form) == (Form.FULL, Form.STUB)
@@ -101,7 +114,7 @@ def test_what_is_hardly_longer_than_a_reference_is_named_again() -> None:
 
 def test_a_reference_has_a_line_of_its_own_where_an_older_one_has_its_name() -> None:
     """After an edit the second of two equal attachments may have the ref that the first one had before."""
-    log = [file("a.md", SPEC), file("a.md", SPEC), user("Same?")]
+    log = [file("a.md", SPEC), user("This?"), file("a.md", SPEC), user("Same?")]
     second = files(built(log))[1]
     older_line = LedgerLine(form=Form.STUB, why="attachment", wording=4, sent=Digest("0" * 64), cut=1)
     envelope = built(log, Ledger(lines={second.ref: older_line}))
@@ -400,3 +413,166 @@ def test_of_one_key_in_one_turn_the_newest_content_stands(library: Literal["in_p
     assert [e.segment.key for e in envelope.sent] == ["b.md", "a.md", ""]
     assert envelope.entries[0].why == f"replaced in the same turn by {envelope.entries[2].ref}"
     assert text_of(recall(log, envelope.entries[0].ref)[0].parts) == "old"
+
+
+# one thing, whatever kind it was read as
+
+
+def test_a_file_and_a_note_of_one_path_are_one_thing() -> None:
+    log = [note("spec.md", SPEC), user("What is it?"), assistant("An importer."), *again()]
+    envelope = built(log)
+    (entry,) = files(envelope)
+    assert refers(entry)
+    assert text_of(recall(log, "spec.md")[0].parts) == SPEC
+
+
+def test_a_file_and_a_note_of_one_path_are_one_thing_in_the_library() -> None:
+    log = [note("spec.md", SPEC), user("What is it?"), assistant("An importer."), *again()]
+    envelope = build(log, options=HOISTED)
+    (entry,) = files(envelope)
+    assert entry.form is Form.OMITTED
+    assert "stands in the library" in entry.why
+
+
+def test_equal_words_under_two_names_are_two_things() -> None:
+    log = [
+        file("one.md", SPEC),
+        user("What is it?"),
+        assistant("An importer."),
+        file("two.md", SPEC),
+        user("?"),
+    ]
+    assert forms(built(log)) == [Form.FULL, Form.FULL]
+
+
+@pytest.mark.parametrize("library", ["in_place", "hoisted"])
+def test_an_attachment_that_came_twice_with_one_question_is_sent_once(
+    library: Literal["in_place", "hoisted"],
+) -> None:
+    options = Options(layout=Layout(library=library))
+    log = [file("spec.md", SPEC), note("spec.md", SPEC), file("spec.md", SPEC), user("Summarise it")]
+    envelope = build(log, options=options)
+    turn = [entry for entry in envelope.sent if entry.layer is Layer.TURN]
+    assert [entry.segment.key for entry in turn] == ["spec.md"]
+    assert sum(entry.why == ATTACHED_TWICE for entry in envelope.entries) == 2
+
+
+def test_what_was_sent_as_a_reference_stays_one() -> None:
+    """Earlier releases sent a reference for an attachment that came twice with one question."""
+    log = [file("spec.md", SPEC), file("spec.md", SPEC), user("Summarise it")]
+    second = files(built(log))[1]
+    line = LedgerLine(form=Form.STUB, why="again", wording=4, sent=Digest("0" * 64), cut=0, reference=True)
+    envelope = built(log, Ledger(lines={second.ref: line}))
+    assert refers(files(envelope)[1])
+
+
+def test_a_second_question_still_names_what_it_came_with() -> None:
+    log = [file("spec.md", SPEC), user("Summarise it"), file("spec.md", SPEC), user("And this one?")]
+    envelope = built(log)
+    assert [refers(entry) for entry in files(envelope)] == [False, True]
+
+
+def test_what_is_sent_again_beside_its_handle_in_the_library_says_so() -> None:
+    log = [*first_turn(), assistant("Done. " * 300), user("And then?"), assistant("More. " * 300)]
+    first = build(log[:2], options=HOISTED, counter=CHARS4)
+    cut = build(
+        [*log, user("Go on.")],
+        options=HOISTED,
+        counter=CHARS4,
+        ledger=first.ledger,
+        budget=Budget(window=900, reserve=0, largest=1, least=0, keep_last=0),
+    )
+    assert cut.entry("spec.md").form is Form.STUB
+    later = build(
+        [*log, user("Go on."), assistant("Yes."), *again()],
+        options=HOISTED,
+        counter=CHARS4,
+        ledger=cut.ledger,
+    )
+    assert later.entry("spec.md").form is Form.FULL
+    assert later.entry("spec.md").why == SENT_AGAIN
+
+
+# what a tool loop fetched
+
+
+def loop_of(number: int) -> list[Segment]:
+    return [
+        user(f"question {number}"),
+        assistant("Let me look."),
+        call("search", {"query": f"{number}"}, id=f"c{number}"),
+        result(f"payload {number} " * 90, id=f"c{number}", name="search"),
+        assistant(f"answer {number}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "leaves"),
+    [
+        (Layout(), False),
+        (Layout(results="turn"), True),
+        (Layout(library="hoisted"), True),
+        (Layout(library="hoisted", results="kept"), False),
+    ],
+)
+def test_what_a_tool_loop_fetched_leaves_with_its_turn(
+    layout: Layout,
+    leaves: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """001, "Tool Placement Model": tool outputs remain turn-scoped."""
+    options = Options(layout=layout)
+    log = loop_of(1)[:4]
+    first = build(log, options=options)
+    assert "payload" in text_of(first.sent[-1].parts)
+    log = [*loop_of(1), *loop_of(2)[:1]]
+    second = build(log, options=options, ledger=first.ledger)
+    texts = [text_of(entry.parts) for entry in second.sent]
+    assert any("payload" in text for text in texts) is not leaves
+    assert [text for text in texts if "payload" not in text and "query" not in text] == [
+        "question 1",
+        "Let me look.",
+        "answer 1",
+        "question 2",
+    ]
+    assert (second.cut is not None) is leaves
+    assert second.cut is None or second.cut.reason == TURN_SCOPED
+    assert "payload 1" in text_of(recall(log, handle(second.entries[3].content))[0].parts)
+    third = build([*log, assistant("answer 2"), user("question 3")], options=options, ledger=second.ledger)
+    assert third.cut is None
+
+
+def test_calls_that_were_never_answered_leave_with_their_turn_too() -> None:
+    log = [*loop_of(1)[:3], user("question 2")]
+    envelope = build(log, options=Options(layout=Layout(results="turn")))
+    assert [text_of(entry.parts) for entry in envelope.sent] == ["question 1", "Let me look.", "question 2"]
+
+
+def test_words_of_a_kind_are_asked_by_the_library_with_size_source_and_turn() -> None:
+    """001, "Phase 3", 3: the strategy is configurable by the source of the context."""
+    asked: list[tuple[str, Form, int, WordingPlace | None]] = []
+
+    def words(part: Segment, form: Form, _: Digest, limit: int, place: WordingPlace | None) -> str | None:
+        asked.append((part.key, form, limit, place))
+        if form is Form.COMPACT and part.key == "long.md":
+            return "mine"
+        return None
+
+    wording = Wording(words={"note": words, "file": lambda *_: None})
+    options = Options(layout=Layout(library="hoisted", prior_limit=300), wording=wording)
+    log = [
+        user("One."),
+        assistant("Yes."),
+        note("long.md", SPEC),
+        note("short.md", "Two words."),
+        file("a.py", SPEC),
+        user("Two."),
+        assistant("Yes."),
+        user("Three."),
+    ]
+    envelope = build(log, options=options)
+    library = {e.segment.key: text_of(e.parts) for e in envelope.sent if e.layer is Layer.LIBRARY}
+    assert library["long.md"] == "mine"
+    assert library["short.md"].startswith('<prior_context source="short.md"')
+    assert library["a.py"].startswith('<prior_context source="a.py"')
+    in_library = WordingPlace(turn=1, size=len(SPEC), in_library=True)
+    assert ("long.md", Form.COMPACT, 300, in_library) in asked

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lamina.core.tokens import CHARS4
+from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
+from lamina.segments import excerpt
 from lamina.sessions import Session
 from lamina.sessions import attachments as attaching
+from lamina.sessions.search import open_search
 from lamina.stores.memory import MemoryStore
+from lamina.workspace.fetch import Answer
 from tests.sessions.talking import awaited, opened
 
 
@@ -115,3 +120,98 @@ async def test_no_folder_stays_open(tmp_path: Path) -> None:
         for _ in range(5):
             await ask_with("a.md" if root else tmp_path / "a.md", root=root)
     assert handles() <= before + 3
+
+
+# a folder, a tag, a link, a search
+
+
+def vault(folder: Path) -> Path:
+    root = folder / "vault"
+    (root / "notes").mkdir(parents=True)
+    (root / "notes" / "a.md").write_text("Lamps. #house")
+    (root / "notes" / "b.txt").write_text("Boiler.")
+    (root / "c.md").write_text("---\ntags: [house]\n---\nRoof.")
+    (root / "d.md").write_text("Garden.")
+    return root
+
+
+@awaited
+async def test_a_folder_and_a_tag_are_attached_to_one_message(tmp_path: Path) -> None:
+    root = vault(tmp_path)
+    async with opened(MemoryStore(), model="gpt-5", root=root) as session:
+        await session.ask("look", attach=["notes/"])
+        assert [one.key for one in session.log] == ["notes/a.md", "notes/b.txt", ""]
+        await session.record("seen")
+        await session.ask("look again", attach=[("#house", 3)])
+        latest = list(session.log)[4:]
+        assert [(one.key, one.priority) for one in latest] == [("c.md", 3), ("notes/a.md", 3), ("", None)]
+        assert not session.notes
+        await session.record("seen")
+        await session.ask("and?", attach=["#garden", "nowhere/"])
+        assert session.notes[0] == "#garden: nothing was found to attach"
+        assert "nowhere" in session.notes[1]
+
+
+@awaited
+async def test_without_a_root_a_folder_is_read_and_a_tag_is_refused(tmp_path: Path) -> None:
+    root = vault(tmp_path)
+    async with opened(MemoryStore(), model="gpt-5") as session:
+        await session.ask("look", attach=[f"{root}/notes/"])
+        assert [one.key for one in session.log] == ["notes/a.md", "notes/b.txt", ""]
+        with pytest.raises(BadInput, match="a tag needs a folder"):
+            await session.ask("look", attach=["#house"])
+
+
+@awaited
+async def test_a_link_is_fetched_for_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetched(address: str, _: object) -> Answer:
+        assert address == "https://example.org/spec"
+        return Answer(url=address, kind="text/plain", body=b"At most 20 requests.", charset="utf-8")
+
+    monkeypatch.setattr("lamina.context.web.fetch", fetched)
+    async with opened(MemoryStore(), model="gpt-5") as session:
+        await session.ask("look", attach=["https://example.org/spec"])
+        page = session.log[0]
+        assert (page.kind, page.key) == ("url", "https://example.org/spec")
+        assert text_of(page.parts) == "At most 20 requests."
+
+
+@awaited
+async def test_a_search_is_asked_for_one_prompt() -> None:
+    asked: list[str] = []
+
+    async def find(prompt: str, _: int | None) -> list[Segment]:
+        asked.append(prompt)
+        return [excerpt("Found.", source="a.md")]
+
+    async with opened(MemoryStore(), model="gpt-5") as session:
+        await session.ask("where?", attach=[find])
+        await session.record("there")
+        await session.ask("and now?")
+    assert asked == ["where?"]
+
+
+@awaited
+async def test_a_source_that_was_not_entered_is_refused_at_once() -> None:
+    index = open_search(MemoryStore(), workspace="w")
+    for given in ({"sources": [index]}, {"sources": ["a.md"]}):
+        with pytest.raises(BadInput, match=r"sources\[0\]"):
+            opened(MemoryStore(), model="gpt-5", **given)
+    async with opened(MemoryStore(), model="gpt-5") as session:
+        with pytest.raises(BadInput, match="was not entered"):
+            await session.ask("x", attach=[index])  # type: ignore[list-item]
+
+
+@awaited
+async def test_every_source_has_a_name_in_notes() -> None:
+    async def broken(_: str, __: int | None, *, why: str = "no") -> list[Segment]:
+        raise ValueError(why)
+
+    sources = [broken, partial(broken, why="never"), lambda prompt, _: broken(prompt, None)]
+    async with opened(MemoryStore(), model="gpt-5", sources=sources) as session:
+        await session.ask("x")
+        assert [note.split(" failed")[0] for note in session.notes] == [
+            "source broken",
+            "source broken",
+            "source sources[2]",
+        ]

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from lamina.context.last_n import last_n
-from lamina.core.values import Form
+from lamina.core.hashing import handle
+from lamina.core.values import Form, Layer
 from lamina.errors import BadInput
 from lamina.sessions import LastN, Session
+from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.testing.conformance import MODELS
 from tests.sessions.talking import awaited, opened
@@ -76,13 +78,7 @@ async def test_the_window_is_kept_with_the_conversation_until_it_is_said_otherwi
         assert session.setup.history is None
         await talked(session, 3, first=5)
         await session.ask("And later?")
-        assert sent(await session.request())[:5] == [
-            "question 3",
-            "answer 3",
-            "question 4",
-            "answer 4",
-            "And now?",
-        ]
+        assert sent(await session.request())[:3] == ["question 0", "answer 0", "question 1"]
     with pytest.raises(BadInput, match="history"):
         async with opened(store, history="some"):
             pass
@@ -90,7 +86,7 @@ async def test_the_window_is_kept_with_the_conversation_until_it_is_said_otherwi
 
 @awaited
 async def test_the_window_can_be_changed_at_any_turn_and_is_kept_with_it() -> None:
-    """A narrower one takes more out at the next request; a wider one lets history grow again."""
+    """A narrower one takes more out at the next request; a wider one brings history back."""
     store = MemoryStore()
     async with opened(store, model="gpt-5", history=LastN(6, 0)) as session:
         await talked(session, 5)
@@ -101,7 +97,7 @@ async def test_the_window_can_be_changed_at_any_turn_and_is_kept_with_it() -> No
         session.set_history("all")
         await talked(session, 2, first=5)
         await session.ask("Wide?")
-        assert sent(await session.request())[:3] == ["question 4", "answer 4", "Narrow?"]
+        assert sent(await session.request())[:3] == ["question 0", "answer 0", "question 1"]
     async with opened(store) as session:
         assert session.setup.history is None
 
@@ -146,3 +142,59 @@ async def test_messages_of_another_conversation_are_new() -> None:
         await session.record("Yes.")
         await session.ask("And again?")
         assert len(session.log) == 5  # they stand here now
+
+
+SHORT_TURNS = ("hi", "yes", "no", "ok")
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "ollama", "gemini", "openai_responses"])
+@awaited
+async def test_the_window_is_chosen_at_each_call_and_may_be_wider_again(dialect: str) -> None:
+    """003, "Prompt Construction (Phase 4)": the last N are read at call time."""
+    store = MemoryStore()
+    async with opened(store, model=MODELS[dialect], dialect=dialect) as session:
+        await talked(session, 6)
+        for messages, expected in ((2, 2), (8, 8), (4, 4), (6, 6)):
+            await session.ask(f"last {messages}", history=LastN(messages, slack=0, digest=None))
+            assert session.envelope is not None
+            history = [entry for entry in session.envelope.sent if entry.layer is Layer.HISTORY]
+            assert len(history) == expected
+            await session.record("noted")
+        await session.ask("all", history="all")
+        assert session.envelope is not None
+        assert all(entry.form is Form.FULL for entry in session.envelope.entries)
+        cut = session.ledger.cuts[-1]
+        assert cut.reason == "the whole history is sent again"
+        await session.record("noted")
+    async with opened(store) as session:
+        await session.ask("after a restart")
+        assert session.report().continues
+
+
+@pytest.mark.parametrize("digest", [None, 0, 800])
+@awaited
+async def test_an_exact_window_is_exact_however_short_the_messages_are(digest: int | None) -> None:
+    async with opened(MemoryStore(), model="gpt-5", history=LastN(3, slack=0, digest=digest)) as session:
+        for turn in range(12):
+            await session.ask(SHORT_TURNS[turn % 4])
+            request = await session.request()
+            assert len(sent(request)) <= 4
+            assert digest is not None or "digest" not in str(request["messages"])
+            await session.record(SHORT_TURNS[(turn + 1) % 4])
+        assert len(session.log) == 24
+        assert session.recall(session.log[0].key or handle_of(session, 0)).text == "hi"
+
+
+def handle_of(session: Session, position: int) -> str:
+    assert session.envelope is not None
+    return handle(session.envelope.entries[position].content)
+
+
+@awaited
+async def test_the_settings_file_may_limit_history() -> None:
+    settings = Settings(last_n=2)
+    async with Session.open(MemoryStore(), "a", model="gpt-5", settings=settings) as session:
+        assert session.setup.history == LastN(2)
+        await talked(session, 6)
+        await session.ask("last")
+        assert len(sent(await session.request())) <= 5

@@ -185,3 +185,19 @@ def test_what_a_page_names_outside_of_the_root_is_not_read(folder: Path) -> None
             assert keys(session) == ["q", "And now?"]
 
     run()
+
+
+@awaited
+async def test_a_sort_of_context_that_no_one_knows_is_noted_and_stays_on_the_page(tmp_path: Path) -> None:
+    """Other programs have sorts of their own, and such a page must not lose them in silence."""
+    page = (
+        "**user**: Pay it?\n[Context: Notes: gone | Emails: invoice, reminder]\n[Timestamp: Unknown time]\n"
+    )
+    chat = read(page)
+    assert "Emails: invoice, reminder" in write(chat)
+    async with opened(MemoryStore(), model="gpt-5", root=tmp_path) as session:
+        await session.add(*chat.log)
+        await session.build()
+        assert (
+            "refer to gone, Emails: invoice, Emails: reminder, which was not brought back" in session.notes[0]
+        )

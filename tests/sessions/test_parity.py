@@ -114,7 +114,7 @@ LONG = [number for turn in range(14) for number in (101 + 8 * turn, 3 + 24 * tur
 @awaited
 async def test_that_holds_across_cuts(dialect: str) -> None:
     store = MemoryStore()
-    budget = Budget(window=1_500 if dialect == "text" else 3_000, reserve=0)
+    budget = Budget(window=1_200 if dialect == "text" else 3_000, reserve=0)
     whole = await played(store, LONG, dialect, restarts=False, budget=budget)
     async with opened(store) as session:
         assert [cut for cut in session.ledger.cuts if cut.lowered]

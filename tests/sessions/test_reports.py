@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from lamina.core.layout import Layout
 from lamina.core.values import Budget, Layer
 from lamina.core.wording import text_of
 from lamina.dialects.port import PlainHead, Tool
 from lamina.formats.tagged_context import read_context
-from lamina.segments import note
+from lamina.segments import memory, note
 from lamina.sessions import LastN, TurnReport
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
@@ -180,3 +181,59 @@ async def test_what_an_importer_could_not_parse_is_a_metric() -> None:
     async with opened(store) as session:
         await session.ask("And now?")
         assert session.report().metrics.unparsed == {"weird": 1, "note_context": 1}
+
+
+HOISTED = Layout(library="hoisted")
+
+
+@awaited
+async def test_an_ordinary_chat_in_the_hoisted_layout_is_never_called_edited() -> None:
+    """001, "Phase 4: Cache Optimization", 3: settings, context attach, file change, memory update."""
+    first, changed = note("a.md", "fact " * 200), note("a.md", "fact two " * 200)
+    causes = []
+    async with opened(MemoryStore(), model="gpt-5", layout=HOISTED) as session:
+        for attach in ([first], [first], [first], [], [changed], []):
+            await session.ask("Go on.", attach=attach)
+            report = session.report()
+            causes.append(report.parting.cause if report.parting else "")
+            assert report.cut is None or "edited" not in report.cut.reason
+            await session.record("Done.")
+    assert causes == ["", "library changed", "turn over", "turn over", "none", "file changed"]
+
+
+@awaited
+async def test_a_changed_memory_is_called_so() -> None:
+    store = MemoryStore()
+    await reopened(store, model="gpt-5", layout=HOISTED, context=[memory("The user has a cat.")])
+    report = await reopened(store, context=[memory("The user has a dog.")])
+    assert report.cut is not None
+    assert report.cut.reason == "memory changed"
+    assert report.parting is not None
+    assert report.parting.cause == "memory changed"
+
+
+@awaited
+async def test_another_layout_is_a_change_of_settings() -> None:
+    store = MemoryStore()
+    await reopened(store, model="gpt-5")
+    async with opened(store) as session:
+        await session.ask("And this?", attach=[note("a.md", "fact " * 200)])
+        await session.record("Yes.")
+    report = await reopened(store, layout=HOISTED)
+    assert report.cut is not None
+    assert report.cut.reason == "settings changed"
+    assert report.parting is not None
+    assert report.parting.cause == "settings changed"
+
+
+@awaited
+async def test_one_hash_covers_system_text_and_library() -> None:
+    """001, "Phase 4": L1 hash, L2 hash, combined prefix hash."""
+    hashes = []
+    async with opened(MemoryStore(), model="gpt-5", system="Be brief.", layout=HOISTED) as session:
+        for attach in ([note("a.md", "fact " * 200)], [], [], [note("b.md", "more " * 200)], []):
+            await session.ask("Go on.", attach=attach)
+            hashes.append(session.report().stable)
+            await session.record("Done.")
+    assert hashes[1] == hashes[2] == hashes[3]
+    assert len({hashes[0], hashes[1], hashes[4]}) == 3

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import lamina
+from lamina import sessions
 from lamina.core.kinds import HIGH
 from lamina.core.values import Budget, Form, Image, Layer, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -393,3 +396,15 @@ async def test_the_tail_is_the_last_segments_whatever_else_the_log_holds() -> No
     ]
     with pytest.raises(BadInput, match=r"a setting of the session.*tail"):
         decode(record.body for record in page.records)
+
+
+def test_every_name_in_a_signature_of_a_session_can_be_imported_from_its_room() -> None:
+    exported = {*lamina.__all__, *sessions.__all__, "PathLike", "Iterable", "Sequence", "Mapping", "Literal"}
+    exported |= {"Any", "None", "OpeningSession", "Answer", "Results", "Fork", "Manifest", "ToolCall"}
+    unknown: dict[str, set[str]] = {}
+    for name in ("open", "ask", "set_history", "tail", "report", "dialogue", "recall", "limit"):
+        annotations = " ".join(map(str, getattr(Session, name).__annotations__.values()))
+        names = set(re.findall(r"\b[A-Z]\w+", annotations))
+        if names - exported:
+            unknown[name] = names - exported
+    assert unknown == {}

@@ -9,8 +9,10 @@ import pytest
 from lamina.core.values import Layer
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.sessions import Persona, Session
+from lamina.segments import memory
+from lamina.sessions import LastN, Persona, Session
 from lamina.stores.memory import MemoryStore
+from lamina.summaries import compact
 from tests.sessions.talking import awaited, opened
 
 
@@ -72,3 +74,90 @@ async def test_what_gives_no_text_is_refused_when_the_session_is_opened() -> Non
     with pytest.raises(BadInput, match="int is no text"):
         async with opened(MemoryStore(), model="gpt-5", system=provide):
             pass
+
+
+def sent_words(request: dict[str, Any]) -> tuple[str, str]:
+    """The system text of a request, and all its messages without system text."""
+    messages = request["messages"]
+    system = [str(part) for part in request.get("system", [])]
+    system += [str(message["content"]) for message in messages if message["role"] == "system"]
+    others = [str(message["content"]) for message in messages if message["role"] != "system"]
+    return " ".join(system), " ".join(others)
+
+
+@pytest.mark.parametrize(
+    ("model", "takes_late_system"),
+    [
+        ("claude-sonnet-4-5", False),
+        ("claude-opus-5-5", True),
+        ("gpt-5", True),
+        ("qwen3-8b", False),
+    ],
+)
+@awaited
+async def test_a_changed_persona_holds_at_once_with_the_authority_of_system_text(
+    model: str,
+    takes_late_system: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    store = MemoryStore()
+    async with opened(store, model=model, persona="You answer in German.") as session:
+        await session.ask("one")
+        await session.record("eins")
+    async with opened(store, persona="You answer in French.") as session:
+        await session.ask("two")
+        system, others = sent_words(await session.request())
+        assert "French" in system
+        assert "French" not in others
+        report = session.report()
+        assert report.continues is takes_late_system
+        assert ("German" in system) is takes_late_system
+        if not takes_late_system:
+            assert report.cut is not None
+            assert report.cut.reason == "system text changed"
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5"])
+@awaited
+async def test_three_versions_of_a_dynamic_system_text_never_stand_in_one_request(model: str) -> None:
+    versions = iter(f"Version {number} holds." for number in range(9))
+    async with opened(MemoryStore(), model=model, system=lambda: next(versions)) as session:
+        for turn in range(8):
+            await session.ask(f"question {turn}")
+            system, _ = sent_words(await session.request())
+            assert system.count("holds.") <= 2
+            assert f"Version {turn + 1} holds." in system
+            await session.record(f"answer {turn}")
+
+
+@pytest.mark.parametrize("cause", ["summary", "window"])
+@awaited
+async def test_every_cut_promotes_a_changed_section(cause: str) -> None:
+    store = MemoryStore()
+    async with opened(store, model="gpt-5", persona="You answer in German.") as session:
+        for number in range(6):
+            await session.ask(f"question {number} " + "some words here " * 30)
+            await session.record(f"answer {number} " + "more words there " * 30)
+    async with opened(store, persona="You answer in French.") as session:
+        await session.ask("now")
+        assert system_texts(session) == ["You answer in German.", "You answer in French."]
+        await session.record("oui")
+        if cause == "summary":
+            assert await compact(session) is not None
+        else:
+            session.set_history(LastN(2, slack=0))
+        await session.ask("then")
+        assert "".join(system_texts(session)) == "You answer in French."
+
+
+@awaited
+async def test_a_changed_memory_waits_for_the_next_cut() -> None:
+    """Memory says what is so, not what to do: the prefix is worth more than its place."""
+    store = MemoryStore()
+    cat, dog = [memory("The user has a cat.")], [memory("The user has a dog.")]
+    async with opened(store, model="claude-sonnet-4-5", context=cat) as session:
+        await session.ask("one")
+        await session.record("1")
+    async with opened(store, context=dog) as session:
+        await session.ask("two")
+        assert system_texts(session) == ["The user has a cat.", "The user has a dog."]
+        assert session.report().continues

@@ -9,6 +9,8 @@ from lamina.agent.one_shot import ModelPlan, PlannedCalls
 from lamina.agent.opening import open_for
 from lamina.agent.outcome import Citation, ToolRunEvent, TurnOutcome
 from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
+from lamina.agent.profiles import THINKING, AgentProfile
+from lamina.agent.registry import AgentRegistry, StoredAgents, load_agents
 from lamina.agent.scratchpad import scratchpad
 from lamina.agent.subagents import delegate, hand_over
 from lamina.agent.workspace_actions import search_action, workspace_actions
@@ -17,11 +19,15 @@ __all__ = [
     "CITING",
     "EXPLORER",
     "PLANNING",
+    "THINKING",
     "Action",
     "Agent",
+    "AgentProfile",
+    "AgentRegistry",
     "Citation",
     "ModelPlan",
     "PlannedCalls",
+    "StoredAgents",
     "ToolRunEvent",
     "TurnCost",
     "TurnLimits",
@@ -30,6 +36,7 @@ __all__ = [
     "delegate",
     "guidelines",
     "hand_over",
+    "load_agents",
     "open_for",
     "scratchpad",
     "search_action",

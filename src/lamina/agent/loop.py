@@ -13,6 +13,7 @@ run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import Any
 
 import anyio
@@ -31,7 +32,10 @@ from lamina.agent.outcome import (
     find_citations,
     ignore_event,
 )
+from lamina.agent.profiles import AgentProfile, split_plans
+from lamina.agent.workspace_actions import workspace_actions
 from lamina.clients.events import Client
+from lamina.context.tools import workspace_tools
 from lamina.core.kinds import kind_of
 from lamina.core.values import Segment, ToolCall
 from lamina.core.wording import text_of
@@ -40,6 +44,7 @@ from lamina.sessions import RECALL, Session
 from lamina.sessions.attachments import Attachable
 from lamina.sessions.setup import dialect_for
 from lamina.summaries import Condense
+from lamina.workspace.workspace import Workspace
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +52,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     `plan`: it says which actions run before the question, and the model calls none. `approve` is asked before
     an action that writes; without it none runs. `cites`: the outcome names the segments that an answer cites.
-    `repeats`: the question is repeated after the result of each search.
+    `repeats`: the question is repeated after the result of each search. With a folder as `workspace` the
+    tools of that folder are added to the actions. `profile` is the agent in a registry.
     """
 
     client: Client
@@ -59,6 +65,16 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[After, ...] = ()
     cites: bool = False
     repeats: bool = True
+    workspace: str | PathLike[str] | None = None
+    profile: AgentProfile = AgentProfile()
+
+    def __post_init__(self) -> None:
+        if self.workspace is None:
+            return
+        names = {action.tool.name for action in self.actions}
+        offered = workspace_actions(workspace_tools(Workspace(self.workspace)))
+        added = tuple(action for action in offered if action.tool.name not in names)
+        msgspec.structs.force_setattr(self, "actions", self.actions + added)
 
     async def run(
         self,
@@ -151,12 +167,17 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     def _make_outcome(self, session: Session, turn: _Turn, ending: Ending | Any) -> TurnOutcome:
         """Return the outcome of a turn, with its citations if the agent `cites`."""
+        text = turn.text
+        plans: tuple[str, ...] = ()
+        if self.profile.thinking:
+            text, plans = split_plans(turn.text)
         citations: tuple[Citation, ...] = ()
         unfounded: tuple[str, ...] = ()
         if self.cites:
-            citations, unfounded = find_citations(turn.text, _list_attachments(session))
+            citations, unfounded = find_citations(text, _list_attachments(session))
         return TurnOutcome(
-            text=turn.text,
+            text=text,
+            plans=plans,
             ending=ending,
             spent=turn.spent,
             ran=tuple(turn.ran),

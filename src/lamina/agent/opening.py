@@ -14,6 +14,7 @@ import msgspec
 
 from lamina.agent.loop import Agent
 from lamina.agent.persona import CITING, EXPLORER, guidelines
+from lamina.agent.profiles import THINKING
 from lamina.context.port import Source
 from lamina.core.values import Head
 from lamina.dialects.port import PlainHead
@@ -48,9 +49,15 @@ async def open_for(
 
     The model has the recall tool, unless the policy says otherwise. Without a `persona` the conversation
     keeps its own. If it has none, that of the user's settings is used, or else `EXPLORER`. Tools and
-    guidelines are sent first, since they do not change in a conversation.
+    guidelines are sent first, since they do not change in a conversation. An agent of a registry has its own
+    persona and model, and its name is kept with the conversation. Paths are attached from the agent's folder.
     """
-    setup = setup or SetupOptions()
+    profile = agent.profile
+    setup = _with_name(setup or SetupOptions(), profile.name)
+    if persona is None and profile.persona:
+        persona = profile.persona
+    if root is None:
+        root = agent.workspace
     policy = choose_policy(policy, place="open_for")
     has_recall = policy.recall_mode("tool") == "tool"
     own_actions = () if agent.plan else agent.actions
@@ -63,13 +70,15 @@ async def open_for(
     contract = [system, guidelines(own_actions, recall=has_recall)]
     if agent.cites:
         contract.append(CITING)
+    if profile.thinking:
+        contract.append(THINKING)
     async with Session.open(
         store,
         conversation,
         policy=msgspec.structs.replace(policy, recall=policy.recall_mode("tool")),
         workspace=workspace,
         key=key,
-        model=model,
+        model=model or profile.model or None,
         system="\n\n".join(filter(None, contract)),
         persona=UsualPersona(EXPLORER) if persona is None else persona,
         sources=sources,
@@ -79,3 +88,10 @@ async def open_for(
         settings=settings,
     ) as session:
         yield session
+
+
+def _with_name(setup: SetupOptions, name: str) -> SetupOptions:
+    """Return the setup with the name of the agent among what the application keeps."""
+    if not name:
+        return setup
+    return msgspec.structs.replace(setup, agent={**(setup.agent or {}), "name": name})

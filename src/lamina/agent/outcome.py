@@ -28,10 +28,12 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True):
 class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that ended. `ran` are the calls that were run.
 
-    `unfounded` are sources that the answer cites although the model was not given them.
+    `unfounded` are sources that the answer cites although the model was not given them. `plans` are what an
+    agent with `thinking` wrote between <thinking> tags in its last answer; `text` is without them.
     """
 
     text: str = ""
+    plans: tuple[str, ...] = ()
     ending: Ending = "end"
     spent: TurnCost = TurnCost()
     ran: tuple[ToolCall, ...] = ()

@@ -44,6 +44,7 @@ COMMANDS = {
     "sessions": "the old name of conversations, for one more release",
     "recall": "bring back the full text behind a handle",
     "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
+    "key": "make a key for a sealed store, in a file that only its owner can read",
     "rekey": "seal a store anew under another key",
     "migrate": "bring tables of an older release in PostgreSQL up to date, while they are in use",
     "completion": "print a completion script for bash, zsh or fish",

@@ -9,11 +9,13 @@ becomes a note, and the others go on. Every source gets the whole room: the core
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import anyio
 
 from lamina.context.port import GatheredSegments, Source, join_gathered
 from lamina.core.values import Segment
+from lamina.errors import BadInput
 
 SECONDS = 10.0
 """Long enough for a web page, short enough for a person who waits."""
@@ -29,7 +31,8 @@ async def gather(
     gathered = [GatheredSegments()] * len(sources)
 
     async def ask(index: int, source: Source) -> None:
-        gathered[index] = await _ask_source(source, prompt, room, seconds)
+        name = source_name(source) or f"sources[{index}]"
+        gathered[index] = await _ask_source(source, name, prompt, room, seconds)
 
     async with anyio.create_task_group() as tasks:
         for index, source in enumerate(sources):
@@ -37,9 +40,10 @@ async def gather(
     return join_gathered(gathered)
 
 
-async def _ask_source(source: Source, prompt: str, room: int | None, seconds: float) -> GatheredSegments:
+async def _ask_source(
+    source: Source, name: str, prompt: str, room: int | None, seconds: float
+) -> GatheredSegments:
     """What one source finds. Errors and lateness become a note."""
-    name = _name_of(source)
     with anyio.move_on_after(seconds):
         try:
             return _check_answer(await source(prompt, room), name)
@@ -60,6 +64,22 @@ def _check_answer(answer: Iterable[object], name: str) -> GatheredSegments:
     return GatheredSegments(segments, tuple(notes))
 
 
-def _name_of(source: Source) -> str:
-    """What notes call a source: its own name, else that of its class."""
-    return getattr(source, "__name__", "") or type(source).__name__
+def source_name(source: object) -> str:
+    """What notes call a source: its own name, that of the function in it, or of its class; "" if it has none.
+
+    A lambda has no name that says anything.
+    """
+    while isinstance(source, partial):
+        source = source.func
+    name = getattr(source, "__name__", "") or type(source).__name__
+    return "" if name == "<lambda>" else str(name)
+
+
+def check_source(source: object, place: str) -> None:
+    """Raises BadInput for what is no source, such as an index that was not entered yet."""
+    if hasattr(source, "__aenter__") or hasattr(source, "__enter__"):
+        hint = f"enter it first, and give what it yields: async with {source_name(source)}(...) as index"
+        raise BadInput(f"{source_name(source)} was not entered", place=place, hint=hint)
+    if not callable(source):
+        hint = "give an async function from a prompt to segments, such as search(index) or files(root)"
+        raise BadInput(f"a value of type {type(source).__name__} is no source", place=place, hint=hint)

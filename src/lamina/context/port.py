@@ -59,6 +59,16 @@ def name_source(name: str, find: Callable[[str, int | None], Awaitable[GatheredS
     return source
 
 
+def rename_source(name: str, source: Source) -> Source:
+    """The same source under another name in notes."""
+
+    async def renamed(prompt: str, room: int | None) -> Iterable[Segment]:
+        return await source(prompt, room)
+
+    renamed.__name__ = renamed.__qualname__ = name
+    return renamed
+
+
 async def run_in_thread(function: Callable[..., T], *arguments: object, **named_arguments: object) -> T:
     """Runs a blocking function that changes nothing. A caller that is cancelled does not wait for it."""
     call = partial(function, *arguments, **named_arguments)

@@ -12,6 +12,7 @@ into LIBRARY.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -35,7 +36,7 @@ from lamina.core.entries import (
     place_entries,
 )
 from lamina.core.hashing import handle, parts_digest
-from lamina.core.kinds import Kinds, has_tag, is_section, kind_of
+from lamina.core.kinds import Kinds, has_tag, is_instruction, is_section, kind_of
 from lamina.core.layout import NO_FILTER
 from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
 from lamina.core.library import hoist_attachments
@@ -57,6 +58,7 @@ from lamina.core.values import (
     Role,
     Segment,
     ToolCall,
+    ToolResult,
 )
 from lamina.core.wording import Wording
 
@@ -102,24 +104,77 @@ def draft_log(log: tuple[Segment, ...], context: BuildContext) -> Draft:
 
 
 def _promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
-    """The ledger, in which every section of the system text is promoted as long as nothing was sent.
+    """The ledger, in which every section that is due is promoted: its place is in the system text.
 
-    Later, to promote a section would move bytes that were sent. A section that comes then stays where it
-    came, until the next cut.
+    As long as nothing was sent, that is every section. Later, to promote one moves bytes that were sent. So
+    a section waits for the next cut then, unless an instruction must hold at once.
     """
     ledger = context.ledger
-    if ledger.mark is not None:
-        return ledger
     leading = 0
     while leading < len(log) and log[leading].role is Role.SYSTEM:
         leading += 1
-    if not any(is_section(context.kinds, segment) for segment in log[leading:]):
+    sections = [segment for segment in log[leading:] if is_section(context.kinds, segment)]
+    has_been_sent = ledger.mark is not None
+    # Naming a whole log is slow. Where nothing can be due, it is not done.
+    if not sections or (has_been_sent and not _is_urgent(sections, context)):
         return ledger
     promoted = dict.fromkeys(ledger.promoted)
+    later: dict[Ref, Segment] = {}
     for each in list(identify_segments(log))[leading:]:
-        if is_section(context.kinds, each.segment):
-            promoted[each.ref] = None
-    return msgspec.structs.replace(ledger, promoted=tuple(promoted))
+        if is_section(context.kinds, each.segment) and each.ref not in promoted:
+            later[each.ref] = each.segment
+    if has_been_sent and not _is_urgent(list(later.values()), context):
+        return ledger
+    return msgspec.structs.replace(ledger, promoted=(*promoted, *later))
+
+
+def _is_urgent(sections: Sequence[Segment], context: BuildContext) -> bool:
+    """Whether one of these later sections cannot wait for the next cut.
+
+    The hoisted layout moves bytes at each turn anyway, and has every section in its place at once.
+    Where the API takes system text in the middle, one changed instruction may stand there. If it changes
+    once more, three versions of it would stand in one request.
+    """
+    if context.options.layout.library == "hoisted":
+        return bool(sections)
+    instructions = [segment for segment in sections if is_instruction(context.kinds, segment)]
+    if not context.options.late_system:
+        return bool(instructions)
+    versions = Counter((segment.kind, segment.key) for segment in instructions)
+    return any(count > 1 for count in versions.values())
+
+
+def promote_later_sections(draft: Draft, context: BuildContext) -> Draft:
+    """The draft with every section that came later in the system text.
+
+    What was sent has changed already, so moving them costs nothing more.
+    """
+    later = find_later_sections(draft.entries, context.kinds)
+    if not later:
+        return draft
+    promoted = draft.ledger.promoted + later
+    entries = put_system_first(draft.entries, promoted, context.kinds)
+    entries = weigh_entries(entries, context.scale, prefix=context.root)
+    return msgspec.structs.replace(
+        draft,
+        entries=entries,
+        tokens=sum(entry.tokens for entry in entries),
+        ledger=msgspec.structs.replace(draft.ledger, promoted=promoted),
+        unchanged=0,
+        unchanged_sent=0,
+        next_front=None,
+    )
+
+
+def find_later_sections(entries: Sequence[Entry], kinds: Kinds) -> tuple[Ref, ...]:
+    """Sections that stand where they came. At a cut they take their place in the system text."""
+    later: list[Ref] = []
+    for entry in entries:
+        if entry.form is not Form.FULL or entry.layer is Layer.SYSTEM:
+            continue
+        if is_section(kinds, entry.segment):
+            later.append(entry.ref)
+    return tuple(later)
 
 
 def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> bool:
@@ -127,7 +182,8 @@ def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> b
 
     Then nothing that an earlier build made of the beginning can be used again, and the log is one piece.
     """
-    if options.layout.library == "hoisted" or ledger.promoted:
+    layout = options.layout
+    if layout.library == "hoisted" or layout.results == "turn" or ledger.promoted:
         return True
     if options.repairs.merge or options.repairs.strip_tags:
         return True
@@ -237,7 +293,7 @@ def _place_piece(
     """
     layout = context.options.layout
     if find_attachments(entries, context.kinds):
-        entries = order_turns(entries, layout, context.kinds)
+        entries = order_turns(entries, ledger, layout, context.kinds)
     if leads:
         entries = put_system_first(entries, ledger.promoted, context.kinds)
     entries, position = place_entries(entries, context.kinds, position=position)
@@ -392,17 +448,32 @@ def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) 
         return word_entries(entries, wording=context.wording)
     entries = omit_covered(entries, context.kinds, name=_name_of)
     entries = word_entries(entries, wording=context.wording)
+    if context.options.layout.drops_results:
+        entries = _omit_earlier_results(entries, pieces.after_second.turn)
     if context.options.layout.library != "hoisted":
         return entries
-    return hoist_attachments(
-        entries,
-        pieces.after_second.turn,
-        repaired.ledger,
-        layout=context.options.layout,
-        kinds=context.kinds,
-        wording=context.wording,
-        scale=context.scale,
-    )
+    with context.phase("library"):
+        return hoist_attachments(
+            entries,
+            pieces.after_second.turn,
+            repaired.ledger,
+            layout=context.options.layout,
+            kinds=context.kinds,
+            wording=context.wording,
+            scale=context.scale,
+        )
+
+
+def _omit_earlier_results(entries: Iterable[Entry], turn: int) -> list[Entry]:
+    """The entries without what tool loops of turns before `turn` asked for and fetched."""
+    result: list[Entry] = []
+    for entry in entries:
+        is_earlier = entry.turn < turn and entry.form is not Form.OMITTED
+        if is_earlier and begins_with(entry.parts, ToolCall | ToolResult):
+            result.append(omit(entry, OWN_TURN_ONLY))
+        else:
+            result.append(entry)
+    return result
 
 
 def _name_of(entry: Entry) -> str:

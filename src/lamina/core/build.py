@@ -17,17 +17,25 @@ import msgspec
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
-from lamina.core.arrange import arrange_log, draft_log, may_split_at, repair_log, replace_entries
+from lamina.core.arrange import (
+    arrange_log,
+    draft_log,
+    may_split_at,
+    promote_later_sections,
+    repair_log,
+    replace_entries,
+)
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
-from lamina.core.entries import find_last_turn, find_position, is_message
+from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root, is_same_json
+from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
-from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
+from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
 from lamina.core.values import (
     LEDGER_VERSION,
@@ -56,17 +64,25 @@ def build(
     idle: float = 0,
     options: Options = DEFAULT_OPTIONS,
     memo: Memo | None = None,
+    phase: Phase = not_measured,
 ) -> Envelope:
     """The request for this log: valid, within the budget, continuing the last one, and explained.
 
     `ledger` is the one that the last build returned, or what its `dump` gave, and `idle` the seconds since
     then. Without a budget the log is repaired and arranged, and nothing is lowered that the ledger does not
-    lower already.
+    lower already. `phase` measures "library" and "compaction".
     """
     log = tuple(log)
     memo = memo or Memo()
     context = _make_context(
-        log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=memo, idle=idle
+        log,
+        head=head,
+        ledger=load_ledger(ledger),
+        counter=counter,
+        options=options,
+        memo=memo,
+        idle=idle,
+        phase=phase,
     )
 
     repaired = repair_log(log, context, memo.checkpoint_for(log, context))
@@ -77,8 +93,11 @@ def build(
         draft = _note_reserve(draft, budget, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
+    if change:
+        draft = promote_later_sections(draft, context)
     if _may_need_cut(draft, limits, context):
-        draft = cut_to_fit(draft, limits, context)
+        with phase("compaction"):
+            draft = cut_to_fit(draft, limits, context)
     envelope = seal(draft, context, limits=limits, change=change)
 
     memo.keep(draft, envelope, context)
@@ -117,10 +136,14 @@ def _make_context(
     options: Options,
     memo: Memo,
     idle: float,
+    phase: Phase = not_measured,
 ) -> BuildContext:
     """What all stages share. The opening of the wire format counts only if the assistant speaks first."""
     if ledger.version != LEDGER_VERSION:
         ledger = upgrade_ledger(ledger, log)
+    released = ledger
+    if ledger.cuts:
+        released = release_window(ledger, options.window)
     opening = ""
     if begins_with_assistant(log):
         opening = options.opening
@@ -128,9 +151,11 @@ def _make_context(
         options=options,
         head=head,
         scale=make_scale(counter, head, ledger.calibration, memo.counts(counter), opening=opening),
-        ledger=ledger,
+        ledger=released,
         root=chain_root(head, options.salt),
         cold=idle > options.rates.ttl,
+        widened=released is not ledger,
+        phase=phase,
     )
 
 
@@ -271,12 +296,12 @@ def _ends_in_digest(entries: Sequence[Entry]) -> bool:
 
 
 def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest, Ref]:
-    """The entry that has each content in full, which later appearances of it may refer to.
+    """The entry that has each attachment in full, which later appearances of it may refer to.
 
     A cut may have lowered some of those that the front had before.
     """
     attachments: dict[Digest, Ref] = {}
     for entry in entries:
         if entry.form is Form.FULL and kind_of(kinds, entry.segment).attachment:
-            attachments[entry.content] = entry.ref
+            attachments[identify_attachment(entry)] = entry.ref
     return attachments

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.core.arrange import put_system_first
+from lamina.core.arrange import find_later_sections, put_system_first
 from lamina.core.bound_thinking import (
     AFTER_CUT,
     is_held_by_thinking,
@@ -31,14 +31,13 @@ from lamina.core.cut_target import LEAST_SPARED, CutLimits, Sparing
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
 from lamina.core.folds import lay_folds
-from lamina.core.history_window import LastN, fold_outside, refs_up_to
-from lamina.core.kinds import is_section
+from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
 from lamina.core.ladder import last_resort, last_results
 from lamina.core.options import BuildContext
 from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.text.tags import make_inert
 from lamina.core.tokens import weigh_entries
-from lamina.core.values import Cut, Entry, Form, Layer, Ref
+from lamina.core.values import Cut, Entry, Form, Ref
 from lamina.core.wording import text_of
 from lamina.errors import BudgetExceeded
 
@@ -269,7 +268,7 @@ def _finish_cut(progress: CutProgress, reason: str) -> Draft:
         laid = lay_folds(without_digests(entries), progress.folds, wording=context.wording)
         entries = weigh_entries(laid, context.scale, prefix=context.root)
         lines |= thinking_lines
-    promoted = _find_later_sections(entries, context)
+    promoted = find_later_sections(entries, context.kinds)
     if promoted:
         entries = put_system_first(entries, draft.ledger.promoted + promoted, context.kinds)
         entries = weigh_entries(entries, context.scale, prefix=context.root)
@@ -297,20 +296,6 @@ def _finish_cut(progress: CutProgress, reason: str) -> Draft:
     )
 
 
-def _find_later_sections(entries: Sequence[Entry], context: BuildContext) -> tuple[Ref, ...]:
-    """Sections that came later. At a cut they take their place in the system text.
-
-    Their bytes move, and a cut is the one moment at which that costs nothing more.
-    """
-    later: list[Ref] = []
-    for entry in entries:
-        if entry.form is not Form.FULL or entry.layer is Layer.SYSTEM:
-            continue
-        if is_section(context.kinds, entry.segment):
-            later.append(entry.ref)
-    return tuple(later)
-
-
 def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
     """The draft without what is beyond the window of history; None if there is nothing to take out.
 
@@ -322,15 +307,29 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
     outside = window.outside(draft.entries)
     if not outside:
         return None
-    progress = _fold_history(draft, outside, window.digest, context)
-    if _is_too_long(progress, window):
-        # A digest can be longer than what it stands for. One line is shorter.
-        progress = _fold_history(draft, outside, ONLY_RULES, context)
-    if _is_too_long(progress, window):
-        progress = _fold_history(draft, outside, ONE_LINE, context)
+    progress = _take_out_history(draft, outside, window, context)
     if progress.tokens >= progress.tokens_before:
         return None
     return _finish_cut(progress, window.reason)
+
+
+def _take_out_history(
+    draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext
+) -> CutProgress:
+    """Takes the steps out that are outside of the window, under the longest digest that frees something.
+
+    If not even one line is shorter than these steps, they stay. An exact window leaves them out without one.
+    """
+    digest_limits: list[int] = []
+    if window.digest is not None:
+        digest_limits = [window.digest, ONLY_RULES, ONE_LINE]
+    for digest_limit in digest_limits:
+        progress = _fold_history(draft, outside, digest_limit, context)
+        if not _is_too_long(progress, window):
+            return progress
+    if digest_limits and not window.is_exact:
+        return progress
+    return _omit_history(draft, outside, window, context)
 
 
 def _is_too_long(progress: CutProgress, window: LastN) -> bool:
@@ -348,6 +347,13 @@ def _fold_history(
     mergeable = refs_up_to(draft.entries, outside)
     progress = start_cut(draft, _NO_LIMITS, context, mergeable=mergeable)
     progress = take_moves(progress, fold_outside(outside), goal=0, digest_limit=digest_limit)
+    return msgspec.structs.replace(progress, exhausted=False)
+
+
+def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:
+    """Leaves the steps outside of the window out, with nothing in their place."""
+    progress = start_cut(draft, _NO_LIMITS, context)
+    progress = take_moves(progress, omit_outside(outside, window.reason), goal=0, digest_limit=ONE_LINE)
     return msgspec.structs.replace(progress, exhausted=False)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.hashing import content_digest, parts_digest
+from lamina.core.hashing import content_digest, digest, parts_digest
 from lamina.core.kinds import Kinds, is_section, is_turn_scoped, kind_of
 from lamina.core.layout import Layout
 from lamina.core.text.characters import is_blank
@@ -72,6 +72,17 @@ def find_attachments(entries: Iterable[Entry], kinds: Kinds) -> list[Entry]:
 def is_attachment(entry: Entry, kinds: Kinds) -> bool:
     """Whether lamina placed this entry next to a message, so that equal content may become a reference."""
     return kind_of(kinds, entry.segment).attachment
+
+
+def identify_attachment(entry: Entry) -> Digest:
+    """What makes two attachments one thing: the same name and the same words.
+
+    The kind does not matter: a file that one door reads as a note is plain text to another.
+    """
+    segment = entry.segment
+    if not segment.key:
+        return entry.content
+    return digest((segment.key, parts_digest(segment.role, segment.parts)))
 
 
 def may_repeat(entry: Entry) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -28,7 +28,9 @@ from lamina.core.entries import (
     find_sent,
 )
 from lamina.core.hashing import digest, handle, list_prefix_tools
-from lamina.core.options import BuildContext
+from lamina.core.history_window import LastN
+from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
+from lamina.core.options import BuildContext, digest_settings
 from lamina.core.tokens import TokenAccount
 from lamina.core.values import (
     Cut,
@@ -50,14 +52,28 @@ from lamina.errors import LawBroken
 
 TOOLS_CHANGED = "tools changed"
 SYSTEM_CHANGED = "system text changed"
+MEMORY_CHANGED = "memory changed"
+SETTINGS_CHANGED = "settings changed"
+FILE_CHANGED = "a file in the library changed"
 REWORDED = "worded differently by this release"
 LIBRARY_GREW = "attachments moved into the library"
 TURN_SCOPED = "what stands in its own turn only was left out"
+WHOLE_HISTORY = "the whole history is sent again"
 HISTORY_CHANGED = "history edited or rewound"
 SUMMARISED = "older messages were summarised"
 
 NEW_SUMMARIES = 4
 """How many of the newest summaries may have been written since the last request."""
+
+
+MESSAGE_FIELDS = ("messages", "input", "contents", "prompt")
+"""Where the APIs have their messages. The text format has one prompt."""
+
+
+class Renderer(Protocol):
+    """What can write an envelope as a request: a dialect, or its module."""
+
+    def render(self, envelope: Envelope, /) -> dict[str, Any]: ...
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +109,30 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     def sent(self) -> tuple[Entry, ...]:
         """The entries that are in the request, in order."""
         return tuple(find_sent(self.entries))
+
+    @property
+    def included(self) -> tuple[Entry, ...]:
+        """The segments of the log that are in the request, in any form but OMITTED."""
+        return tuple(entry for entry in self.sent if not entry.segment.is_own)
+
+    @property
+    def excluded(self) -> tuple[Entry, ...]:
+        """The segments of the log that are not in the request. Each `why` says the reason."""
+        omitted = (entry for entry in self.entries if entry.form is Form.OMITTED)
+        return tuple(entry for entry in omitted if not entry.segment.is_own)
+
+    def messages(self, dialect: Renderer) -> list[Any]:
+        """The messages of this request in the words of a dialect, such as `lamina.dialects.openai_chat`.
+
+        What an API has beside them, such as Anthropic's `system`, is in the whole request:
+        `dialect.render(envelope)`.
+        """
+        request = dialect.render(self)
+        for name in MESSAGE_FIELDS:
+            if name in request:
+                turns = request[name]
+                return turns if isinstance(turns, list) else [turns]
+        return []
 
     @property
     def prefix(self) -> Digest:
@@ -137,7 +177,7 @@ def seal(draft: Draft, context: BuildContext, *, limits: CutLimits | None, chang
     )
     check_laws(envelope, draft.unchanged)
     cut = _find_cut(draft, envelope, change)
-    ledger = _next_ledger(draft, envelope, cut, binds_thinking=context.binds_thinking)
+    ledger = _next_ledger(draft, envelope, cut, context)
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
 
 
@@ -153,7 +193,7 @@ def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
     return Cut(number=len(draft.ledger.cuts) + 1, reason=change, after=envelope.tokens)
 
 
-def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, *, binds_thinking: bool) -> Ledger:
+def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: BuildContext) -> Ledger:
     """The previous ledger with everything that this build adds to it."""
     previous = draft.ledger
     # A dict to which nothing is added stays the same object: a memo sees by that that no form has changed.
@@ -167,7 +207,7 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, *, binds_thi
     if cut is not None:
         cuts = (*previous.cuts, cut)
     bound = previous.bound
-    if binds_thinking:
+    if context.binds_thinking:
         bound = _bind_thinking(envelope, previous, draft.unchanged)
     return msgspec.structs.replace(
         previous,
@@ -177,7 +217,7 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, *, binds_thi
         promoted=previous.promoted + draft.promoted,
         cuts=cuts,
         bound=bound,
-        mark=_mark_sent(draft, envelope),
+        mark=_mark_sent(draft, envelope, digest_settings(context.options)),
     )
 
 
@@ -200,7 +240,7 @@ def _bind_thinking(envelope: Envelope, previous: Ledger, start: int) -> dict[Ref
     return previous.bound | new
 
 
-def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
+def _mark_sent(draft: Draft, envelope: Envelope, settings: Digest) -> SentMark:
     """The request as hashes, for the next build to compare with. They do not include its tail."""
     account = envelope.account
     new_entries = envelope.entries[draft.unchanged :]
@@ -213,6 +253,7 @@ def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
         library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
         tokens=account.total - account.margin,
         counter=account.counter,
+        settings=settings,
     )
 
 
@@ -404,16 +445,33 @@ def find_change(draft: Draft, context: BuildContext) -> str:
         return ""
     if digest_tools(context.head.tools) != last.tools:
         return TOOLS_CHANGED
+    if digest_settings(context.options) != last.settings:
+        return SETTINGS_CHANGED
     if layers_end(draft.entries, context.root, Layer.SYSTEM) != last.system:
-        return SYSTEM_CHANGED
+        return _find_system_change(draft, context)
+    return _find_message_change(draft, last, context)
+
+
+def _find_message_change(draft: Draft, last: SentMark, context: BuildContext) -> str:
+    """What changed messages that were sent."""
+    if context.widened:
+        return _describe_window(context.options.window)
     if draft.reworded:
         return REWORDED
     change = HISTORY_CHANGED
-    if context.options.layout.library == "hoisted":
+    layout = context.options.layout
+    if layout.library == "hoisted" or layout.drops_results:
         change = _find_layout_change(draft.entries, last, context)
     if change == HISTORY_CHANGED and _has_only_new_summaries(draft.log, context):
         return SUMMARISED
     return change
+
+
+def _describe_window(window: LastN | None) -> str:
+    """Why a wider window sends again what a narrower one had taken out."""
+    if window is None:
+        return WHOLE_HISTORY
+    return window.reason
 
 
 def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
@@ -424,16 +482,32 @@ def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
     return prefix == last.prefix
 
 
+def _find_system_change(draft: Draft, context: BuildContext) -> str:
+    """What changed the system text: the memory, if nothing else was promoted since the last request."""
+    promoted_before = frozenset(context.ledger.promoted)
+    promoted = frozenset(draft.ledger.promoted) - promoted_before
+    kinds = {entry.segment.kind for entry in draft.entries if entry.ref in promoted}
+    if kinds == {"memory"}:
+        return MEMORY_CHANGED
+    return SYSTEM_CHANGED
+
+
 def _find_layout_change(entries: Sequence[Entry], last: SentMark, context: BuildContext) -> str:
     """What the hoisted layout changed when a turn was over, or else that the history was changed.
 
-    In this layout a new turn moves attachments into the library, and takes out what was for one turn.
+    In this layout a new turn moves attachments into the library. It takes out what was for one turn: what
+    stands in its own turn only, and the list of what the library has.
     """
-    if layers_end(entries, context.root, Layer.LIBRARY) != last.library:
-        return LIBRARY_GREW
     turn_before = find_last_turn(entries) - 1
-    for entry in entries:
-        if entry.why == OWN_TURN_ONLY and entry.turn == turn_before:
+    of_turn_before = [entry for entry in entries if entry.turn == turn_before]
+    if layers_end(entries, context.root, Layer.LIBRARY) != last.library:
+        newer = {entry.ref for entry in of_turn_before if entry.layer is Layer.LIBRARY}
+        replaced = (entry.why.removeprefix(NEWER_IN_LIBRARY) for entry in entries)
+        if not newer.isdisjoint(replaced):
+            return FILE_CHANGED
+        return LIBRARY_GREW
+    for entry in of_turn_before:
+        if entry.why == OWN_TURN_ONLY or entry.why.startswith(SAME_IN_LIBRARY):
             return TURN_SCOPED
     return HISTORY_CHANGED
 

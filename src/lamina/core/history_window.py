@@ -8,17 +8,24 @@ by the key of the digest, or by its own. The open turn is not history. This file
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from lamina.core.entries import find_sent
-from lamina.core.orders import Batch, Order, OrderView, fold_steps
-from lamina.core.values import Entry, Layer, Ref, Role
+from lamina.core.orders import Batch, Move, Order, OrderView, fold_steps
+from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role
 from lamina.errors import BadInput
 
 DIGEST = 800
 """Characters of the digest of what is outside."""
+
+_NO_END = 2**31
+
+_BEYOND = "history beyond the last "
+_REASON = re.compile(_BEYOND + r"([\d,]+) messages", re.ASCII)
+"""The reason of a cut, by which a wider window knows what a narrower one took out."""
 
 
 class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,26 +33,36 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `slack` is how many more may gather before a cut takes them out; None is as many again. With 0 the window
     is exact, and each turn rewrites the prompt after the system text: a cache can read no more than that.
-    `digest` bounds the digest of the rest, in characters; with 0 it is one line.
+    `digest` bounds the digest of the rest, in characters; with 0 it is one line, with None there is none.
     """
 
     messages: int
     slack: int | None = None
-    digest: int = DIGEST
+    digest: int | None = DIGEST
 
     def __post_init__(self) -> None:
         """Raises BadInput for anything but whole numbers. `True` is an int too, and means nothing here."""
         numbers = {"messages": self.messages, "slack": self.slack, "digest": self.digest}
-        if self.slack is None:
-            del numbers["slack"]
         for name, value in numbers.items():
+            if value is None and name != "messages":
+                continue
             if type(value) is not int or value < 0:
                 raise BadInput(f"{name} is {value!r}", place="LastN", hint="give a whole number, 0 or more")
 
     @property
     def reason(self) -> str:
         """Why a cut was made, as the ledger records it."""
-        return f"history beyond the last {self.messages:,} messages"
+        return f"{_BEYOND}{self.messages:,} messages"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether not one message more than these may be sent."""
+        return self.slack == 0
+
+    @property
+    def at_rest(self) -> LastN:
+        """The same window, such that it takes nothing more out and brings nothing back."""
+        return msgspec.structs.replace(self, slack=_NO_END)
 
     def outside(self, entries: Sequence[Entry]) -> frozenset[int]:
         """The steps that a cut takes out now: none while history has not outgrown window and slack.
@@ -68,6 +85,49 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
         return frozenset(entry.ref for entry in entries if _may_fold(entry, beyond))
 
 
+def release_window(ledger: Ledger, window: LastN | None) -> Ledger:
+    """The ledger without what a narrower window took out; the same ledger if there is nothing of it.
+
+    What is outside of the window that holds now is taken out again by the same build. A window without a
+    digest lets no older digest stay either.
+    """
+    released = frozenset(cut.number for cut in ledger.cuts if _is_released(cut.reason, window))
+    if not released:
+        return ledger
+    folds = tuple(fold for fold in ledger.folds if fold.cut not in released)
+    lines = {ref: line for ref, line in ledger.lines.items() if not _is_narrower(line.why, window)}
+    if len(folds) == len(ledger.folds) and len(lines) == len(ledger.lines):
+        return ledger
+    return msgspec.structs.replace(ledger, folds=folds, lines=lines)
+
+
+def _is_released(reason: str, window: LastN | None) -> bool:
+    """Whether the digests of a cut with this reason must not stay."""
+    if window is not None and window.digest is None:
+        return _read_messages(reason) is not None
+    return _is_narrower(reason, window)
+
+
+def _is_narrower(reason: str, window: LastN | None) -> bool:
+    """Whether this is the reason of a narrower window than the one that holds now."""
+    messages = _read_messages(reason)
+    if messages is None:
+        return False
+    return window is None or window.messages > messages
+
+
+def _read_messages(reason: str) -> int | None:
+    """How many messages the window had that this reason is of; None for any other reason.
+
+    A cut that was made for the room as well has both reasons: `history beyond the last 2 messages; over the
+    trigger`.
+    """
+    match = _REASON.match(reason)
+    if match is None:
+        return None
+    return int(match[1].replace(",", ""))
+
+
 def fold_outside(outside: frozenset[int]) -> Order:
     """An order that puts these steps under digests, oldest first. System text stays."""
 
@@ -76,6 +136,17 @@ def fold_outside(outside: frozenset[int]) -> Order:
             moves = tuple(move for move in batch if _may_fold(view.entries[move.at], outside))
             if moves:
                 yield moves
+
+    return order
+
+
+def omit_outside(outside: frozenset[int], why: str) -> Order:
+    """An order that leaves these steps out, with no digest in their place."""
+    fold = fold_outside(outside)
+
+    def order(view: OrderView) -> Iterator[Batch]:
+        for batch in fold(view):
+            yield tuple(Move(move.at, Form.OMITTED, why) for move in batch)
 
     return order
 

@@ -36,8 +36,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     `attachment`: lamina placed it next to a message, so equal content may become a reference.
     `nested`: its attributes are elements inside the tag, before the content.
     `section`: a part of the system text that later segments with the same key replace, at a cut.
-    `stability` orders sections: the lower, the earlier. `carried`: in the hoisted layout it goes into the
-    library with the next turn. What was found for one question is sent in its own turn only.
+    `stability` orders sections: the lower, the earlier. `instructs`: a section says what the model has to do,
+    so a changed one holds at once; memory only says what is so, and a change of it waits. `carried`: in the
+    hoisted layout it goes into the library with the next turn. What was found for one question is sent in its
+    own turn only.
     """
 
     tag: str
@@ -51,13 +53,14 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     nested: bool = False
     section: bool = False
     stability: int = 0
+    instructs: bool = True
     carried: bool = True
 
 
 Kinds = Mapping[str, Kind]
 
 
-def _section(tag: str, stability: int, *attributes: str) -> Kind:
+def _section(tag: str, stability: int, *attributes: str, instructs: bool = True) -> Kind:
     """The row of a section of the system text. No cut touches it."""
     return Kind(
         tag=tag,
@@ -69,6 +72,7 @@ def _section(tag: str, stability: int, *attributes: str) -> Kind:
         attributes=attributes,
         section=True,
         stability=stability,
+        instructs=instructs,
     )
 
 
@@ -118,7 +122,7 @@ KINDS: Kinds = MappingProxyType(
         ),
         "persona": _section("persona", 1),
         "project": _section("project", 2, "name"),
-        "memory": _section("memory", 3),
+        "memory": _section("memory", 3, instructs=False),
         "user": _message("user_message", Role.USER, _CRITICAL, "role", recoverable=False),
         "assistant": _message("assistant_response", Role.ASSISTANT, _COMPRESSIBLE, "role"),
         "clarification": _message("assistant_clarification", Role.ASSISTANT, _COMPRESSIBLE, "role", "action"),
@@ -205,6 +209,11 @@ def is_section(kinds: Kinds, segment: Segment) -> bool:
     """
     named_system_text = segment.kind == "system" and bool(segment.key)
     return named_system_text or kind_of(kinds, segment).section
+
+
+def is_instruction(kinds: Kinds, segment: Segment) -> bool:
+    """Whether a segment is a section that says what the model has to do."""
+    return is_section(kinds, segment) and kind_of(kinds, segment).instructs
 
 
 def has_tag(kinds: Kinds, segment: Segment) -> bool:

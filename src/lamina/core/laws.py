@@ -22,6 +22,7 @@ from lamina.core.entries import (
     find_attachments,
     find_first_answer,
     find_logged,
+    identify_attachment,
     index_by_ref,
     is_attachment,
     is_long_message,
@@ -449,16 +450,32 @@ def once_in_full(case: Case) -> Iterator[str]:
     Later appearances refer to the first. Changed content is sent anew, and the old bytes stay where they are.
     """
     attachments = find_attachments(case.envelope.sent, case.kinds)
-    contents: set[str] = set()
+    identities: set[str] = set()
     for entry in attachments:
         if entry.form is not Form.FULL:
             continue
-        if entry.content in contents and not may_repeat(entry):
+        identity = identify_attachment(entry)
+        if identity in identities and not may_repeat(entry):
             yield f"{entry.ref} stands in full twice"
-        contents.add(entry.content)
+        identities.add(identity)
     # A name shows one content in the library.
-    yield from _find_names_twice(entry for entry in attachments if entry.layer is Layer.LIBRARY)
+    library = [entry for entry in attachments if entry.layer is Layer.LIBRARY]
+    yield from _find_names_twice(library)
     yield from _check_turn_names(case)
+    yield from _find_repeated_library(library, attachments)
+
+
+def _find_repeated_library(library: Iterable[Entry], attachments: Iterable[Entry]) -> Iterator[str]:
+    """Attachments of this turn whose words stand in the library too: they are named there, not repeated.
+
+    If a cut has left only a handle in the library, the words are sent again where they are asked for.
+    """
+    in_library = {identify_attachment(entry) for entry in library if entry.form >= Form.COMPACT}
+    for entry in attachments:
+        if entry.layer is not Layer.TURN or entry.form < Form.COMPACT or may_repeat(entry):
+            continue
+        if identify_attachment(entry) in in_library:
+            yield f"{entry.ref} stands in the turn and in the library"
 
 
 def _check_turn_names(case: Case) -> Iterator[str]:
@@ -489,20 +506,18 @@ def _may_end_request(entry: Entry) -> bool:
 
 
 def _find_names_twice(attachments: Iterable[Entry]) -> Iterator[str]:
-    """Attachments whose key another one of them has, with other content. Handles and overrides may repeat.
+    """Attachments whose key another one of them has. Pinned ones and overrides may repeat.
 
-    A reader who is shown two contents under one name cannot tell which of them is meant.
+    A reader who is shown two things under one name cannot tell which of them is meant.
     """
-    contents: dict[str, Digest] = {}
+    keys: set[str] = set()
     for entry in attachments:
         key = entry.segment.key
-        if not key or entry.segment.meta.get("override"):
+        if not key or may_repeat(entry) or entry.form is Form.OMITTED:
             continue
-        if entry.form < Form.COMPACT:
-            continue
-        if contents.get(key, entry.content) != entry.content:
+        if key in keys:
             yield f"{key} stands twice in the {entry.layer} layer"
-        contents[key] = entry.content
+        keys.add(key)
 
 
 def lowering_shrinks(case: Case) -> Iterator[str]:

@@ -51,7 +51,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     With `include`, only what it names is sent, besides the system text; `exclude` wins over it. In the
     hoisted library an attachment has at most `prior_limit` characters, or what `prior_limits` says for its
-    kind.
+    kind. `results` says how long tool calls and their results are sent: "kept" from turn to turn, or only in
+    their own "turn". By default they leave with their turn in the hoisted layout alone, which moves bytes at
+    each turn anyway.
     """
 
     library: Literal["in_place", "hoisted"] = "in_place"
@@ -61,6 +63,14 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     attachments: Cap | None = None
     prior_limit: int = 5_000
     prior_limits: dict[str, int] = {}
+    results: Literal["kept", "turn"] | None = None
+
+    @property
+    def drops_results(self) -> bool:
+        """Whether tool calls and their results leave with their turn."""
+        if self.results is None:
+            return self.library == "hoisted"
+        return self.results == "turn"
 
     def prior_limit_of(self, kind: str) -> int:
         """Characters of an attachment of this kind in the library; longer ones are shortened."""

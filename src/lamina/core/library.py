@@ -11,14 +11,31 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.entries import OWN_TURN_ONLY, find_position, is_attachment, make_own_entry, omit, omit_by_ref
+from lamina.core.entries import (
+    OWN_TURN_ONLY,
+    find_position,
+    identify_attachment,
+    is_attachment,
+    make_own_entry,
+    omit,
+    omit_by_ref,
+)
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
 from lamina.core.text.tags import escape_attribute
 from lamina.core.tokens import Scale
-from lamina.core.values import OWN_ORIGIN, Entry, Form, Layer, Ledger, Role, Segment, Text
-from lamina.core.wording import Wording, name_of, text_of
+from lamina.core.values import (
+    OWN_ORIGIN,
+    Entry,
+    Form,
+    Layer,
+    Ledger,
+    Role,
+    Segment,
+    Text,
+)
+from lamina.core.wording import Wording, WordingPlace, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library above."
@@ -26,6 +43,13 @@ IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Con
 IN_THE_LIBRARY = "stands in the library"
 NAMED_IN_THE_LIST = "stands in the library, named in the list"
 """Why an attachment of this turn is not sent where it came."""
+
+SAME_IN_LIBRARY = "stands in the library as "
+NEWER_IN_LIBRARY = "newer content stands in the library as "
+"""Why an earlier attachment is not in the library itself. The ref of the one that is there follows."""
+
+SENT_AGAIN = "sent again: a cut left its handle in the library"
+"""Why an attachment of this turn is sent although the library has its name."""
 
 
 def hoist_attachments(
@@ -92,10 +116,11 @@ class _Library:
         if older is None:
             self.attachments[name] = self._shorten(entry)
             return []
-        if older.content == entry.content and older.ref not in self.lowered:
-            return [omit(entry, f"stands in the library as {older.ref}")]
+        is_same = identify_attachment(older) == identify_attachment(entry)
+        if is_same and older.ref not in self.lowered:
+            return [omit(entry, f"{SAME_IN_LIBRARY}{older.ref}")]
         self.attachments[name] = self._shorten(entry)
-        return [omit(older, f"newer content stands in the library as {entry.ref}")]
+        return [omit(older, f"{NEWER_IN_LIBRARY}{entry.ref}")]
 
     def has(self, entry: Entry) -> bool:
         """Whether an attachment stands here as it is.
@@ -106,13 +131,22 @@ class _Library:
         same_name = self.attachments.get(_library_name(entry))
         if same_name is None or same_name.ref in self.lowered:
             return False
-        return same_name.content == entry.content
+        return identify_attachment(same_name) == identify_attachment(entry)
+
+    def has_handle_of(self, entry: Entry) -> bool:
+        """Whether a cut has left only a handle here of this very attachment."""
+        same_name = self.attachments.get(_library_name(entry))
+        if same_name is None or same_name.ref not in self.lowered:
+            return False
+        return identify_attachment(same_name) == identify_attachment(entry)
 
     def _shorten(self, entry: Entry) -> Entry:
         """The attachment as it stands in the library, at most as long as the layout allows."""
         limit = self.layout.prior_limit_of(entry.segment.kind)
-        parts = self.wording.prior(entry.source, entry.content, limit=limit)
-        form = Form.FULL if len(text_of(entry.source.parts)) <= limit else Form.COMPACT
+        size = len(text_of(entry.source.parts))
+        place = WordingPlace(turn=entry.turn, size=size, in_library=True)
+        parts = self.wording.prior(entry.source, entry.content, limit=limit, place=place)
+        form = Form.FULL if size <= limit else Form.COMPACT
         return msgspec.structs.replace(
             entry,
             layer=Layer.LIBRARY,
@@ -133,9 +167,10 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
 
     The list is a line of its own. If it would be longer than what it names, there is none.
     """
+    rest = [_mark_sent_again(entry, library, turn) for entry in rest]
     in_library = [entry for entry in rest if _is_in_library(entry, library, turn)]
     if not in_library:
-        return list(rest)
+        return rest
     refs = [entry.ref for entry in in_library]
     names = _make_list_of_names(in_library)
     tokens = sum(scale.body(entry) for entry in in_library)
@@ -144,6 +179,15 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
     named = omit_by_ref(rest, dict.fromkeys(refs, NAMED_IN_THE_LIST))
     first_at = find_position(rest, refs[0])
     return [*named[:first_at], names, *named[first_at:]]
+
+
+def _mark_sent_again(entry: Entry, library: _Library, turn: int) -> Entry:
+    """The entry, with the reason why it is sent although the library names it."""
+    if entry.turn != turn or entry.form is not Form.FULL or not is_attachment(entry, library.kinds):
+        return entry
+    if not library.has_handle_of(entry):
+        return entry
+    return msgspec.structs.replace(entry, why=SENT_AGAIN)
 
 
 def _is_in_library(entry: Entry, library: _Library, turn: int) -> bool:

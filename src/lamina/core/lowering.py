@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.core.entries import begins_with, is_attachment, may_repeat, omit
+from lamina.core.entries import begins_with, identify_attachment, is_attachment, may_repeat, omit
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds
 from lamina.core.text.arguments import pick_telling_argument
@@ -18,6 +18,7 @@ from lamina.core.values import (
     Digest,
     Entry,
     Form,
+    Layer,
     Ledger,
     LedgerLine,
     Part,
@@ -27,7 +28,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.core.wording import COMPACT_LIMIT, Wording, name_of
+from lamina.core.wording import COMPACT_LIMIT, Wording, WordingPlace, name_of, text_of
 
 
 def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
@@ -39,7 +40,11 @@ def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: 
         return omit(entry, why)
     if _is_late_result(entry):
         return replace_parts(entry, form, _quote_late_result(entry, form, wording, limit), why)
-    parts = wording(_describe_source(entry), form, entry.content, limit=limit)
+    place = None
+    if entry.segment.kind in wording.words:
+        size = len(text_of(entry.source.parts))
+        place = WordingPlace(turn=entry.turn, size=size, in_library=entry.layer is Layer.LIBRARY)
+    parts = wording(_describe_source(entry), form, entry.content, limit=limit, place=place)
     return replace_parts(entry, form, parts, why)
 
 
@@ -162,8 +167,8 @@ def refer_to_earlier(
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """Later appearances of content that stands in full, as references, and the new ledger lines for them.
 
-    What is pinned is sent in full, since what it would refer to may be lowered. `attachments` maps content to
-    the entry that has it in full; it is brought up to date.
+    What is pinned is sent in full, since what it would refer to may be lowered. `attachments` maps what an
+    attachment is to the entry that has it in full; it is brought up to date.
     """
     lines: dict[Ref, LedgerLine] = {}
     result: list[Entry] = []
@@ -171,11 +176,12 @@ def refer_to_earlier(
         if entry.form is not Form.FULL or not is_attachment(entry, kinds):
             result.append(entry)
             continue
-        if entry.content not in attachments or may_repeat(entry):
-            attachments[entry.content] = entry.ref
+        identity = identify_attachment(entry)
+        if identity not in attachments or may_repeat(entry):
+            attachments[identity] = entry.ref
             result.append(entry)
             continue
-        reference, limit = _make_reference(entry, attachments[entry.content], wording, scale)
+        reference, limit = _make_reference(entry, attachments[identity], wording, scale)
         result.append(reference)
         line = ledger.lines.get(entry.ref)
         # After an edit the second of two equal attachments may have the ref that the first one had. Then the

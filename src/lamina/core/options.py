@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
 from lamina.core.bound_thinking import Binding
 from lamina.core.cut_target import DEFAULT_RATES, Rates
+from lamina.core.hashing import digest
 from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
@@ -27,7 +29,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `binding` says what a changed past does to thinking. `salt` keeps the prefix hashes of tenants apart.
     `carries` returns why a segment cannot be expressed in the format of this request, or "" if it can.
     `window` limits history to its last messages. `opening` is the text that a wire format puts in the place
-    of the user's first message if the assistant speaks first.
+    of the user's first message if the assistant speaks first. `late_system`: the API takes system text in the
+    middle of a conversation. There a changed instruction stands where it came until the next cut; elsewhere
+    it would lose its authority, so it replaces the old one at once, at a recorded cut.
     """
 
     layout: Layout = _IN_PLACE
@@ -41,6 +45,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     carries: Callable[[Segment], str] | None = None
     window: LastN | None = None
     opening: str = ""
+    late_system: bool = True
 
     def __post_init__(self) -> None:
         # All stages must use the same table of kinds, and the wording carries one of its own.
@@ -53,11 +58,37 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_OPTIONS = Options()
 
 
+def digest_settings(options: Options) -> Digest:
+    """The digest of what a caller chose about layout and wording; "" if that is the usual.
+
+    If it changes during a conversation, what was sent before is laid out or worded in another way. Functions
+    are known by the kinds that they are for.
+    """
+    layout = options.layout
+    wording = options.wording
+    words = sorted(wording.words)
+    is_usual = layout == _IN_PLACE and not (wording.tagged or words) and wording.handles
+    if is_usual:
+        return Digest("")
+    plain_layout = msgspec.to_builtins(layout, order="deterministic")
+    return digest((plain_layout, wording.tagged, wording.handles, wording.named, words))
+
+
+Phase = Callable[[str], AbstractContextManager[None]]
+"""Measures one phase of a build, by its name: the clock is the caller's."""
+
+
+def not_measured(_: str) -> AbstractContextManager[None]:
+    """For a caller who does not want to know how long a phase takes."""
+    return nullcontext()
+
+
 class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     """What all stages of one build share.
 
     `ledger` is the ledger of the previous build. `cold`: so much time has passed that the provider's cache
-    has forgotten the previous request.
+    has forgotten the previous request. `widened`: a narrower window had taken out what this one sends again.
+    `phase` measures how long the library and a cut take.
     """
 
     options: Options
@@ -66,6 +97,8 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     root: Digest
     cold: bool = False
+    widened: bool = False
+    phase: Phase = not_measured
 
     @property
     def kinds(self) -> Kinds:

@@ -10,20 +10,34 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.core.entries import continues_message, ends_turn, is_attachment, is_from_user, is_question, omit
+from lamina.core.entries import (
+    continues_message,
+    ends_turn,
+    identify_attachment,
+    is_attachment,
+    is_from_user,
+    is_question,
+    may_repeat,
+    omit,
+)
 from lamina.core.kinds import Kinds
 from lamina.core.layout import Layout
-from lamina.core.values import Entry
+from lamina.core.values import Digest, Entry, Form, Ledger, Ref
+
+ATTACHED_TWICE = "attached twice with one question"
+"""Why an attachment is left out that the same question has already."""
 
 
-def order_turns(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
+def order_turns(entries: list[Entry], ledger: Ledger, layout: Layout, kinds: Kinds) -> list[Entry]:
     """Each turn's attachments before its question, or after it. With `context="logged"`, nothing is moved.
 
-    Of attachments with one key that came with one question, the last is sent.
+    Of attachments with one key that came with one question, the last is sent, and once. What an earlier
+    request sent as a reference stays one.
     """
+    references = frozenset(ref for ref, line in ledger.lines.items() if line.reference)
     result: list[Entry] = []
     for run in _find_opening_runs(entries, kinds):
-        result += _order_run(run, layout, kinds)
+        result += _order_run(run, references, layout, kinds)
     return result
 
 
@@ -45,16 +59,17 @@ def _find_opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterator[list[
         yield run
 
 
-def _order_run(run: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
+def _order_run(run: list[Entry], references: frozenset[Ref], layout: Layout, kinds: Kinds) -> list[Entry]:
     """One run in its order: lasting attachments and the question, then what leaves with the turn."""
     if layout.context == "logged":
-        return _keep_newest(run, _name_by_key(run, kinds))
+        return _omit_repeated(_keep_newest(run, _name_by_key(run, kinds)), references, kinds)
     lasting, leaving = _split_leaving(run, kinds)
     lasting = _keep_newest(lasting, _name_by_key(lasting, kinds))
     if layout.context == "before":
         lasting = _put_question_last(lasting, kinds)
     else:
         lasting = _put_question_first(lasting, kinds)
+    lasting = _omit_repeated(lasting, references, kinds)
     return lasting + _keep_newest(leaving, _name_by_kind_and_key(leaving), replace_equal=True)
 
 
@@ -130,7 +145,7 @@ def _keep_newest(run: list[Entry], names: list[str], *, replace_equal: bool = Fa
     for entry, name in zip(reversed(run), reversed(names), strict=True):
         newer = newest[name]
         is_newest = newer.ref == entry.ref
-        may_stay = newer.content == entry.content and not replace_equal
+        may_stay = not replace_equal and identify_attachment(newer) == identify_attachment(entry)
         if name and not is_newest and not may_stay:
             changed.add(name)
         if name in changed:
@@ -138,6 +153,29 @@ def _keep_newest(run: list[Entry], names: list[str], *, replace_equal: bool = Fa
         else:
             result.append(entry)
     return result[::-1]
+
+
+def _omit_repeated(run: list[Entry], references: frozenset[Ref], kinds: Kinds) -> list[Entry]:
+    """A run in which an attachment that came twice with one question is sent once.
+
+    If a question stands between the two, the second one becomes a reference later: that question names it.
+    """
+    with_question: set[Digest] = set()
+    result: list[Entry] = []
+    for entry in run:
+        if is_question(entry, kinds):
+            with_question.clear()
+        if entry.form is Form.OMITTED or not is_attachment(entry, kinds):
+            result.append(entry)
+            continue
+        identity = identify_attachment(entry)
+        is_repeated = identity in with_question and entry.ref not in references
+        if is_repeated and not may_repeat(entry):
+            result.append(omit(entry, ATTACHED_TWICE))
+        else:
+            result.append(entry)
+        with_question.add(identity)
+    return result
 
 
 def _name_by_key(run: Sequence[Entry], kinds: Kinds) -> list[str]:

@@ -361,8 +361,8 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class SentMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last request, as hashes: enough to see whether the next one continues it.
 
-    `tools`, `system` and `library` are the hashes at the ends of these parts. `tokens` are as `counter`
-    counted them, before calibration.
+    `tools`, `system` and `library` are the hashes at the ends of these parts. `settings` is that of layout
+    and wording, "" for the usual ones. `tokens` are as `counter` counted them, before calibration.
     """
 
     sent: int
@@ -372,6 +372,7 @@ class SentMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     library: Digest = Digest("")
     tokens: int = 0
     counter: str = ""
+    settings: Digest = Digest("")
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 
 import msgspec
 
@@ -41,13 +42,29 @@ COMPACT_LIMIT = 1_000
 ARGUMENT_LIMIT = 200
 """Characters of one argument of a call that stay when large arguments are lowered."""
 
+PARAMETERS_OF_WORDS = 4
+
 NAME_LIMIT = 80
 """Characters of the description in a handle, which must stay one short line."""
 
-Words = Callable[[Segment, Form, Digest, int], tuple[Part, ...] | str | None]
+
+class WordingPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a segment stands that is shortened: its turn, from 0, and its characters in full.
+
+    `in_library`: it is an attachment in the hoisted library. Nothing here changes while a conversation goes
+    on, since what was shortened once is worded the same way again.
+    """
+
+    turn: int
+    size: int
+    in_library: bool = False
+
+
+Words = Callable[..., tuple[Part, ...] | str | None]
 """How one kind is worded: (segment, form, content digest, limit) to parts as sent, or to a text.
 
-None declines: the next function for the kind is asked, and at the end lamina's own words are used.
+A function with a fifth parameter gets the `WordingPlace` too, which is None for the form FULL. If it answers
+None, the next function for the kind is asked, and at the end lamina's own words are used.
 """
 
 
@@ -55,7 +72,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     """A way to word segments. `words` holds the kinds with a wording of their own: a function, or several.
 
     `tagged` wraps messages in their kind's tag too: one flat transcript, as chunk renderers make it.
-    `handles`: lowered text names the key by which it can be recalled. Since version 2 a COMPACT text lists
+    `handles`: lowered text names the key by which it can be recalled. `named`: without handles it still says
+    what it was. Since version 2 a COMPACT text lists
     the names in what it leaves out; since version 3 a handle has 80 bits, not 48; since version 4 a shortened
     message of the user shows all standing rules in it.
     """
@@ -65,8 +83,17 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     words: Mapping[str, Words | Sequence[Words]] = {}
     tagged: bool = False
     handles: bool = True
+    named: bool = False
 
-    def __call__(self, segment: Segment, form: Form, content: Digest, *, limit: int = 0) -> tuple[Part, ...]:
+    def __call__(
+        self,
+        segment: Segment,
+        form: Form,
+        content: Digest,
+        *,
+        limit: int = 0,
+        place: WordingPlace | None = None,
+    ) -> tuple[Part, ...]:
         """The parts of a segment as they are sent in this form.
 
         A kind with words of its own is asked first. A call stays a call in every form: only its large
@@ -74,7 +101,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         """
         if form is Form.OMITTED:
             return ()
-        own_parts = self._ask_words(segment, form, content, limit)
+        own_parts = self._ask_words(segment, form, content, limit, place)
         if own_parts is not None:
             return own_parts
         kind = kind_of(self.kinds, segment)
@@ -84,17 +111,20 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
             return (self._shorten_call(segment.parts[0], content, form),)
         if form is Form.COMPACT:
             return self._compact(segment, kind, content, limit or COMPACT_LIMIT)
-        return _replace_content(segment, stub(segment, self.handle(content)), tagged=self.tagged)
+        return _replace_content(segment, self._stub(segment, content), tagged=self.tagged)
 
     def _ask_words(
-        self, segment: Segment, form: Form, content: Digest, limit: int
+        self, segment: Segment, form: Form, content: Digest, limit: int, place: WordingPlace | None
     ) -> tuple[Part, ...] | None:
         """What the caller's functions for a kind say; None if there are none, or all decline."""
         functions = self.words.get(segment.kind, ())
         if not isinstance(functions, Sequence):
             functions = (functions,)
         for words in functions:
-            worded = words(segment, form, content, limit)
+            if _takes_place(words):
+                worded = words(segment, form, content, limit, place)
+            else:
+                worded = words(segment, form, content, limit)
             match worded:
                 case None:
                     continue
@@ -147,15 +177,22 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         body = guard(text_of((result,)), self.kinds)
         return (Text(wrap_in_tag("late_result", attrs, body)),)
 
-    def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
+    def prior(
+        self, segment: Segment, content: Digest, *, limit: int, place: WordingPlace | None = None
+    ) -> tuple[Part, ...]:
         """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle.
 
-        The tag names where the content came from and its kind, since the library mixes all kinds.
+        A kind with words of its own is asked first, for the form that its length asks for. The tag names
+        where the content came from and its kind, since the library mixes all kinds.
         """
         text = text_of(segment.parts)
+        form = Form.COMPACT if len(text) > limit else Form.FULL
+        own_parts = self._ask_words(segment, form, content, limit, place)
+        if own_parts is not None:
+            return own_parts
         body = outline_text(text, limit=limit, name=name_of(segment))
-        if len(text) > limit and self.handles:
-            body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
+        if len(text) > limit and (self.handles or self.named):
+            body = f"{body}\n{self._stub(segment, content, verb='shortened')}"
         attrs = {"source": name_of(segment) or segment.key, "type": segment.kind}
         return (Text(wrap_in_tag("prior_context", attrs, guard(body, self.kinds))),)
 
@@ -186,11 +223,15 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         body = shorten_text(text, limit=limit, name=name_of(segment))
         if segment.kind == "user" and self.version >= 4:
             body = add_rules(body, text, limit)
-        if self.handles:
-            body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
+        if self.handles or self.named:
+            body = f"{body}\n{self._stub(segment, content, verb='shortened')}"
         if self._is_in_tag(kind):
             return (self._wrap_in_tag(segment, kind, content, body),)
         return _replace_content(segment, body, tagged=False)
+
+    def _stub(self, segment: Segment, content: Digest, *, verb: str = "trimmed") -> str:
+        """One line in place of content, with a handle, with a name alone, or with neither."""
+        return stub(segment, self.handle(content), verb=verb, named=self.named)
 
     def _is_in_tag(self, kind: Kind) -> bool:
         """Whether a kind is sent in its tag, as attachments, sections and tagged transcripts are."""
@@ -218,6 +259,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         mark = "[trimmed]"
         if self.handles:
             mark = f'[trimmed: {{size:,}} bytes · recall("{self.handle(content)}")]'
+        elif self.named:
+            mark = "[trimmed: {size:,} bytes]"
         arguments = shorten_arguments(call.arguments, limit=limit, mark=mark)
         return ToolCall(id=call.id, name=call.name, arguments=arguments)
 
@@ -229,6 +272,16 @@ TAGGED = Wording(tagged=True)
 """Every segment in the tag of its kind, with its id: the transcript of a chunk renderer."""
 
 
+def _takes_place(words: Words) -> bool:
+    """Whether a function for a kind has a fifth parameter, for the place."""
+    try:
+        parameters = signature(words).parameters.values()
+    except (TypeError, ValueError):  # a function in C has no signature that can be read
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > PARAMETERS_OF_WORDS
+
+
 def describe_wrong_words(value: object) -> str:
     """What a function returned that is neither a text nor parts: `a value of type list`, `an empty tuple`."""
     if value == ():
@@ -236,12 +289,17 @@ def describe_wrong_words(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed") -> str:
-    """One inert line in place of content: what it was, its size, and the key to recall it by, if any."""
-    if not recall_key:
+def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed", named: bool = False) -> str:
+    """One inert line in place of content: what it was, its size, and the key to recall it by.
+
+    Without a key it says what it was only if that is asked for.
+    """
+    if not recall_key and not named:
         return f"[{verb}]"
     size = len(text_of(segment.parts, data=True).encode("utf-8", "surrogatepass"))
     name = make_inert(describe_segment(segment), NAME_LIMIT)
+    if not recall_key:
+        return f"[{verb}: {name} · {size:,} bytes]"
     return f'[{verb}: {name} · {size:,} bytes · recall("{recall_key}")]'
 
 

@@ -6,10 +6,18 @@ nothing, `find_own_cause` returns "" and the blocks have to show what happened.
 
 from __future__ import annotations
 
-from lamina.core.envelope import Envelope
+from lamina.core.envelope import FILE_CHANGED, MEMORY_CHANGED, SETTINGS_CHANGED, TURN_SCOPED, Envelope
 from lamina.core.folds import is_digest
 from lamina.core.hashing import digest
 from lamina.core.values import Entry, Layer
+
+CAUSES_OF_CUTS = {
+    FILE_CHANGED: "file changed",
+    MEMORY_CHANGED: "memory changed",
+    SETTINGS_CHANGED: "settings changed",
+    TURN_SCOPED: "turn over",
+}
+"""Cuts whose reason says what the blocks cannot show."""
 
 
 def tenant_changed(before: Envelope, after: Envelope) -> bool:
@@ -28,6 +36,8 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
     """
     if index >= min(len(before.lasting), len(after.sent)):
         return ""
+    if after.cut is not None and after.cut.reason in CAUSES_OF_CUTS:
+        return CAUSES_OF_CUTS[after.cut.reason]
     old = before.lasting[index]
     new = after.sent[index]
     same_entries = [entry for entry in after.entries if entry.ref == old.ref]

@@ -163,6 +163,20 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
         "library changed": CauseWords(
             "an attachment moved into the library", "The in-place layout does not move what was sent."
         ),
+        "file changed": CauseWords(
+            "a file in the library changed", "The in-place layout sends the new one after the old."
+        ),
+        "memory changed": CauseWords(
+            "the memory in the system text changed",
+            "The in-place layout adds it with the next turn, and replaces the old one at a cut.",
+        ),
+        "settings changed": CauseWords(
+            "the conversation is laid out or worded in another way",
+            "Open a conversation with the layout and the wording that it had.",
+        ),
+        "turn over": CauseWords(
+            "what was for one turn has left with it", "The in-place layout takes out the time alone."
+        ),
         "edited": CauseWords("a message changed", _APPEND, _ONLY_NEW),
         "truncated": CauseWords(
             "the oldest messages are gone: a window slides over the history",

@@ -113,6 +113,11 @@ def _keep_request(request: Request) -> Request:
     return request
 
 
+def _takes_no_late_system(_: Request) -> bool:
+    """For an API with system text in its head only, and for models whose templates may refuse it later."""
+    return False
+
+
 def _takes_any_tool(_: Head) -> bool:
     """For an API that takes a function beside all other tools, and gives one answer."""
     return True
@@ -153,6 +158,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
       takes off all others.
     - `carries` says why a segment of another dialect cannot be sent here, "" if it can.
     - `plain_head` and `own_head` translate everything that is not a message.
+    - `takes_late_system` says whether the model takes system text in the middle of a conversation, with its
+      authority.
     - `takes_tool` says whether a function of lamina's own can be added to a head, and its calls be answered
       before the client sees the answer.
     - `steady` is False if the layout itself moves bytes at each new question.
@@ -173,6 +180,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     carries: Callable[[Segment], str]
     plain_head: Callable[[Head], PlainHead]
     own_head: Callable[[PlainHead], OwnHead]
+    takes_late_system: Callable[[Request], bool] = _takes_no_late_system
     takes_tool: Callable[[Head], bool] = _takes_any_tool
     binding: Callable[[Request], Binding] = _binds_nothing
     write_answer: Callable[[Mapping[str, Any], str], dict[str, Any]] = _keep_answer

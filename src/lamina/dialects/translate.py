@@ -63,6 +63,7 @@ def choose_options(
         repairs=dialect.repairs,
         carries=dialect.carries,
         opening=dialect.opening,
+        late_system=dialect.takes_late_system(head.parameters),
         binding=choose_binding(dialect, head.parameters, drop_block=drop_block),
         **more,
     )

@@ -68,7 +68,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **How much.** `budget` is how large a request may be: a `Budget`, or a window in tokens. Without it, the
     window of the request's model counts. `reserve` (the room for the answer) and `prefer` (whether cuts keep
     more of what was said, or save more tokens) replace those of the budget, also of the model's. `history`
-    sends the last messages of earlier turns only, or with "all" every one that fits.
+    sends the last messages of earlier turns only (`LastN`, or their number), or with "all" every one that
+    fits.
 
     **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
     those of the cache, by which cuts are priced and markers placed. By default both are the model's.
@@ -87,7 +88,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     budget: Budget | int | None = None
     reserve: int | None = None
     prefer: Preference | None = None
-    history: LastN | Literal["all"] | None = None
+    history: LastN | int | Literal["all"] | None = None
     counter: Counter | str | None = None
     rules: CacheRules | None = None
     order: Order | None = None
@@ -102,6 +103,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         """Check every field, and make a window in tokens a budget, so that equal policies compare equal."""
         msgspec.structs.force_setattr(self, "budget", read_budget(self.budget, "Policy"))
+        if isinstance(self.history, int) and not isinstance(self.history, bool):
+            msgspec.structs.force_setattr(self, "history", LastN(self.history))
         _check_reserve(self)
         _check_choice("prefer", self.prefer, _PREFERENCES)
         _check_choice("recall", self.recall, _RECALL_CHOICES)

@@ -1,14 +1,18 @@
 """What comes with a prompt: files, segments and hints, as segments of the turn.
 
 A path is read through a `Workspace`, in a worker thread. Text becomes a file; a picture or a PDF is sent as
-it is. Anything from another workspace is left out with a note. So is a path that the root folder withholds:
-one that leads out of it, a link, a device or a key. (An error would tell whether the file exists.) Without a
-root every plain file may be attached. This module knows no store and no model.
+it is. `notes/` is every file of a folder, `#release` every note with that tag, and an address of the web is
+fetched. A source, such as a search, is asked for this prompt alone.
+
+Anything from another workspace is left out with a note. So is a path that the root folder withholds: one that
+leads out of it, a link, a device or a key. (An error would tell whether the file exists.) Without a root
+every plain file may be attached. This module knows no store and no model.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path, PurePath
@@ -17,6 +21,10 @@ from typing import NamedTuple
 import msgspec
 from anyio import to_thread
 
+from lamina.context.files import files
+from lamina.context.gather import check_source, gather, source_name
+from lamina.context.port import GatheredSegments, Source, rename_source
+from lamina.context.web import web
 from lamina.core.kinds import Kinds
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Role, Segment
@@ -25,8 +33,8 @@ from lamina.segments import document, file, image, segment
 from lamina.workspace.paths import display_name
 from lamina.workspace.workspace import Workspace
 
-Attachable = str | PurePath | Segment
-"""A path, or a segment."""
+Attachable = str | PurePath | Segment | Source
+"""A path, a folder (`notes/`), a tag (`#release`), an address of the web, a segment, or a source."""
 
 MEDIA_TYPES = {
     ".png": "image/png",
@@ -37,6 +45,13 @@ MEDIA_TYPES = {
     ".pdf": "application/pdf",
 }
 """The files that are sent as they are. Every other one is read as text."""
+
+SECONDS = 30.0
+"""How long a folder, a page or a search may take."""
+
+_ADDRESS = re.compile(r"https?://", re.IGNORECASE)
+_TAG = re.compile(r"#[^\s#/.]+(?:/[^\s#/.]+)*")
+"""A tag, such as `#release` or `#release/notes`, but not a file that is called `#draft.md`."""
 
 LARGEST = 32 * 2**20
 """The most bytes of one file: more than any provider takes in a request."""
@@ -52,28 +67,68 @@ class Attached(NamedTuple):
 
 
 async def read_attachments(
-    attach: Iterable[Attachable | tuple[Attachable, int]], *, workspace: str, root: Path | None
+    attach: Iterable[Attachable | tuple[Attachable, int]], *, prompt: str, workspace: str, root: Path | None
 ) -> Attached:
     """Read the attachments in order. A tuple has an attachment and its priority.
 
-    A path is read as a file. What may not be read, or belongs to another workspace, becomes a note.
+    What may not be read, or belongs to another workspace, becomes a note.
     """
     attached = Attached([], [])
     for item in attach:
         attachment, priority = item if isinstance(item, tuple) else (item, None)
-        if isinstance(attachment, Segment):
-            segment_or_note: Segment | str = attachment
-        else:
-            segment_or_note = await to_thread.run_sync(_read_path, attachment, root)
-        if isinstance(segment_or_note, str):
-            attached.notes.append(segment_or_note)
-        elif is_foreign(segment_or_note, workspace):
-            attached.notes.append(LEFT_OUT)
-        elif priority is None:
-            attached.segments.append(segment_or_note)
-        else:
-            attached.segments.append(msgspec.structs.replace(segment_or_note, priority=priority))
+        gathered = await _read_attachment(attachment, prompt, root)
+        attached.notes.extend(gathered.notes)
+        for one in gathered.segments:
+            if is_foreign(one, workspace):
+                attached.notes.append(LEFT_OUT)
+            elif priority is None:
+                attached.segments.append(one)
+            else:
+                attached.segments.append(msgspec.structs.replace(one, priority=priority))
     return attached
+
+
+async def _read_attachment(attachment: Attachable, prompt: str, root: Path | None) -> GatheredSegments:
+    """Return what one attachment stands for: a segment, the content of a path, or what a source finds."""
+    if isinstance(attachment, Segment):
+        return GatheredSegments((attachment,))
+    if isinstance(attachment, str | PurePath):
+        source = _find_source(str(attachment), root)
+    else:
+        check_source(attachment, "attach")
+        source = attachment
+    if source is None:
+        segment_or_note = await to_thread.run_sync(_read_path, str(attachment), root)
+        if isinstance(segment_or_note, str):
+            return GatheredSegments(notes=(segment_or_note,))
+        return GatheredSegments((segment_or_note,))
+    gathered = await gather([source], prompt, seconds=SECONDS)
+    if not gathered.segments and not gathered.notes:
+        return GatheredSegments(notes=(f"{source_name(source)}: nothing was found to attach",))
+    return gathered
+
+
+def _find_source(text: str, root: Path | None) -> Source | None:
+    """Return the source that a text stands for; None for the path of one file."""
+    if _ADDRESS.match(text):
+        return rename_source(text, web(text))
+    tag = _TAG.fullmatch(text)
+    if tag is not None:
+        if root is None:
+            hint = "open the session with root=..., where notes with this tag are"
+            raise BadInput("a tag needs a folder to look in", place=text, hint=hint)
+        return rename_source(text, files(root, tags=[text]))
+    if text.endswith("/"):
+        return rename_source(text, _folder_source(text, root))
+    return None
+
+
+def _folder_source(name: str, root: Path | None) -> Source:
+    """Return the source of all files below a folder. Without a root, they are named as below its parent."""
+    if root is not None:
+        return files(root, folders=[name.rstrip("/") or "."])
+    folder = Path(name).resolve()
+    return files(folder.parent, folders=[folder.name])
 
 
 def is_foreign(candidate: Segment, workspace: str) -> bool:

@@ -19,6 +19,7 @@ from lamina.context.files import files
 from lamina.context.gather import gather
 from lamina.context.port import Source, run_in_thread
 from lamina.core.values import Segment
+from lamina.formats.markdown.lines import GROUPS
 from lamina.formats.markdown.mentions import Finder, Mention, mentions, note_path, rebuild
 from lamina.workspace.workspace import Workspace
 
@@ -117,11 +118,18 @@ async def rebuild_log(log: Sequence[Segment], start: int, mentioned: Mentioned |
     segments = await rebuild(log[start:], find, links=mentioned is not None and mentioned.links)
     missing: list[str] = []
     for segment in segments:
-        missing += [mention.name for mention in mentions(segment)]
+        missing += [_name_mention(mention) for mention in mentions(segment)]
     if missing:
         reason = NO_ROOT if mentioned is None else NOT_THERE
         notes.append(NOT_FOUND.format(names=_list_names(missing), why=reason))
     return RebuiltLog(segments=segments, new_segments=tuple(new_segments), notes=tuple(notes))
+
+
+def _name_mention(mention: Mention) -> str:
+    """Return the name of what is missing. A sort of another program is named too: `Emails: invoice`."""
+    if mention.sort in GROUPS:
+        return mention.name
+    return f"{mention.sort}: {mention.name}"
 
 
 def _as_source(find: Finder, mention: Mention) -> Source:

@@ -10,14 +10,16 @@ from contextlib import asynccontextmanager
 from os import PathLike, fspath
 from typing import Any
 
+import msgspec
 from anyio import to_thread
 
 from lamina.core.values import Role
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
-from lamina.sessions.setup import Setup, read_policy
+from lamina.sessions.setup import Setup, answers_recall, read_policy
 from lamina.sessions.stored_conversation import StoredConversation
+from lamina.sessions.stored_options import StoredOptions, choose_stored_options
 from lamina.settings import Settings, load_settings
 from lamina.stores.address import open_default_store, open_store, resolve_key
 from lamina.stores.port import Store, Where
@@ -85,6 +87,7 @@ def prepare_builder(
     """
     setup = stored.live.setup or _default_setup(settings, user_policy)
     setup = _keep_recall(stored, setup.over({**changes, **read_policy(policy)}))
+    setup = _keep_runtime(stored, setup, runtime, policy)
     whole_policy = policy.over(user_policy)
     builder = RequestBuilder(setup, whole_policy, runtime, inputs, stored.where.workspace)
     if builder.unsupported:
@@ -97,18 +100,34 @@ def _default_setup(settings: Settings, policy: Policy) -> Setup:
     return Setup(model=settings.model, dialect=settings.dialect).over(read_policy(policy))
 
 
-def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:
-    """Return the setup with the recall tool and the handles as they were, once a request was sent.
+def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOptions, policy: Policy) -> Setup:
+    """Return the setup with what is stored of the runtime options."""
+    previous = setup.stored_options
+    if previous is None and stored.live.setup is not None:
+        previous = StoredOptions()  # an earlier release stored none, and showed handles
+    stored_options = choose_stored_options(
+        previous,
+        policy=policy,
+        template=runtime.template,
+        redact=runtime.redact,
+        forgo=runtime.forgo,
+        answers_recall=answers_recall(setup),
+    )
+    return msgspec.structs.replace(setup, stored_options=stored_options)
 
-    Both are part of the prefix. To add or remove them later would throw the whole cache away.
+
+def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:
+    """Return the setup with the recall tool as it was, once a request was sent.
+
+    It is part of the prefix. To add or remove it later would throw the whole cache away.
     """
     stored_setup = stored.live.setup
     if stored_setup is None:
         return setup
-    if stored_setup.recall == setup.recall and stored_setup.handles == setup.handles:
+    if stored_setup.recall == setup.recall:
         return setup
     was_answered = any(segment.role is Role.ASSISTANT for segment in stored.live.log)
     if not was_answered and not stored.state.ledger.mark:
         return setup
     stored.notes.append(RECALL_STAYS)
-    return setup.over({"recall": stored_setup.recall, "handles": stored_setup.handles})
+    return setup.over({"recall": stored_setup.recall})

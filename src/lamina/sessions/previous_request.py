@@ -49,8 +49,10 @@ def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SentReque
         )
     except LaminaError:
         return None
-    # The ledger has lines for what the window over history took out, so no window is needed.
-    options = msgspec.structs.replace(past_builder.options, window=None)
+    # The ledger has what the window over history took out. The window must not take out more.
+    options = past_builder.options
+    if options.window is not None:
+        options = msgspec.structs.replace(options, window=options.window.at_rest)
     for log in _earlier_logs(stored):
         try:
             envelope = build(

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import msgspec
 
 from lamina.caches.stream import Stream
-from lamina.core.envelope import Envelope
+from lamina.core.envelope import Envelope, layers_end
 from lamina.core.hashing import digest
 from lamina.core.values import Cut, Digest, Form, Layer
 from lamina.diagnose.compared import weigh_request
@@ -27,6 +27,7 @@ from lamina.sessions.request_builder import Timer
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """How long a build took, in seconds by phase, and what became of the segments.
 
+    The phases "library" and "compaction" are a part of "build".
     `referenced` and `lowered` are shares of all segments: sent as a reference to equal content above, or in
     any other lower form. `left_out` counts attachments that were not found or belong to another workspace.
     `unparsed` counts, by tag, what an importer of foreign prompts could not parse.
@@ -43,13 +44,15 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
     """The prefix of one request compared with that of the request before it.
 
-    `layers` has the hash of each layer by itself, `prefix` that of the whole stream. `changed` are the layers
+    `layers` has the hash of each layer by itself, `stable` that of system text and library together, and
+    `prefix` that of the whole stream. `changed` are the layers
     that lost something which was sent before. `parting` says where and why the two requests differ; it is
     None for the first request of a conversation, and if the request before cannot be built again. `cut` is
     the cut that this request made, or that the loss of the ledger made before it.
     """
 
     layers: dict[Layer, Digest]
+    stable: Digest
     prefix: Digest
     changed: tuple[Layer, ...] = ()
     parting: Difference | None = None
@@ -98,6 +101,7 @@ def report_turn(
             changed = _list_changed_layers(before.envelope, envelope)
     return TurnReport(
         layers=_hash_layers(envelope),
+        stable=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
         prefix=envelope.prefix,
         changed=changed,
         parting=difference,

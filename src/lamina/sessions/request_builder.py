@@ -22,6 +22,7 @@ from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
 from lamina.core.kinds import kind_of
+from lamina.core.options import Phase, not_measured
 from lamina.core.values import Cut, Segment, SentMark
 from lamina.core.wording import text_of
 from lamina.dialects.memos import CheckMemo
@@ -38,10 +39,8 @@ from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
+from lamina.sessions.stored_options import StoredOptions, Template, find_missing, refuse_missing
 from lamina.telemetry import active
-
-Template = str | Callable[[str], str]
-"""Turns what was typed into what is sent: a function, or a text with {prompt} in it."""
 
 Clock = Callable[[], datetime]
 
@@ -59,7 +58,11 @@ def utc_now() -> datetime:
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What few applications need, and give anew each time they open a session. Nothing of it is stored.
+    """What few applications need, and give anew each time they open a session.
+
+    What is data is stored, and used again if it is not given: the wording of `options`, and a `template` that
+    is a text. Of functions that change what is sent the names are stored. Without them the conversation takes
+    no new turn, unless `forgo` names them.
 
     `context` are more sections of the system text. `redact` sees every text before it is stored or sent, and
     `template` puts a prompt into its words. `mentioned` finds what messages of an imported page refer to,
@@ -73,6 +76,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
     mentioned: Mentioned | None = None
     clock: Clock | None = utc_now
     timer: Timer = time.perf_counter
+    forgo: Sequence[str] = ()
 
 
 class SessionInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +120,21 @@ class RequestBuilder:
         self._memo = Memo()
         self._check_memo = CheckMemo()
 
+    def refuse_missing(self) -> None:
+        """Raise BadInput if the conversation had functions that it was opened without."""
+        stored_options = self.setup.stored_options or StoredOptions()
+        runtime = self.runtime
+        refuse_missing(
+            find_missing(stored_options, policy=self.policy, template=runtime.template, redact=runtime.redact)
+        )
+
+    @property
+    def template(self) -> Template | None:
+        """What puts a prompt into its words: what was given, or else what is stored."""
+        if self.runtime.template is not None or self.setup.stored_options is None:
+            return self.runtime.template
+        return self.setup.stored_options.template or None
+
     async def refresh_sections(self) -> tuple[str, ...]:
         """Read the sections of the system text again. If that fails, they stay, and a note is returned.
 
@@ -142,11 +161,18 @@ class RequestBuilder:
         self.options = msgspec.structs.replace(self.options, binding=binding)
 
     def build(
-        self, log: Sequence[Segment], state: SessionState, *, idle: float = 0, opens_turn: bool = False
+        self,
+        log: Sequence[Segment],
+        state: SessionState,
+        *,
+        idle: float = 0,
+        opens_turn: bool = False,
+        phase: Phase = not_measured,
     ) -> Envelope:
         """Build the request for a log. BudgetExceeded names the layer that takes most of the room.
 
-        `opens_turn`: it is the first request for a prompt, which may make a cut for freshness.
+        `opens_turn`: it is the first request for a prompt, which may make a cut for freshness. `phase`
+        measures the phases of the build.
         """
         trace = active().start_build(self.setup.model)
         try:
@@ -159,6 +185,7 @@ class RequestBuilder:
                 idle=idle,
                 options=self.options,
                 memo=self._memo,
+                phase=phase,
             )
         except BudgetExceeded as error:
             trace.end(error="BudgetExceeded")

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import anyio
 import msgspec
 
+from lamina.context.gather import check_source
 from lamina.context.port import Source
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
@@ -50,11 +51,11 @@ from lamina.sessions.request_builder import (
     RequestBuilder,
     RuntimeOptions,
     SessionInputs,
-    Template,
     prompt_of,
 )
 from lamina.sessions.setup import Setup, SetupOptions
 from lamina.sessions.stored_conversation import StoredConversation, once
+from lamina.sessions.stored_options import Template
 from lamina.sessions.system_sections import (
     Persona,
     UsualPersona,
@@ -158,6 +159,8 @@ class Session:
         find context for each prompt. `root` is the folder that attached paths may not leave. `runtime` has
         what is seldom needed: redaction, a template, the clock. Without `settings` the user's own are read.
         """
+        for index, source in enumerate(sources):
+            check_source(source, f"sources[{index}]")
         return OpeningSession(
             _open_session(
                 store,
@@ -232,7 +235,7 @@ class Session:
     def set_history(self, history: LastN | Literal["all"]) -> None:
         """Use another window over history from here on. It is stored with the next turn.
 
-        A wider window brings nothing back by itself: what was taken out can be recalled.
+        A wider window sends again what a narrower one had taken out, at a recorded cut.
         """
         self._builder.set_history(history)
         self._writer.forget_envelope()
@@ -288,6 +291,7 @@ class Session:
         attach: Iterable[Attachable | tuple[Attachable, int]] = (),
         hints: Mapping[str, str] | None = None,
         template: Template | None = None,
+        history: LastN | Literal["all"] | None = None,
         idle: float = 0,
         key: str = "",
         condense: Condense | None = None,
@@ -296,17 +300,21 @@ class Session:
 
         Turn and ledger are stored as one group before this returns. If no request is possible
         (BudgetExceeded), nothing is stored. A turn that is repeated with the same `key` is stored once.
+        `history` is the window over history from this turn on, as for `set_history`.
         `idle` is how many seconds passed since the last request: if the cache is cold by now, a cut is made
         early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
         are too much. They are stored in full, with the summary that is sent instead of them.
         """
         async with self._open_lock():
+            self._builder.refuse_missing()
+            if history is not None:
+                self._builder.set_history(history)
             self._writer.begin_turn()
             with self._writer.watch.phase("gather"):
                 await self._writer.rebuild_mentioned()
                 self._stored.notes += await self._builder.refresh_sections()
-                attachments = await self._read_attachments(attach, hints)
-                prompt_segment = prompt_of(prompt, template or self._builder.runtime.template)
+                attachments = await self._read_attachments(attach, prompt, hints)
+                prompt_segment = prompt_of(prompt, template or self._builder.template)
                 gathered = await self._gather(prompt)
             turn = join_turn([*gathered, *attachments], prompt_segment, self._builder.options.kinds)
             turn = self._builder.prepare_segments(turn)
@@ -325,6 +333,7 @@ class Session:
         session has read what is new.
         """
         async with self._open_lock():
+            self._builder.refuse_missing()
             absorbed = await absorb_answer(answer, self._builder.dialect)
             segments = self._builder.prepare_segments(absorbed.segments)
             state = self._stored.state
@@ -366,6 +375,7 @@ class Session:
         itself answers calls of the recall tool. Results are stored even if no request is possible with them.
         """
         async with self._open_lock():
+            self._builder.refuse_missing()
             self._writer.begin_turn()
             segments = make_results(
                 results, list_open_calls(self.log), self.log, self.ledger, recall=self.setup.recall
@@ -382,6 +392,7 @@ class Session:
     async def add(self, *segments: Segment, key: str = "") -> None:
         """Add segments as they are: messages from elsewhere, or context without a question."""
         async with self._open_lock():
+            self._builder.refuse_missing()
             own, notes = self._builder.drop_foreign(segments)
             self._writer.note_left_out(notes)
             prepared = self._builder.prepare_segments(own)
@@ -499,10 +510,12 @@ class Session:
             await self._writer.load()
 
     async def _read_attachments(
-        self, attach: Iterable[Any], hints: Mapping[str, str] | None
+        self, attach: Iterable[Any], prompt: str, hints: Mapping[str, str] | None
     ) -> list[Segment]:
         """Return what the caller gave with a prompt, and note what was left out."""
-        attached = await read_attachments(attach, workspace=self.workspace, root=self._builder.inputs.root)
+        attached = await read_attachments(
+            attach, prompt=prompt, workspace=self.workspace, root=self._builder.inputs.root
+        )
         self._writer.note_left_out(attached.notes)
         return [*attached.segments, *make_hints(hints)]
 

@@ -26,6 +26,7 @@ from lamina.fitting.policy import Policy
 from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
+from lamina.sessions.stored_options import StoredOptions
 from lamina.workspace.superseding import ORDER
 
 
@@ -33,9 +34,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """What a conversation is built with.
 
     Tools and parameters are in `head` in plain words, or in `own` in the words of the dialect. Without a
-    budget, the model's window is used. `recall`: the model has the recall tool. `handles`: what was lowered
-    names the key to recall it by. `agent` belongs to the application. `history` is the window over earlier
-    turns; None sends all of them.
+    budget, the model's window is used. `recall`: the model has the recall tool. `agent` belongs to the
+    application. `history` is the window over earlier turns; None sends all of them. `stored_options` is what
+    is stored of wording, template and functions.
     """
 
     model: str = ""
@@ -45,9 +46,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     head: PlainHead = PlainHead()
     own: Head | None = None
     recall: bool = False
-    handles: bool = True
     agent: dict[str, Any] = {}
     history: LastN | None = None
+    stored_options: StoredOptions | None = None
 
     def over(self, values: dict[str, Any]) -> Setup:
         """Return this setup with the values that are not None in their place."""
@@ -80,16 +81,13 @@ class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
 def read_policy(policy: Policy) -> dict[str, Any]:
     """Return what a policy sets in a `Setup`, by name. None leaves a field as it was stored."""
     recall: bool | None = None
-    handles: bool | None = None
     if policy.recall != "auto":
         recall = policy.recall == "tool"
-        handles = policy.recall != "off"
     return {
         "budget": policy.own_budget,
         "layout": policy.layout,
         "history": policy.history,
         "recall": recall,
-        "handles": handles,
     }
 
 
@@ -132,6 +130,16 @@ def _plain_head(setup: Setup) -> PlainHead:
     return msgspec.structs.replace(setup.head, model=setup.model or setup.head.model, tools=tools)
 
 
+def answers_recall(setup: Setup) -> bool:
+    """Whether the model has a tool that answers handles: the session's own, or one of that name."""
+    if setup.recall:
+        return True
+    if setup.own is None:
+        return any(tool.name == RECALL.name for tool in setup.head.tools)
+    tools = dialect_for(setup).plain_head(setup.own).tools
+    return any(tool.name == RECALL.name for tool in tools)
+
+
 def budget_for(setup: Setup, head: Head, policy: Policy) -> Budget | None:
     """Return the budget of the setup, or else the model's; None if there is no model either.
 
@@ -162,7 +170,7 @@ def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: Head, *, sa
         head,
         layout=setup.layout,
         drop_block=policy.server.drop_block,
-        wording=policy.find_wording(has_handles=setup.handles),
+        wording=policy.wording or (setup.stored_options or StoredOptions()).wording,
         rates=_rates_for(setup, policy, dialect),
         salt=salt,
         **{**chosen, "window": setup.history},

@@ -1,7 +1,8 @@
 """The sections of the system text: the contract, and the personas for everyone, the workspace and the user.
 
 Each section has a key of its own, and they are in the order of stability. A section that changed is added
-with the next turn, and replaces the old one at the next cut.
+with the next turn. It replaces the old one at the next cut, or at once where the API takes no system text in
+the middle of a conversation.
 """
 
 from __future__ import annotations

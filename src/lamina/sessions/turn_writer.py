@@ -70,7 +70,9 @@ class TurnWriter:
             group = await self._make_group(segments, opens_turn=opens_turn)
             before = self.stored.state.after_append()
             with self.watch.phase("build"):
-                envelope = self.builder.build(group.live.log, before, idle=idle, opens_turn=opens_turn)
+                envelope = self.builder.build(
+                    group.live.log, before, idle=idle, opens_turn=opens_turn, phase=self.watch.phase
+                )
             state = before.built(envelope, group.live.count)
             was_added = await self._add_group(group, state, once, is_last_try=not tries_left)
             if was_added:
@@ -183,7 +185,9 @@ class TurnWriter:
         if self.envelope is not None and self._envelope_count == count:
             return self.envelope
         with self.watch.phase("build"):
-            envelope = self.builder.build(self._log_to_build(), self.stored.state, idle=idle)
+            envelope = self.builder.build(
+                self._log_to_build(), self.stored.state, idle=idle, phase=self.watch.phase
+            )
         if count:
             self.stored.state = self.stored.state.built(envelope, count)
         self._remember_envelope(envelope)

@@ -17,7 +17,13 @@ from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.markers import mark
-from lamina.dialects.anthropic.model import NAME, asks_to_clear, find_binding, read_model
+from lamina.dialects.anthropic.model import (
+    NAME,
+    asks_to_clear,
+    find_binding,
+    read_model,
+    takes_system_messages,
+)
 from lamina.dialects.anthropic.own_answer import write_answer, write_closing_events
 from lamina.dialects.anthropic.parse import lasting, parse
 from lamina.dialects.anthropic.render import order, render
@@ -28,7 +34,7 @@ from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Dialect, Request
 from lamina.dialects.words import OPENING
 
-__all__ = ["DIALECT", "NAME", "find_binding", "recognises"]
+__all__ = ["DIALECT", "NAME", "find_binding", "recognises", "render"]
 
 _ROLES = ("user", "assistant", "system")
 _OWN_FIELDS = frozenset(("system", "thinking", "stop_sequences", "anthropic_version", "context_management"))
@@ -115,6 +121,7 @@ DIALECT = Dialect(
     write_answer=write_answer,
     write_closing_events=write_closing_events,
     binding=find_binding,
+    takes_late_system=lambda request: takes_system_messages(read_model(request)),
     stream=stream,
     mark=mark,
     carries=carries,

@@ -26,7 +26,7 @@ from lamina.dialects.port import Dialect, Request
 from lamina.dialects.stream_data import mark_nothing
 from lamina.dialects.words import OPENING
 
-__all__ = ["DIALECT", "NAME", "carries", "recognises"]
+__all__ = ["DIALECT", "NAME", "carries", "recognises", "render"]
 
 _FIELDS_OF_OTHERS = frozenset(("messages", "input", "prompt", "instructions"))
 

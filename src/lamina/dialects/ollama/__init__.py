@@ -21,7 +21,7 @@ from lamina.dialects.ollama.stream import stream
 from lamina.dialects.port import Dialect, Request
 from lamina.dialects.stream_data import mark_nothing
 
-__all__ = ["DIALECT"]
+__all__ = ["DIALECT", "render"]
 
 _OWN_FIELDS = frozenset(("options", "keep_alive", "think", "format", "truncate", "shift"))
 _OWN_MESSAGE_FIELDS = frozenset(("images", "tool_name"))

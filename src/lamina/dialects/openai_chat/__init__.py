@@ -5,6 +5,7 @@ Read `parse` first, then `render`; `parts` and `calls` have the shapes that both
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,8 +23,9 @@ from lamina.dialects.openai_chat.render import render
 from lamina.dialects.openai_chat.stream import stream
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Dialect, Request
+from lamina.models.names import own_name
 
-__all__ = ["DIALECT"]
+__all__ = ["DIALECT", "render"]
 
 _FIELDS_OF_OTHERS = frozenset(
     """system stop_sequences anthropic_version contents input keep_alive options think format truncate
@@ -77,6 +79,19 @@ def carries(segment: Segment) -> str:
     return explain_foreign_segment(segment, NAME)
 
 
+_MODELS_OF_OPENAI = re.compile(r"gpt-(?!oss)|chatgpt-|o[1-9]\b|codex-", re.ASCII)
+"""How the names of OpenAI's own models begin. gpt-oss runs on anyone's server."""
+
+
+def takes_late_system(request: Request) -> bool:
+    """Whether the model takes system text in the middle of a conversation: OpenAI's own do.
+
+    Elsewhere the chat template of the model decides, and many raise an error unless system text comes first.
+    """
+    model = own_name(text_or_empty(request.get("model")))
+    return _MODELS_OF_OPENAI.match(model) is not None
+
+
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
@@ -86,6 +101,7 @@ DIALECT = Dialect(
     recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
+    takes_late_system=takes_late_system,
     write_answer=write_answer,
     write_closing_events=write_closing_events,
     repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty

@@ -24,7 +24,7 @@ from lamina.dialects.openai_responses.stream import stream
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect, read_origin_in
 from lamina.dialects.port import Dialect, Request
 
-__all__ = ["DIALECT"]
+__all__ = ["DIALECT", "render"]
 
 _FIELDS_OF_OTHERS = frozenset(("messages", "contents"))
 
@@ -95,6 +95,7 @@ DIALECT = Dialect(
     render=render,
     check=check,
     lasting=lasting,
+    takes_late_system=lambda _: True,
     recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,

@@ -15,7 +15,7 @@ from lamina.dialects.text.parse import NAME, parse
 from lamina.dialects.text.render import carries, render, render_prompt
 from lamina.dialects.text.stream import stream
 
-__all__ = ["DIALECT", "render_prompt"]
+__all__ = ["DIALECT", "render", "render_prompt"]
 
 _FIELDS_OF_OTHERS = frozenset(("messages", "contents", "input"))
 """Fields in which other wire formats have a conversation."""

@@ -91,15 +91,16 @@ def _format_message(message: Message) -> str:
 def _format_references(references: Iterable[tuple[str, str]]) -> str:
     """What a message refers to, by sort: `Notes: docs/spec.md, a.md | URLs: https://example.org`.
 
-    Sorts stand in the order of `GROUPS`. A sort that nothing is of is left out.
+    Sorts stand in the order of `GROUPS`, and those of another program after them, under their own title. A
+    sort that nothing is of is left out.
     """
     names_by_sort: dict[str, list[str]] = {sort: [] for sort in GROUPS}
     for sort, name in references:
-        names_by_sort[sort].append(_escape_name(name))
+        names_by_sort.setdefault(sort, []).append(_escape_name(name))
     groups: list[str] = []
     for sort, names in names_by_sort.items():
         if names:
-            groups.append(f"{GROUPS[sort]}: {', '.join(names)}")
+            groups.append(f"{GROUPS.get(sort, sort)}: {', '.join(names)}")
     return " | ".join(groups)
 
 
@@ -118,7 +119,8 @@ def _format_time(at: str) -> str:
 def _parse_message(sender: str, chunk: str, spelling: _PageSpelling) -> Message:
     """A message without its first words, `**user**:`. Its last lines say what it refers to, and when.
 
-    `[Context: Notes: a.md, b.md]` refers to two notes. Groups whose title is not known are left out.
+    `[Context: Notes: a.md, b.md]` refers to two notes. A group whose title is not known is a sort of its own,
+    so that whoever reads the page can say that it was not brought back.
     """
     lines = chunk.rstrip(WHITE_SPACE).split("\n")
     time = _pop_bracketed(lines, "[Timestamp: ")
@@ -129,8 +131,9 @@ def _parse_message(sender: str, chunk: str, spelling: _PageSpelling) -> Message:
     references: list[tuple[str, str]] = []
     for group in spelling.split(context, " | "):
         title, _, names = group.partition(": ")
-        sort = _SORTS.get(title.strip(WHITE_SPACE))
-        if sort is not None:
+        title = title.strip(WHITE_SPACE)
+        sort = _SORTS.get(title, title)
+        if sort:
             all_names = map(spelling.read_name, spelling.split(names, ", "))
             references += [(sort, name) for name in all_names if name]
     text = spelling.read_text("\n".join(lines))

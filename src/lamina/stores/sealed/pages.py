@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.errors import StoreError, Tampered, WrongKey
-from lamina.stores.port import RecordPage
+from lamina.stores.port import Record, RecordPage
 from lamina.stores.sealed.cipher import NotSealedHere, same
 from lamina.stores.sealed.documents import DELETING, SHREDDED
 from lamina.stores.sealed.records import (
@@ -89,6 +89,18 @@ def read_page(
     return VerifiedPage(
         open_card=open_card, state=state, sealed_state=page.head.state, seqs=tuple(places), records=records
     )
+
+
+def read_whole_records(open_card: OpenCard, records: Sequence[Record]) -> list[Record]:
+    """The records that open with the key of this conversation, whatever became of those beside them."""
+    whole: list[Record] = []
+    for record in records:
+        try:
+            opened = _read_record(open_card, record.seq, record.body)
+        except Tampered:
+            continue
+        whole.append(Record(seq=record.seq, body=opened.body))
+    return whole
 
 
 def _empty_page(open_card: OpenCard) -> VerifiedPage:

@@ -23,6 +23,8 @@ from lamina.stores.sealed.vault import OpenCard, Vault
 LARGE = 262_144
 """Bytes above which sealing and opening go to a worker thread."""
 
+RESCUE = "restore it from a backup, or keep what can be read: lamina sessions rescue NAME"
+
 MOST_SEEN = 65_536
 """Conversations whose end is remembered."""
 
@@ -62,7 +64,7 @@ class VerifiedReader:
             except (Tampered, WrongKey) as error:
                 fresh_card = await self._vault.card(where, fresh=True)
                 if was_refreshed and _is_same_card(open_card, fresh_card):
-                    raise name_conversation(error, where) from None
+                    raise _with_rescue(name_conversation(error, where)) from None
                 open_card = fresh_card
                 was_refreshed = True
                 continue
@@ -111,6 +113,13 @@ def _is_same_card(one: OpenCard | None, other: OpenCard | None) -> bool:
     if one is None:
         return other is None
     return one.same_as(other)
+
+
+def _with_rescue(error: StoreError) -> StoreError:
+    """The error, with a way to what is left. Records that open with the key are what was written."""
+    if isinstance(error, Tampered) and not error.hint:
+        return Tampered(error.problem, conversation=error.conversation, hint=RESCUE)
+    return error
 
 
 def name_conversation(error: StoreError, where: Where) -> StoreError:

@@ -34,6 +34,7 @@ from lamina.stores.port import (
     Record,
     RecordPage,
     Rekeyable,
+    Rescuable,
     Store,
     StoredHead,
     Where,
@@ -42,7 +43,7 @@ from lamina.stores.port import (
 from lamina.stores.sealed.documents import DELETING, Card, mark_deleting
 from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.names import HASHED
-from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, seal_group
+from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, read_whole_records, seal_group
 from lamina.stores.sealed.passphrase import Cost
 from lamina.stores.sealed.reader import VerifiedReader, name_conversation, run_by_size
 from lamina.stores.sealed.records import SealedState, seal_record, seal_state
@@ -217,6 +218,21 @@ class Sealed:
             if named_card is not None and named_card.is_deleting:
                 names.append(named_card.name)
         return sorted(names)
+
+    async def rescue(self, where: Where) -> Sequence[Record]:
+        """The records of a damaged conversation that are what was written, in their order.
+
+        Each is verified by itself. What was cut off, or put back to an older copy, nobody can see here.
+        """
+        open_card = await self.vault.card(where)
+        if open_card is None:
+            return ()
+        inner = self.vault.inner(where)
+        if isinstance(self.store, Rescuable):
+            sealed_records = await self.store.rescue(inner)
+        else:
+            sealed_records = (await self.store.read(inner)).records
+        return read_whole_records(open_card, sealed_records)
 
     async def close(self) -> None:
         """Close the inner store, if it can be closed."""
