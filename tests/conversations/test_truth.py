@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from lamina.inspector import comparisons, request_views, views
 from lamina.inspector.settings import BuildSettings
+from lamina.inspector.views import Inspector
 from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
 from tests.conversations.truth import check_truth, open_inspector
 
@@ -17,22 +21,45 @@ def ask(tmp_path: Path) -> StoreAsker:
     return StoreAsker(tmp_path / "conversations.db")
 
 
+class SavedTalk(NamedTuple):
+    """A long talk and the inspector of the store that it was recorded in."""
+
+    talk: RecordedTalk
+    ask: StoreAsker
+    inspector: Inspector
+
+    @property
+    def session_id(self) -> str:
+        return self.inspector.sessions.summaries()[0].id
+
+
+@pytest.fixture(scope="module")
+def saved_talks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], SavedTalk]:
+    """The long talk in a dialect. It is written once, since nobody changes it."""
+
+    @cache
+    def write(dialect: str) -> SavedTalk:
+        talk = write_long_talk(dialect)
+        ask = StoreAsker(tmp_path_factory.mktemp("talks") / "conversations.db")
+        ask(talk.save)
+        return SavedTalk(talk, ask, open_inspector(ask, WORKSPACE))
+
+    return write
+
+
 @pytest.mark.parametrize("dialect", sorted(MODELS))
-def test_the_inspector_shows_what_was_received(dialect: str, ask: StoreAsker) -> None:
-    talk = write_long_talk(dialect)
-    ask(talk.save)
+def test_the_inspector_shows_what_was_received(dialect: str, saved_talks: Callable[[str], SavedTalk]) -> None:
+    talk, ask, _ = saved_talks(dialect)
     assert talk.cuts > 3
     probes = [talk.texts[0], talk.texts[4].splitlines()[3], "Parcel 8 stopped at office 801", "never said"]
     check_truth(talk.received, ask, WORKSPACE, probes=probes)
 
 
 @pytest.mark.parametrize("dialect", sorted(MODELS))
-def test_reasons_are_told_for_every_request(dialect: str, ask: StoreAsker) -> None:
+def test_reasons_are_told_for_every_request(dialect: str, saved_talks: Callable[[str], SavedTalk]) -> None:
     """The client's request, fitted again, is the one that was sent: also after recalls, cuts and refusals."""
-    talk = write_long_talk(dialect)
-    ask(talk.save)
-    inspector = open_inspector(ask, WORKSPACE)
-    session_id = inspector.sessions.summaries()[0].id
+    saved = saved_talks(dialect)
+    talk, inspector, session_id = saved.talk, saved.inspector, saved.session_id
     for number in range(len(talk.received)):
         shown = request_views.show_request(inspector, session_id, number, BuildSettings())
         assert not [note for note in shown["notes"] if "reasons" in note]
@@ -58,11 +85,10 @@ def test_a_body_that_lamina_cannot_explain_is_shown_as_it_was_sent(ask: StoreAsk
     assert ("OMITTED", "The first question, about a parcel that was lost in the mountains.") in previews
 
 
-def test_a_request_in_flight_says_so(ask: StoreAsker) -> None:
-    talk = write_long_talk("openai_chat")
-    ask(talk.save)
-    inspector = open_inspector(ask, WORKSPACE)
-    session_id = inspector.sessions.summaries()[0].id
+def test_a_request_in_flight_says_so(saved_talks: Callable[[str], SavedTalk]) -> None:
+    saved = saved_talks("openai_chat")
+    inspector = saved.inspector
+    session_id = saved.session_id
     strip = views.show_session(inspector, session_id, BuildSettings())
     assert strip["calls"][-1]["is_open"]
     assert "in flight" in strip["calls"][-1]["refusal"]
@@ -71,11 +97,10 @@ def test_a_request_in_flight_says_so(ask: StoreAsker) -> None:
     assert strip["totals"]["dollars"] is not None
 
 
-def test_retries_and_recalls_are_calls_of_their_own(ask: StoreAsker) -> None:
-    talk = write_long_talk("anthropic")
-    ask(talk.save)
-    inspector = open_inspector(ask, WORKSPACE)
-    session_id = inspector.sessions.summaries()[0].id
+def test_retries_and_recalls_are_calls_of_their_own(saved_talks: Callable[[str], SavedTalk]) -> None:
+    saved = saved_talks("anthropic")
+    inspector = saved.inspector
+    session_id = saved.session_id
     calls = views.show_session(inspector, session_id, BuildSettings())["calls"]
     retried = [call for call in calls if call["why"]]
     assert [calls[call["follows"]]["status"] for call in retried] == [400]
@@ -97,11 +122,9 @@ def test_a_store_without_texts_says_which_setting_has_them(ask: StoreAsker) -> N
     assert shown["entries"] == []
 
 
-def test_what_if_is_about_the_history_of_the_client(ask: StoreAsker) -> None:
-    talk = write_long_talk("anthropic")
-    ask(talk.save)
-    inspector = open_inspector(ask, WORKSPACE)
-    session_id = inspector.sessions.summaries()[0].id
+def test_what_if_is_about_the_history_of_the_client(saved_talks: Callable[[str], SavedTalk]) -> None:
+    saved = saved_talks("anthropic")
+    talk, inspector, session_id = saved.talk, saved.inspector, saved.session_id
     answer = comparisons.show_what_if(inspector, session_id, BuildSettings(policy="lamina", window=100_000))
     assert answer["recorded"]["cuts"] == talk.cuts
     assert answer["other"]["cuts"] == 0

@@ -74,6 +74,6 @@ def test_a_request_with_a_marker_of_its_own_passes_byte_for_byte(place: str) -> 
     [("keep", "anthropic", 6), ("auto", "vllm", 6), ("auto", "anthropic", 0)],
     ids=["asked not to", "a server that reads no markers", "too short to be cached"],
 )
-def test_nothing_is_marked(breakpoints: str, profile: str, steps: int) -> None:
+def test_nothing_is_marked(breakpoints: Breakpoints, profile: str, steps: int) -> None:
     body, seen = send(messages_request(steps), breakpoints=breakpoints, profile=profile)
     assert seen.body == body

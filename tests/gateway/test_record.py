@@ -18,7 +18,17 @@ from lamina.stores.address import open_store
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_recall import (
+    QUESTION,
+    WINDOW,
+    Wire,
+    each_wire,
+    gateway_in_thread,
+    long_history,
+    recall_once,
+)
 from tests.gateway.upstream_stub import SeenRequest, response, run_stub
+from tests.wrapped.scripted_api import scripted_api
 
 ALL: dict[str, Any] = {"upstream": {"budget": 8_000, "reserve": 500}, "keep": "all"}
 
@@ -268,3 +278,23 @@ def test_the_record_is_no_longer_than_the_conversation(tmp_path: Path) -> None:
 
     assert asyncio.run(count()) < 3 * last
     assert json.loads(record.sent_body(calls[-1]) or b"")["messages"]
+
+
+@each_wire
+def test_recalls_are_requests_of_their_own(wire: Wire, tmp_path: Path) -> None:
+    """The model recalls something inside one answer: two requests left, and a third one after a restart."""
+    store = tmp_path / "gateway.db"
+    history = [*long_history(wire), wire.user(QUESTION)]
+    with scripted_api(lambda request: recall_once(wire, request, "Let me look.")) as api:
+        settings = settings_for(api.url, store, upstream=WINDOW, keep="all")
+        with gateway_in_thread(settings) as gateway:
+            reply = wire.ask(gateway.url, history)
+        history += [*reply.turns, wire.user("Thanks.")]
+        with gateway_in_thread(settings) as gateway:
+            wire.ask(gateway.url, history)
+    record, calls = happened(store).only()
+    assert [json.loads(record.sent_body(call) or b"") for call in calls] == api.requests
+    assert [call.request.why for call in calls] == ["", "recall", ""]
+    assert calls[1].request.follows == calls[0].request.id
+    assert [call.answer is not None and call.answer.recalled for call in calls] == [True, False, False]
+    assert len(record.ledger(calls[-1]).cuts) >= 1

@@ -583,8 +583,8 @@ def test_a_request_for_several_choices_has_no_recall_tool() -> None:
 def test_a_word_that_is_no_mode_of_recall_is_refused() -> None:
     with pytest.raises(BadInput, match="recall is 'yes'"):
         lamina.fit_request({"model": "gpt-4o", "messages": [user("Hi")]}, policy=Policy(recall="yes"))  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match='use "tool" or "off"'):
-        lamina.wrap(openai.OpenAI(api_key="none"), policy=Policy(recall="handles"))  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="use one of 'auto', 'handles', 'tool', 'off'"):
+        lamina.wrap(openai.OpenAI(api_key="none"), policy=Policy(recall=True))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("api", [a for a in APIS if not a.is_async], ids=lambda api: api.name)

@@ -50,6 +50,7 @@ class ConversationSaver:
         self._wake = asyncio.Event()
         self._unrecorded: dict[tuple[str, str], LiveConversation] = {}
         self._wake_recording = asyncio.Event()
+        self._flushing_records = asyncio.Lock()
         self._pause = SAVE_PAUSE
         if index.shared:
             self._pause = SHARED_PAUSE
@@ -109,7 +110,15 @@ class ConversationSaver:
                 self._wake_recording.set()
 
     async def flush_records(self) -> bool:
-        """Write every record that waits now. Returns False if the store is gone."""
+        """Write every record that waits now. Returns False if the store is gone.
+
+        One at a time: who asks for it while another is writing waits for that one, too. So when it returns,
+        everything that happened before is in the store.
+        """
+        async with self._flushing_records:
+            return await self._flush_records()
+
+    async def _flush_records(self) -> bool:
         waiting = list(self._unrecorded.values())
         self._unrecorded.clear()
         for start in range(0, len(waiting), SAVED_TOGETHER):

@@ -84,7 +84,7 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
         "markers": list(_list_markers(built, call, built_request)),
         "other": manifest.answer + manifest.parameters + manifest.request + manifest.margin,
         "exact": manifest.exact,
-        "notes": _list_notes(manifest.notes, built_request, call),
+        "notes": _list_notes(manifest.notes, built_request),
         "groups": group_entries(envelope.entries),
         "cut": msgspec.to_builtins(manifest.cut),
         "answer": show_answer(built, number),
@@ -99,18 +99,11 @@ def _full_sizes(inspector: Inspector, built: BuiltSession, number: int) -> dict[
     return {str(entry.ref): entry.tokens for entry in envelope.entries}
 
 
-def _list_notes(notes: Sequence[str], built_request: BuiltRequest, call: BuiltCall) -> list[str]:
-    """What is noted of a request: by the build, by the record, and about its answer."""
+def _list_notes(notes: Sequence[str], built_request: BuiltRequest) -> list[str]:
+    """What is noted of a request: by the build, and by the record."""
     all_notes = list(notes)
     if built_request.note:
         all_notes.append(built_request.note)
-    if call.refusal:
-        all_notes.append(call.refusal)
-    if call.follows is not None:
-        after = call.why or "a recall"
-        all_notes.append(f"lamina sent it by itself after request {call.follows + 1}: {after}")
-    if call.recalled:
-        all_notes.append("its answer recalled something; the next request has what the model asked for")
     return all_notes
 
 

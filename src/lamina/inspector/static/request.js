@@ -79,6 +79,9 @@ function describeRequest(request, session) {
     sentences.push(`System text and tools are not recorded: about ${tokens(request.unrecorded)} tokens, estimated from the first reported usage.`);
   }
   if (call.reported !== null && session.settings.policy === "recorded") sentences.push(`The provider reported ${number(call.reported)} tokens.`);
+  if (call.follows !== null) sentences.push(`lamina sent it by itself after request ${call.follows + 1}: ${call.why || "a recall"}.`);
+  if (call.recalled) sentences.push("Its answer recalled something; the next request has what the model asked for.");
+  if (call.refusal) sentences.push(call.is_open ? `${call.refusal}.` : `It was refused (${call.status || "no answer"}): ${call.refusal}.`);
   if (call.left_out) sentences.push(`${plural(call.left_out, "segment")} left out.`);
   if (call.cut) sentences.push(`Here lamina made a cut (${call.cut}) and lowered ${plural(call.cut_lowered, "segment")}.`);
   if (!call.continues && !call.cut) sentences.push("It does not continue the request before it, so the cached prefix was lost.");
@@ -139,6 +142,7 @@ function showLargest(request) {
       ? h("ol", { class: "ranked", id: "unseen" }, lowered.slice(0, 8).map((entry) => item(entry, entry.full_tokens, FORMS[entry.form].words)))
       : h("p", { class: "empty", id: "unseen" }, "Nothing: everything was sent in full."),
     request.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, request.notes.map((note) => h("li", {}, note)))] : null,
+    request.answer && request.answer.text ? [h("h3", {}, "Answer"), h("pre", {}, request.answer.text)] : null,
   );
 }
 

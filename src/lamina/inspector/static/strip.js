@@ -130,6 +130,7 @@ function barTip(call, session) {
   if (session.unrecorded) lines.push(h("span", {}, `of them about ${tokens(session.unrecorded)} not recorded`));
   if (call.idle > IDLE) lines.push(h("span", {}, `‖ after a pause of ${span(call.idle)}`));
   if (call.cut) lines.push(h("span", { class: "bad" }, `✂ cut: ${call.cut}; ${number(call.cut_lowered)} segments`));
+  if (call.refusal) lines.push(h("span", { class: "bad" }, call.refusal));
   if (!call.continues) lines.push(h("span", { class: "bad" }, `▼ prefix lost: ${call.miss || "what was sent before has changed"}`));
   if (session.compacted.includes(call.number)) lines.push(h("span", {}, "◇ the client compacted the conversation before it"));
   return lines;
