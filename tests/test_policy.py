@@ -172,7 +172,9 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
         assert request["messages"] == fit_request(whole, policy=OWN).request["messages"]
         async with Session.open(store, "a", settings=Settings()) as session:
             setup = session.setup
-            assert (setup.budget, setup.history, setup.handles) == (OWN.own_budget, LastN(12), False)
+            assert (setup.budget, setup.history) == (OWN.own_budget, LastN(12))
+            assert setup.stored_options is not None
+            assert not setup.stored_options.handles
 
     anyio.run(talk)
 

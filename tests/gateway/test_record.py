@@ -23,10 +23,10 @@ from tests.gateway.test_recall import (
     WINDOW,
     Wire,
     each_wire,
-    gateway_in_thread,
     long_history,
     recall_once,
 )
+from tests.gateway.test_sdks import gateway_in_thread
 from tests.gateway.upstream_stub import SeenRequest, response, run_stub
 from tests.wrapped.scripted_api import scripted_api
 

@@ -192,7 +192,7 @@ def handle_of(session: Session, position: int) -> str:
 
 @awaited
 async def test_the_settings_file_may_limit_history() -> None:
-    settings = Settings(last_n=2)
+    settings = Settings(policy={"history": 2})
     async with Session.open(MemoryStore(), "a", model="gpt-5", settings=settings) as session:
         assert session.setup.history == LastN(2)
         await talked(session, 6)
