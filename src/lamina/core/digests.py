@@ -27,7 +27,7 @@ from lamina.core.text.gist import (
     gather_errors,
     gather_message,
     gather_reply,
-    merge_equal_calls,
+    merge_equal_pieces,
     print_gist,
     print_words,
 )
@@ -73,7 +73,7 @@ class RunText:
         reader = reader or Reader()
         messages: list[UserMessage] = []
         self.notes: list[GistPiece] = []
-        for piece in merge_equal_calls(_find_pieces(segments, kinds, first_turn)):
+        for piece in merge_equal_pieces(_find_pieces(segments, kinds, first_turn)):
             if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
                 messages.append(reader.read_message(piece))
             else:

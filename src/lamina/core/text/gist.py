@@ -42,7 +42,7 @@ __all__ = (
     "gather_errors",
     "gather_message",
     "gather_reply",
-    "merge_equal_calls",
+    "merge_equal_pieces",
     "print_gist",
     "print_words",
     "to_one_line",
@@ -167,19 +167,27 @@ def _print_quoted(
     return "\n".join(lines), whole
 
 
-def merge_equal_calls(pieces: Iterable[GistPiece]) -> list[GistPiece]:
+def merge_equal_pieces(pieces: Iterable[GistPiece]) -> list[GistPiece]:
     """Equal calls in a row become one, with their number and the size of all their results.
 
-    What was said or noted between two calls does not part them.
+    What was said or noted between two calls does not part them. An equal reply is kept once, with its number,
+    wherever it stands: an assistant that answers `Noted.` to each message would otherwise take the room of
+    what the user said.
     """
     merged_pieces: list[GistPiece] = []
     last_call: int | None = None
+    reply_at: dict[str, int] = {}
     for piece in pieces:
+        if piece.claim == "said":
+            first = reply_at.setdefault(piece.text, len(merged_pieces))
+            if first < len(merged_pieces):
+                merged_pieces[first] = _merge_pieces(merged_pieces[first], piece)
+                continue
         if piece.claim != "call":
             merged_pieces.append(piece)
             continue
         if last_call is not None and _is_same_call(piece, merged_pieces[last_call]):
-            merged_pieces[last_call] = _merge_calls(merged_pieces[last_call], piece)
+            merged_pieces[last_call] = _merge_pieces(merged_pieces[last_call], piece)
             continue
         last_call = len(merged_pieces)
         merged_pieces.append(piece)
@@ -191,8 +199,8 @@ def _is_same_call(piece: GistPiece, other: GistPiece) -> bool:
     return piece._replace(size=None, times=1) == other._replace(size=None, times=1)
 
 
-def _merge_calls(before: GistPiece, piece: GistPiece) -> GistPiece:
-    """The earlier call with one more repetition, and with the size of both results.
+def _merge_pieces(before: GistPiece, piece: GistPiece) -> GistPiece:
+    """The earlier piece with one more repetition; of a call, with the size of both results.
 
     If the later call has no result, the size of the others is not shown either.
     """
