@@ -33,14 +33,14 @@ from lamina.core.text.gist import (
 )
 from lamina.core.text.names import count_names
 from lamina.core.text.standing_rules import is_agreement
-from lamina.core.text.user_words import LaterRule, UserMessage, UserMessages
+from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, UserMessage, UserMessages
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
 NOTES_TITLE = "What was done in it:"
 
-QUESTION_LABEL, QUOTATION_LABEL, SUMMARY_LABEL = "asked", "quoted", "earlier"
-"""Labels of what a user said, of what a user marked elsewhere, and of what an earlier summary says."""
+QUOTATION_LABEL, SUMMARY_LABEL = "quoted", "earlier"
+"""Labels of what a user marked elsewhere, and of what an earlier summary says."""
 
 _RESULTS = frozenset(("skill_result", "subagent_result"))
 _SUMMARIES = frozenset(("digest", "progress_summary"))

@@ -49,6 +49,8 @@ __all__ = (
     "utf8_size",
 )
 
+WORDS_TITLE = "The user said, by turn:"
+
 SMALLEST_DIGEST = 80
 """Characters below which a digest is one line."""
 LONGEST_MESSAGE = 2_000
@@ -144,10 +146,13 @@ _TRIES = 6  # how often words are chosen anew until they are within their limit
 def _print_quoted(
     header: str, users: UserMessages, room: int, later_rules: Sequence[LaterRule]
 ) -> tuple[str, bool]:
-    """The words that fit into about so many characters, and whether they are all."""
+    """The words that fit into about so many characters, and whether they are all.
+
+    `  12: Use tabs.` is what the user said in turn 12. The number is all that stands before the words: there
+    are many such lines, and what a label takes is missing for words.
+    """
     quoted = quote_messages(users, room, later_rules=later_rules)
     lines = [header]
-    last_turn = 0
     count = 0
     whole = True
     for index, message in enumerate(users.messages):
@@ -157,10 +162,10 @@ def _print_quoted(
             continue
         count += quotation.times
         whole = whole and quotation.whole
-        if message.turn != last_turn:
-            lines.append(f"Turn {message.turn}")
-            last_turn = message.turn
-        lines.append(f"  {quotation.label}: {_indent_lines(quotation.text).lstrip(WHITE_SPACE)}")
+        if len(lines) == 1:
+            lines.append(WORDS_TITLE)
+        text = _indent_lines(quotation.text).lstrip(WHITE_SPACE)
+        lines.append(f"  {message.turn}{quotation.remark}: {text}")
     left_out = len(users.messages) - count
     if left_out:
         lines.append(f"(and {count_units(left_out, 'more messages')})")

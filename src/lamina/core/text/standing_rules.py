@@ -212,6 +212,9 @@ LONGEST_AGREEMENT = 120
 LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
+SHORTEST_CLAUSE = 60
+"""Characters of a clause that may stay without the rest of its sentence."""
+
 _SENTENCE = re.compile(f"(?<=[.!?؟।۔])[{WHITE_SPACE}\"'”’)\\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
 _COMMA = re.compile(f"[,;:،؛，；、—–]+[{WHITE_SPACE}]*|(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+-[{WHITE_SPACE}]+")
 
@@ -238,6 +241,32 @@ def find_statements(text: str) -> Iterator[Statement]:
         if sentence:
             yield Statement(start, end, sentence, weigh_sentence(sentence))
         start = next_start
+
+
+def split_clauses(statement: Statement) -> Iterator[Statement]:
+    """The clauses of a long sentence without weight; any other statement as it is.
+
+    People tell the fact at the end: `it should fit, though I had to move the oven, since my counter is only
+    24 inches deep`. If such a sentence were shortened as a whole, its end would be lost.
+    """
+    if statement.weight or len(statement.text) < 2 * SHORTEST_CLAUSE:
+        yield statement
+        return
+    text = statement.text
+    start = 0
+    for match in _COMMA.finditer(text):
+        is_long_enough = match.start() - start >= SHORTEST_CLAUSE
+        if is_long_enough and len(text) - match.end() >= SHORTEST_CLAUSE:
+            yield _cut_out(statement, start, match.end())
+            start = match.end()
+    yield _cut_out(statement, start, len(text))
+
+
+def _cut_out(statement: Statement, start: int, end: int) -> Statement:
+    """A part of a statement, as a statement of its own. The comma at its end belongs to it."""
+    first = statement.start + start
+    text = statement.text[start:end].strip(WHITE_SPACE)
+    return Statement(first, first + end - start, text, statement.weight)
 
 
 def find_rules(text: str) -> list[str]:
