@@ -10,7 +10,13 @@ from bench.standing_rules import LANGUAGES, RuleTalk, rule_talks
 from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
-from lamina.core.text.standing_rules import find_replaced, find_rules, find_statements, split_clauses
+from lamina.core.text.standing_rules import (
+    find_replaced,
+    find_rules,
+    find_statements,
+    split_clauses,
+    weigh_sentence,
+)
 from lamina.core.text.user_words import UserMessage, UserMessages, quote_messages
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Segment
@@ -161,7 +167,9 @@ def test_what_a_long_sentence_tells_at_its_end_can_be_read() -> None:
 
 
 def test_clauses_have_all_the_words_of_their_sentence() -> None:
-    sentence = "We met on Monday in the large room of the second floor, and there it was decided to wait; so be it"
+    sentence = (
+        "We met on Monday in the large room of the second floor, and there it was decided to wait; so be it"
+    )
     (statement,) = find_statements(sentence)
     clauses = [clause.text for clause in split_clauses(statement)]
     assert clauses == [
@@ -171,3 +179,44 @@ def test_clauses_have_all_the_words_of_their_sentence() -> None:
     clauses = [clause.text for clause in split_clauses(longer)]
     assert len(clauses) == 2
     assert " ".join(clauses) == longer.text
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Use tabs and never touch vendor/.",
+        "We work with tabs here, so never use spaces.",
+        "All commits must be signed.",
+        "Every file must have a licence header.",
+        "Your code should never use eval.",
+        "It should always be UTF-8.",
+        "Format dates always as MM/DD/YYYY.",
+        "Whenever I ask for code, use tabs.",
+        "By default answer in German.",
+        "Don't forget to run the tests.",
+        "You need to ask before you delete anything.",
+        "Every time you finish, run make lint.",
+    ],
+)
+def test_what_is_demanded_is_a_rule(sentence: str) -> None:
+    assert weigh_sentence(sentence) == "rule"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "As always, I appreciate your help.",
+        "I also don't mind spending a little more.",
+        "I'm looking forward to hearing what you have to say.",
+        "Whenever I called, somebody was there.",
+        "It must have been a great evening.",
+        "Learning a new language is always fun.",
+        "They cheer us up and always make us smile.",
+        "Never heard of it, but it sounds good.",
+        "Don't worry about the snacks.",
+        "Taking a break is a must.",
+    ],
+)
+def test_what_is_only_told_is_no_rule(sentence: str) -> None:
+    """A false rule would stand whole in every later digest, in the place of what the user told."""
+    assert weigh_sentence(sentence) == ""
