@@ -29,6 +29,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench import simulators
+from bench.arguments import split_list, split_numbers
 from bench.large_results import large_result_sessions
 from bench.peers.catalogue import PEERS, interpreter, version
 from bench.peers.policies import policy_name
@@ -282,12 +283,12 @@ def _options() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="*")
-    add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
-    add("--rules", type=_words, default=_words(RULES), metavar="R,...")
-    add("--policies", type=_words, default=list(POLICIES), metavar="P,...")
+    add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
+    add("--rules", type=split_list, default=split_list(RULES), metavar="R,...")
+    add("--policies", type=split_list, default=list(POLICIES), metavar="P,...")
     add("--frontier", action="store_true", help=f"also {OTHER} and {OWN} with targets from 0.2 to 0.7")
     add(
-        "--peers", nargs="?", type=_words, const=list(PEERS), metavar="P,...",
+        "--peers", nargs="?", type=split_list, const=list(PEERS), metavar="P,...",
         help="also the libraries that `make peers` installed, on a sample; by default all of them",
     )  # fmt: skip
     add(
@@ -310,14 +311,6 @@ def _options() -> argparse.Namespace:
     if not options.paths and not options.quick and not options.large_results:
         parser.error("name recorded sessions, or say --large-results or --quick")
     return options
-
-
-def _words(given: str) -> list[str]:
-    return list(filter(None, given.split(",")))
-
-
-def _numbers(given: str) -> list[int]:
-    return [int(each) for each in _words(given)]
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
+from bench.arguments import split_list, split_numbers
 from bench.samples import QUICK_HELP
 from bench.standing_rules import Wish, rule_talks
 from lamina.caches import all_rules
@@ -377,8 +378,8 @@ def _options() -> argparse.Namespace:
     add("--bfcl", type=Path, metavar="FOLDER")
     add("--memory", type=Path, nargs="*", default=[], metavar="PATH")
     add("--rules", type=int, default=0, metavar="N", help="made-up talks with a standing rule")
-    add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
-    add("--policies", type=_words, default=_words(POLICIES), metavar="P,...")
+    add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
+    add("--policies", type=split_list, default=split_list(POLICIES), metavar="P,...")
     add("--answers", type=Path, metavar="FILE", help="write rows for a model that answers")
     add("--label", type=_pair, default={}, metavar="P=NAME", help="what a policy is called in these rows")
     add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
@@ -389,14 +390,6 @@ def _options() -> argparse.Namespace:
 def _pair(text: str) -> dict[str, str]:
     policy, _, name = text.partition("=")
     return {policy: name}
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in _words(text)]
 
 
 if __name__ == "__main__":
