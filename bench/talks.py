@@ -120,7 +120,7 @@ def main() -> int:
                 group.append(outcome)
                 rows += _answer_rows(talk, outcome, options.label.get(name, name), last_request)
             outcomes += group
-            print(_summary(group), flush=True)
+            print(summary(group), flush=True)
     if options.answers:
         with gzip.open(options.answers, "wt", encoding="utf-8") as file:
             json.dump(rows, file)
@@ -259,7 +259,7 @@ def _answer_rows(
         yield [policy, outcome.window, talk.name, each.question, chat, list(each.spellings), in_sight]
 
 
-def _summary(group: Sequence[TalkOutcome]) -> str:
+def summary(group: Sequence[TalkOutcome]) -> str:
     """One line for one policy in one window."""
     first = group[0]
     totals: dict[str, tuple[int, int]] = {}
@@ -286,7 +286,12 @@ def _read_talks(options: argparse.Namespace) -> Iterator[Talk]:
         yield from read_bfcl(options.bfcl)
     for path in options.memory:
         yield from read_memory(path)
-    for made in rule_talks(options.rules):
+    yield from made_up_talks(options.rules, windows=tuple(options.windows))
+
+
+def made_up_talks(count: int, *, windows: tuple[int, ...] = (4_000,)) -> Iterator[Talk]:
+    """So many talks with a standing rule, in ten languages, each long enough for one of the windows."""
+    for made in rule_talks(count, windows=windows):
         yield Talk(name=made.name, messages=made.messages, sought=[_seek_wish(wish) for wish in made.wishes])
 
 
