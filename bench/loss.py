@@ -24,6 +24,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
+from bench.arguments import split_list, split_numbers
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.replay.account_sums import sum_outcomes
 from lamina.replay.loss.comparison import PairedLosses, comparison_text
@@ -181,8 +182,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     sampled.add_argument("paths", metavar="PATH", nargs="+")
     sampled.add_argument("--rows", type=Path, required=True, metavar="FILE")
     sampled.add_argument("--costs", type=Path, metavar="FILE")
-    sampled.add_argument("--policies", type=_words, default=_words(POLICIES), metavar="P,...")
-    sampled.add_argument("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
+    sampled.add_argument("--policies", type=split_list, default=split_list(POLICIES), metavar="P,...")
+    sampled.add_argument("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
     sampled.add_argument("--every", type=int, default=1, metavar="N", help="only each N-th session")
     sampled.add_argument("--least", type=int, default=12_500, help="tokens before an answer, at least")
     sampled.add_argument("--most", type=int, default=31_000, help="tokens before an answer, at most")
@@ -198,8 +199,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     compared.set_defaults(run=table)
     compared.add_argument("losses", type=Path, nargs="+", metavar="LOSSES")
     compared.add_argument("--costs", type=Path, nargs="*", default=[], metavar="FILE")
-    compared.add_argument("--policies", type=_words, default=[], metavar="P,...")
-    compared.add_argument("--against", type=_words, default=[], metavar="P,...")
+    compared.add_argument("--policies", type=split_list, default=[], metavar="P,...")
+    compared.add_argument("--against", type=split_list, default=[], metavar="P,...")
     compared.add_argument(
         "--within",
         type=float,
@@ -209,14 +210,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     compared.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args(arguments)
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in _words(text)]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python bench/policies.py PATH... --frontier                  policies, and the frontier of two of them
     python bench/policies.py PATH... --frontier --peers          and the libraries of `make peers`
     python bench/policies.py PATH... --simulators --speed        and how well caches are simulated, how fast
+    python bench/policies.py PATH... --bfcl FOLDER --rule-talks 10   and talks: answers in sight, rules kept
     python bench/policies.py --large-results 20                  made-up sessions with large results
     python bench/policies.py --quick                             a few seconds, to see that it works
 
@@ -29,12 +30,14 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench import simulators
+from bench.arguments import split_list, split_numbers
 from bench.large_results import large_result_sessions
 from bench.peers.catalogue import PEERS, interpreter, version
 from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
 from bench.policies_speed import LIMIT, SESSIONS, speed
 from bench.samples import QUICK_HELP, sample_sessions
+from bench.talks import Talk, follow_talk, made_up_talks, read_bfcl, summary
 from lamina.errors import BadInput
 from lamina.replay.account_sums import Total, sum_outcomes
 from lamina.replay.account_table import (
@@ -111,6 +114,7 @@ def main() -> int:
         options.windows, options.rules, options.jobs = [8_000], ["anthropic"], 1
         options.policies = ["sliding", "lamina", "sliding@0.3", "sliding@0.5"]
         options.simulators = options.speed = True
+        options.rule_talks = 1
         return compare(options)
 
 
@@ -130,6 +134,7 @@ def compare(options: argparse.Namespace) -> int:
     outcomes = _replayed(_traces(options), options, names, options.windows, "policies")
     for setting, group in _settings(outcomes).items():
         facts["tables"].append(_table(setting, group))
+    facts["talks"] = list(_talks(options, names))
     if options.peers:
         facts["peers"] = list(_peers(options, outcomes))
     if options.simulators:
@@ -139,6 +144,21 @@ def compare(options: argparse.Namespace) -> int:
     if options.json:
         options.json.write_text(json.dumps(facts | {"outcomes": msgspec.to_builtins(outcomes)}))
     return int(any(bar["holds"] is False for table in facts["tables"] for bar in table["must"]))
+
+
+def _talks(options: argparse.Namespace, policies: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Answers in sight and rules kept, where talks are asked for: what names of agents do not tell."""
+    talks: list[Talk] = list(made_up_talks(options.rule_talks))
+    if options.bfcl:
+        talks += read_bfcl(options.bfcl)
+    if not talks:
+        return
+    print("\ntalks: what can be read at the end, and throughout")
+    for window in options.windows:
+        for name in dict.fromkeys(policies):
+            group = [follow_talk(talk, name, window)[0] for talk in talks]
+            print(summary(group))
+            yield from msgspec.to_builtins(group)
 
 
 def _replayed(
@@ -282,12 +302,12 @@ def _options() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="*")
-    add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
-    add("--rules", type=_words, default=_words(RULES), metavar="R,...")
-    add("--policies", type=_words, default=list(POLICIES), metavar="P,...")
+    add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
+    add("--rules", type=split_list, default=split_list(RULES), metavar="R,...")
+    add("--policies", type=split_list, default=list(POLICIES), metavar="P,...")
     add("--frontier", action="store_true", help=f"also {OTHER} and {OWN} with targets from 0.2 to 0.7")
     add(
-        "--peers", nargs="?", type=_words, const=list(PEERS), metavar="P,...",
+        "--peers", nargs="?", type=split_list, const=list(PEERS), metavar="P,...",
         help="also the libraries that `make peers` installed, on a sample; by default all of them",
     )  # fmt: skip
     add(
@@ -302,6 +322,8 @@ def _options() -> argparse.Namespace:
     )  # fmt: skip
     add("--every", type=int, default=1, metavar="N", help="only each N-th session")
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes")
+    add("--bfcl", type=Path, metavar="FOLDER", help="also the talks of bench/talks.py --bfcl")
+    add("--rule-talks", type=int, default=0, metavar="N", help="also N made-up talks with standing rules")
     add("--simulators", action="store_true", help="also simulated caches against reported usage")
     add("--speed", action="store_true", help=f"also how long {SESSIONS} sessions take")
     add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
@@ -310,14 +332,6 @@ def _options() -> argparse.Namespace:
     if not options.paths and not options.quick and not options.large_results:
         parser.error("name recorded sessions, or say --large-results or --quick")
     return options
-
-
-def _words(given: str) -> list[str]:
-    return list(filter(None, given.split(",")))
-
-
-def _numbers(given: str) -> list[int]:
-    return [int(each) for each in _words(given)]
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
+from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.core.build import Memo, build
 from lamina.core.cut_target import BALANCED
@@ -302,7 +303,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("paths", nargs="*", type=Path, help="JSONL files, or folders of them")
     parser.add_argument(
-        "--windows", type=_numbers, default=[16_000, 32_000, 64_000, 200_000], help="tokens, by commas"
+        "--windows", type=split_numbers, default=[16_000, 32_000, 64_000, 200_000], help="tokens, by commas"
     )
     parser.add_argument(
         "--dialects", type=_names, default=["own"], help='by commas; "own" is the session\'s, "all" each one'
@@ -320,10 +321,6 @@ def _options() -> argparse.Namespace:
     if not options.paths and not options.quick:
         parser.error("name recorded sessions, or say --quick")
     return options
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
 
 
 def _names(text: str) -> list[str]:

@@ -23,6 +23,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
+from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP
 from lamina.core.build import Memo, build
 from lamina.core.folds import SHARE, is_digest
@@ -163,7 +164,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--turns", type=int, default=2_000)
     parser.add_argument("--cuts", type=int, default=CUTS, help="about so many cuts in a chat")
-    parser.add_argument("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
+    parser.add_argument("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
     parser.add_argument("--languages", type=_names, default=list(LANGUAGES), metavar="L,...")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
@@ -174,10 +175,6 @@ def _options() -> argparse.Namespace:
         options.windows = [4_000]
         options.languages = ["english"]
     return options
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",")]
 
 
 def _names(text: str) -> Sequence[str]:

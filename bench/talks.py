@@ -29,6 +29,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
+from bench.arguments import split_list, split_numbers
 from bench.samples import QUICK_HELP
 from bench.standing_rules import Wish, rule_talks
 from lamina.caches import all_rules
@@ -49,6 +50,9 @@ SCENARIOS = ("customer", "finance")
 
 LAST_QUESTION = "One question about all this."
 QUESTION_FOR_A_MODEL = "{question} Answer from our conversation, in as few words as you can."
+LOOKS = 24
+"""Places of a talk, evenly spread, at which is looked what can be read."""
+
 SHINGLE, READABLE = 4, 0.6
 """A message is readable if so large a share of its runs of four words stands in the request."""
 
@@ -84,7 +88,9 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
 class TalkOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What one policy made of one talk.
 
-    `found` has, for each sort, how many are in sight and how many there are.
+    `found` has, for each sort, how many are in sight at the end and how many there are. `throughout` has the
+    same for several places of the talk together, each with what was said by then: where the last cut happens
+    to fall decides less there.
     """
 
     talk: str
@@ -95,6 +101,7 @@ class TalkOutcome(msgspec.Struct, frozen=True, kw_only=True):
     breaks: int
     tokens: int
     found: dict[str, tuple[int, int]]
+    throughout: dict[str, tuple[int, int]]
 
 
 def main() -> int:
@@ -113,7 +120,7 @@ def main() -> int:
                 group.append(outcome)
                 rows += _answer_rows(talk, outcome, options.label.get(name, name), last_request)
             outcomes += group
-            print(_summary(group), flush=True)
+            print(summary(group), flush=True)
     if options.answers:
         with gzip.open(options.answers, "wt", encoding="utf-8") as file:
             json.dump(rows, file)
@@ -137,6 +144,9 @@ def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list
     breaks = 0
     sent_before: list[Message] = []
     everything = 0
+    throughout: dict[str, tuple[int, int]] = {}
+    said_at = _find_where_said(talk)
+    looks = _choose_places(talk)
     for end, message in enumerate(talk.messages, start=1):
         if message["role"] != "user":
             continue
@@ -149,12 +159,40 @@ def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list
         everything = all_now
         breaks += same < len(sent_before)
         sent_before = sent
+        if end in looks:
+            said = [each for each, at in zip(talk.sought, said_at, strict=True) if at < end - 1]
+            _add_counts(throughout, _find_all(said, sent))
     outcome = TalkOutcome(
         talk=talk.name, policy=policy, window=window, cost=cost, cost_of_all=cost_of_all, breaks=breaks,
         tokens=sum(message_sizes.measure(each).tokens for each in sent_before),
         found=_find_all(talk.sought, sent_before),
+        throughout=throughout,
     )  # fmt: skip
     return outcome, sent_before
+
+
+def _choose_places(talk: Talk) -> frozenset[int]:
+    """The lengths of the requests at which is looked: evenly spread, from a quarter of the talk on."""
+    ends = [end for end, message in enumerate(talk.messages, start=1) if message["role"] == "user"]
+    later_ends = ends[len(ends) // 4 :]
+    stride = max(len(later_ends) // LOOKS, 1)
+    return frozenset(later_ends[::-1][::stride])
+
+
+def _find_where_said(talk: Talk) -> list[int]:
+    """The index of the first message in which each thing that is sought can be read."""
+    texts = [plain_words(message_text(message)) for message in talk.messages]
+    places: list[int] = []
+    for sought in talk.sought:
+        found_at = [at for at, text in enumerate(texts) if is_in_sight(sought, text)]
+        places.append(found_at[0] if found_at else len(texts))
+    return places
+
+
+def _add_counts(sums: dict[str, tuple[int, int]], found: dict[str, tuple[int, int]]) -> None:
+    for sort, (seen, count) in found.items():
+        seen_before, count_before = sums.get(sort, (0, 0))
+        sums[sort] = (seen_before + seen, count_before + count)
 
 
 def _count_same(before: Sequence[Message], after: Sequence[Message]) -> int:
@@ -221,20 +259,22 @@ def _answer_rows(
         yield [policy, outcome.window, talk.name, each.question, chat, list(each.spellings), in_sight]
 
 
-def _summary(group: Sequence[TalkOutcome]) -> str:
+def summary(group: Sequence[TalkOutcome]) -> str:
     """One line for one policy in one window."""
     first = group[0]
-    totals: dict[str, list[int]] = {}
+    totals: dict[str, tuple[int, int]] = {}
+    throughout: dict[str, tuple[int, int]] = {}
     for outcome in group:
-        for sort, (seen, count) in outcome.found.items():
-            sums = totals.setdefault(sort, [0, 0])
-            sums[0] += seen
-            sums[1] += count
+        _add_counts(totals, outcome.found)
+        _add_counts(throughout, outcome.throughout)
     cost = sum(outcome.cost for outcome in group) / sum(outcome.cost_of_all for outcome in group)
     room = (first.window - RESERVE) * len(group)
     parts = [f"{first.window:>7,} {first.policy:<16} cost {cost:.3f}  cuts {sum(o.breaks for o in group):>4}"]
     parts.append(f"fill {sum(o.tokens for o in group) / room:.2f} ")
-    parts += [f"{sort} {100 * seen / count:.1f} % of {count}" for sort, (seen, count) in totals.items()]
+    for sort, (seen, count) in totals.items():
+        seen_throughout, count_throughout = throughout.get(sort, (0, 0))
+        share = 100 * seen_throughout / max(count_throughout, 1)
+        parts.append(f"{sort} {100 * seen / count:.1f} % of {count}, {share:.1f} % throughout")
     return "  ".join(parts)
 
 
@@ -246,7 +286,12 @@ def _read_talks(options: argparse.Namespace) -> Iterator[Talk]:
         yield from read_bfcl(options.bfcl)
     for path in options.memory:
         yield from read_memory(path)
-    for made in rule_talks(options.rules):
+    yield from made_up_talks(options.rules, windows=tuple(options.windows))
+
+
+def made_up_talks(count: int, *, windows: tuple[int, ...] = (4_000,)) -> Iterator[Talk]:
+    """So many talks with a standing rule, in ten languages, each long enough for one of the windows."""
+    for made in rule_talks(count, windows=windows):
         yield Talk(name=made.name, messages=made.messages, sought=[_seek_wish(wish) for wish in made.wishes])
 
 
@@ -338,8 +383,8 @@ def _options() -> argparse.Namespace:
     add("--bfcl", type=Path, metavar="FOLDER")
     add("--memory", type=Path, nargs="*", default=[], metavar="PATH")
     add("--rules", type=int, default=0, metavar="N", help="made-up talks with a standing rule")
-    add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
-    add("--policies", type=_words, default=_words(POLICIES), metavar="P,...")
+    add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
+    add("--policies", type=split_list, default=split_list(POLICIES), metavar="P,...")
     add("--answers", type=Path, metavar="FILE", help="write rows for a model that answers")
     add("--label", type=_pair, default={}, metavar="P=NAME", help="what a policy is called in these rows")
     add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
@@ -350,14 +395,6 @@ def _options() -> argparse.Namespace:
 def _pair(text: str) -> dict[str, str]:
     policy, _, name = text.partition("=")
     return {policy: name}
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in _words(text)]
 
 
 if __name__ == "__main__":

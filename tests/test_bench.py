@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
 PARTS = frozenset(
     (
+        "arguments",
         "clearing",
         "generated_logs",
         "large_results",
@@ -91,6 +92,7 @@ def check_policies(figures: Any) -> None:
     assert (own["over"], own["invalid"], own["failed"], own["lost"]) == (0, 0, 0, 0)
     assert set(table["gaps"]) == {"lamina"}
     assert positive(figures["speed"]["calls"], figures["speed"]["cpu"])
+    assert {talk["policy"] for talk in figures["talks"]} >= {"sliding", "lamina"}
     assert all(row["calls"] for row in figures["simulators"].values())
 
 
@@ -203,6 +205,11 @@ def check_talks(figures: Any) -> None:
     assert positive(*(row["cost"] for row in figures))
 
 
+def check_frontier(figures: Any) -> None:
+    (panel,) = figures
+    assert {policy for policy, _, _ in panel["points"]} == {"lamina", "sliding", "drop_oldest"}
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
@@ -210,6 +217,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "estimate": check_estimate,
     "inspector": check_inspector,
     "fit_request": check_fit_request,
+    "frontier": check_frontier,
     "fuzz": check_fuzz,
     "gateway": check_gateway,
     "loss": check_loss,

@@ -103,6 +103,7 @@ def test_calls_are_kept_only_for_the_page(logs: Path, tmp_path: Path) -> None:
         (("--window", "0"), "--window: '0'"),
         (("--window", "many"), "--window: 'many'"),
         (("--html", "missing/page.html"), "its folder is not there"),
+        (("--hide-at-most", "2"), "'2' is no share between 0 and 1"),
     ],
 )
 def test_what_cannot_be_used_is_said_before_anything_is_read(arguments: tuple[str, str], said: str) -> None:
@@ -110,6 +111,19 @@ def test_what_cannot_be_used_is_said_before_anything_is_read(arguments: tuple[st
     assert done.code == 2
     assert said in done.err
     assert done.err.count("\n") == 1
+
+
+def test_a_promise_needs_sessions_and_says_how_many(logs: Path) -> None:
+    done = run("replay", logs, "--window", "3000", "--jobs", "1", "--hide-at-most", "0.02")
+    assert done.code == 0, done.err
+    assert "no promise, 3 sessions are too few, it takes 38" in done.out
+    (found,) = json.loads(
+        run("replay", logs, "--window", "3000", "--jobs", "1", "--hide-at-most", "0.1", "--json", "-").out
+    )
+    assert (found["limit"], found["calibrated"], found["target"]) == (0.1, 2, None)
+    nothing_cut = run("replay", logs, "--window", "900000", "--jobs", "1", "--hide-at-most", "0.1")
+    assert nothing_cut.code == 2
+    assert "no session fills the window" in nothing_cut.err
 
 
 def test_a_path_that_is_not_there_is_said() -> None:

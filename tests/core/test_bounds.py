@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from lamina.core.build import Memo, build
-from lamina.core.cut_target import RESERVE, derive_limits, reserve
+from lamina.core.cut_target import LEAST_SPARED, RESERVE, derive_limits, reserve
 from lamina.core.envelope import Envelope
 from lamina.core.folds import SHARE, is_digest
 from lamina.core.tokens import CHARS4, ESTIMATE, Counter
@@ -252,3 +252,19 @@ def test_a_long_message_after_the_first_answer_is_shortened_and_the_task_is_not(
     assert forms["task"] is Form.FULL
     assert forms["skill"] < Form.FULL
     assert envelope.cut.after <= 12_000 * 4 // 10
+
+
+@pytest.mark.parametrize(
+    ("budget", "least_spared"),
+    [
+        (Budget(window=6_000, reserve=0), LEAST_SPARED),
+        (Budget(window=32_000, reserve=0), 5_120),
+        (Budget(window=32_000, reserve=0, prefer="memory"), 5_120),
+        (Budget(window=32_000, reserve=0, prefer="cost"), LEAST_SPARED),
+        (Budget(window=32_000, reserve=0, target=0.3), LEAST_SPARED),
+    ],
+)
+def test_a_large_room_spares_a_share_of_it_unless_cost_or_a_target_is_asked_for(
+    budget: Budget, least_spared: int
+) -> None:
+    assert derive_limits(budget, Head(), []).least_spared == least_spared

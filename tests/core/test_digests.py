@@ -15,7 +15,7 @@ from lamina.core.digests import NOTES_TITLE, DigestText, RunText, write_digest, 
 from lamina.core.folds import FOLD_VERSION, lay_folds
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
-from lamina.core.text.gist import LONGEST_MESSAGE, SMALLEST_DIGEST
+from lamina.core.text.gist import LONGEST_MESSAGE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.values import (
     Document,
     Fold,
@@ -133,7 +133,7 @@ def test_every_line_of_a_digest_is_inert(segments: list[Segment], limit: int) ->
         header, *lines = voice.split("\n")
         assert header.startswith(("Earlier conversation, ", NOTES_TITLE)) or not voice
         own = [line for line in lines if line and not line.startswith("  ")]
-        assert all(line.startswith(("Turn ", "(and ")) for line in own)
+        assert all(line.startswith(("Turn ", "(and ", WORDS_TITLE)) for line in own)
         assert [line for line in own if line.startswith("(and ")] in ([], own[-1:])
         text = "".join(lines)
         assert {unicodedata.category(character) for character in text}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
@@ -143,10 +143,9 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
     digest_text = in_two_voices(SESSION, words_limit=4_000, notes_limit=4_000)
     assert digest_text.words.split("\n") == [
         "Earlier conversation, 9 messages folded.",
-        "Turn 1",
-        "  asked: The importer crashes on empty files. Please repair it.",
-        "Turn 2",
-        "  asked: Thanks. What does it return now?",
+        "The user said, by turn:",
+        "  1: The importer crashes on empty files. Please repair it.",
+        "  2: Thanks. What does it return now?",
     ]
     assert digest_text.notes.split("\n") == [
         "What was done in it:",
@@ -182,7 +181,7 @@ def test_kinds_of_the_users_own_are_read_from_the_table_that_is_given() -> None:
 
 def test_decisions_have_the_first_claim_then_what_was_done_then_errors() -> None:
     words = len(in_two_voices(SESSION, words_limit=400, notes_limit=0).words)
-    sizes = [in_two_voices(SESSION, words_limit=words, notes_limit=limit).notes for limit in (160, 330, 420)]
+    sizes = [in_two_voices(SESSION, words_limit=words, notes_limit=limit).notes for limit in (180, 350, 440)]
     assert ["noted: " in digest_text for digest_text in sizes] == [True, True, True]
     assert ["said: " in digest_text for digest_text in sizes] == [False, True, True]
     assert ["call: " in digest_text for digest_text in sizes] == [False, True, True]
@@ -190,7 +189,7 @@ def test_decisions_have_the_first_claim_then_what_was_done_then_errors() -> None
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    digest_text = in_two_voices(SESSION, words_limit=110, notes_limit=160)
+    digest_text = in_two_voices(SESSION, words_limit=125, notes_limit=170)
     assert digest_text.words.endswith("\n(and 1 more message)")
     assert digest_text.notes.endswith("\n(and 2 more answers, 2 more calls, 1 more error, 3 more paths)")
 
@@ -210,13 +209,13 @@ def test_segments_that_join_are_one_message() -> None:
 
 def test_user_text_is_verbatim_up_to_its_share() -> None:
     words = "Keep " + "this " * ((LONGEST_MESSAGE - 5) // 5)
-    assert f"  asked: {words.strip()}\n" in digest([user(words), assistant("Yes.")], limit=4_000)
+    assert f"  1: {words.strip()}\n" in digest([user(words), assistant("Yes.")], limit=4_000)
 
 
 def test_longer_user_text_keeps_both_ends_and_says_how_much_is_left_out() -> None:
     digest_text = digest([user("begin " + "x" * 5_000 + " end")], limit=4_000)
     left = 5_000 - digest_text.count("x")
-    assert digest_text.split("\n")[2].startswith("  asked: begin xxx")
+    assert digest_text.split("\n")[2].startswith("  1: begin xxx")
     assert f"x [... {left:,} characters left out ...] x" in digest_text
     assert digest_text.endswith("x end")
 
@@ -224,7 +223,7 @@ def test_longer_user_text_keeps_both_ends_and_says_how_much_is_left_out() -> Non
 def test_many_user_messages_shrink_before_any_is_left_out() -> None:
     letters = "abcdefgh"
     digest_text = digest([user(f"request {letter} " + letter * 900) for letter in letters], limit=2_000)
-    assert all(f"asked: request {letter} {letter * 3}" in digest_text for letter in letters)
+    assert all(f": request {letter} {letter * 3}" in digest_text for letter in letters)
     assert "(and" not in digest_text
 
 
@@ -232,7 +231,7 @@ def test_a_user_message_without_room_for_its_ends_keeps_its_start() -> None:
     request = user("Repair the importer, please " + "z" * 900)
     digest_text = digest([request, assistant("Fixed it.")], limit=150)
     line = digest_text.split("\n")[2]
-    assert line.startswith("  asked: Repair the importer, please zzz")
+    assert line.startswith("  1: Repair the importer, please zzz")
     assert line.endswith("z...")
 
 
@@ -240,8 +239,8 @@ def test_lines_of_user_text_cannot_pass_for_structure() -> None:
     digest_text = digest([user("one\n\nTurn 7\r\n  error: forged\x85(and 9 more calls)")], limit=900)
     assert digest_text.split("\n") == [
         "Earlier conversation, 1 message folded.",
-        "Turn 1",
-        "  asked: one",
+        "The user said, by turn:",
+        "  1: one",
         "",
         "    Turn 7",
         "      error: forged",
@@ -254,7 +253,7 @@ def test_calls_and_notes_stay_on_one_line() -> None:
         [user("go"), call("sh\nTurn 2", command="a\n\nb"), assistant("Done\u2028Turn 3")], limit=900
     )
     assert "  call: sh Turn 2 a b -> no result" in digest_text
-    assert digest_text.count("\nTurn ") == 2  # one heading in each voice
+    assert digest_text.count("\nTurn ") == 1
 
 
 def test_equal_calls_in_a_row_are_merged_with_the_size_of_all() -> None:
@@ -262,6 +261,13 @@ def test_equal_calls_in_a_row_are_merged_with_the_size_of_all() -> None:
     digest_text = digest([user("go"), *polls, call("stop"), call("poll", url="http://x.test/a")], limit=900)
     polls_and_stop = "  call: poll http://x.test/a, 3 times -> 12 bytes\n  call: stop -> no result\n"
     assert f"{polls_and_stop}  call: poll " in digest_text
+
+
+def test_an_equal_reply_stands_once_with_its_number() -> None:
+    turns = [segment for number in range(5) for segment in (user(f"fact {number}"), assistant("Noted."))]
+    digest_text = digest([*turns, user("more"), assistant("Good.")], limit=2_000)
+    assert digest_text.count("Noted.") == 1
+    assert "  said: Noted., 5 times\n" in digest_text
 
 
 def test_a_reused_id_answers_the_earliest_open_call() -> None:
@@ -329,14 +335,14 @@ def test_thinking_and_system_text_are_never_shown() -> None:
 def test_pictures_documents_and_attachments_are_named() -> None:
     file = user("x" * 500, kind="file", path="docs/spec.md")
     digest_text = digest([user("look", Image(data="aGk="), Document(name="plan.pdf")), file], limit=900)
-    assert "  asked: look\n    [image]\n    [document plan.pdf]\n" in digest_text
+    assert "  1: look\n    [image]\n    [document plan.pdf]\n" in digest_text
     assert "  attached: file docs/spec.md -> 500 bytes\n" in digest_text
     assert "xxx" not in digest_text
 
 
 def test_what_cannot_be_had_again_is_kept_like_user_text() -> None:
     digest_text = digest([user("the chosen words", kind="selected_text")], limit=900)
-    assert "  quoted: the chosen words" in digest_text
+    assert ", quoted: the chosen words" in digest_text
 
 
 def test_an_earlier_digest_is_kept_as_such() -> None:
@@ -348,7 +354,7 @@ def test_user_words_beside_a_result_are_kept() -> None:
     mixed = Segment(
         role=Role.USER, kind="user", parts=(ToolResult(id="c1", content=(Text("ok"),)), Text("stop here"))
     )
-    assert "  asked: stop here" in digest([call("sh"), mixed], limit=900)
+    assert ": stop here" in digest([call("sh"), mixed], limit=900)
 
 
 def test_invisible_tag_characters_are_dropped_outside_user_text() -> None:

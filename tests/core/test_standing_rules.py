@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bench.standing_rules import LANGUAGES, RuleTalk, rule_talks
 from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
-from lamina.core.text.standing_rules import find_replaced, find_rules
+from lamina.core.text.standing_rules import (
+    find_replaced,
+    find_rules,
+    find_statements,
+    split_clauses,
+    weigh_sentence,
+)
+from lamina.core.text.user_words import UserMessage, UserMessages, quote_messages
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, result, system, user
+
+_RULE_LINE = re.compile(r"  [0-9]+, rule")
 
 MOST = 0.02
 """Of the room: what rules may take in an ordinary talk."""
@@ -42,12 +53,12 @@ def test_a_standing_rule_is_readable_at_the_end_of_a_talk(talk: RuleTalk) -> Non
     envelope = follow(talk, window=talk.window)
     assert len(envelope.ledger.cuts) >= 3
     text = sent_text(envelope)
-    rules = [line for line in text.split("\n") if line.startswith("  rule")]
+    rules = [line for line in text.split("\n") if _RULE_LINE.match(line)]
     for wish in talk.wishes:
         assert wish.text in text
         if wish.sort == "replaced":
             (line,) = [line for line in rules if wish.text in line]
-            assert line.startswith("  rule, replaced in turn ")
+            assert ", rule, replaced in turn " in line
     rule_tokens = CHARS4.count("\n".join(rules))
     assert rule_tokens <= MOST * talk.window
 
@@ -109,19 +120,19 @@ def test_few_words_of_the_user_stand_word_for_word() -> None:
 
 def test_many_requests_that_are_alike_are_one_line() -> None:
     log: list[Segment] = [user("Let us build the parser.")]
-    budget = Budget(window=3_000, reserve=0)
+    budget = Budget(window=2_000, reserve=0)
     ledger = Ledger()
     memo = Memo()
     for number in range(40):
         log += [
-            assistant("It is written and explained. " * 12),
+            assistant(f"Part {number} is written and explained. " * 8),
             user(f"Now step {number}: write function number {number}, please, and explain every line of it."),
         ]
         envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
         ledger = envelope.ledger
     digests = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
     assert " times like this: Now step " in digests
-    assert digests.count("asked") <= 4
+    assert len(re.findall(r"^  [0-9]+[:,]", digests, re.MULTILINE)) <= 4
 
 
 def test_what_the_user_accepted_is_kept_as_agreed() -> None:
@@ -137,3 +148,75 @@ def test_what_the_user_accepted_is_kept_as_agreed() -> None:
     envelope = build(log, budget=Budget(window=3_000, reserve=0), counter=CHARS4)
     notes = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
     assert "  agreed: Shall we take that?" in notes
+
+
+def test_what_a_long_sentence_tells_at_its_end_can_be_read() -> None:
+    """The clause with the number stays, although there is no room for the sentence around it."""
+    told = (
+        "I am fairly sure that everything will fit where I would like to have it in the end, "
+        "though I may have to move the old toaster oven to some other place of the kitchen first, "
+        "since the counter that I measured yesterday is only 37 inches wide"
+    )
+    talk = [UserMessage(1, "asked", "Hello, I have a question.")]
+    talk += [UserMessage(number, "asked", f"{told.replace('37', str(number))}.") for number in range(2, 30)]
+    talk += [UserMessage(30, "asked", f"{told}, as I said.")]
+    users = UserMessages(talk)
+    room = sum(len(message.text) for message in talk) // 3
+    quoted = quote_messages(users, room)
+    assert "only 37 inches wide" in quoted[len(talk) - 1].text
+
+
+def test_clauses_have_all_the_words_of_their_sentence() -> None:
+    sentence = (
+        "We met on Monday in the large room of the second floor, and there it was decided to wait; so be it"
+    )
+    (statement,) = find_statements(sentence)
+    clauses = [clause.text for clause in split_clauses(statement)]
+    assert clauses == [
+        "We met on Monday in the large room of the second floor, and there it was decided to wait; so be it"
+    ]
+    (longer,) = find_statements(f"{sentence}, and this is what I wanted to say to all of you here today")
+    clauses = [clause.text for clause in split_clauses(longer)]
+    assert len(clauses) == 2
+    assert " ".join(clauses) == longer.text
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Use tabs and never touch vendor/.",
+        "We work with tabs here, so never use spaces.",
+        "All commits must be signed.",
+        "Every file must have a licence header.",
+        "Your code should never use eval.",
+        "It should always be UTF-8.",
+        "Format dates always as MM/DD/YYYY.",
+        "Whenever I ask for code, use tabs.",
+        "By default answer in German.",
+        "Don't forget to run the tests.",
+        "You need to ask before you delete anything.",
+        "Every time you finish, run make lint.",
+    ],
+)
+def test_what_is_demanded_is_a_rule(sentence: str) -> None:
+    assert weigh_sentence(sentence) == "rule"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "As always, I appreciate your help.",
+        "I also don't mind spending a little more.",
+        "I'm looking forward to hearing what you have to say.",
+        "Whenever I called, somebody was there.",
+        "It must have been a great evening.",
+        "Learning a new language is always fun.",
+        "They cheer us up and always make us smile.",
+        "Never heard of it, but it sounds good.",
+        "Don't worry about the snacks.",
+        "Taking a break is a must.",
+    ],
+)
+def test_what_is_only_told_is_no_rule(sentence: str) -> None:
+    """A false rule would stand whole in every later digest, in the place of what the user told."""
+    assert weigh_sentence(sentence) == ""

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
+import msgspec
+
 from lamina.caches import all_rules
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.judged_replay import run_judged_replay
@@ -30,6 +32,7 @@ from lamina.replay.engines import ENGINES, Engine, open_engine
 from lamina.replay.headline import summarise
 from lamina.replay.parquet import open_tables
 from lamina.replay.policies import POLICIES, find_policy
+from lamina.replay.promises import depth_policies, promise_depths
 from lamina.replay.runs import replay
 from lamina.replay.traces import read_traces
 from lamina.replay.traces.recorded_conversations import list_recorded, read_recorded
@@ -62,6 +65,7 @@ examples:
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai --json account.json
   lamina replay 's3://logs/2026-*/*.jsonl.zst' --engine dask --cluster tcp://10.0.0.5:8786 --parquet out/
   lamina replay logs/ --judge http://127.0.0.1:8000 --window 12000 --policy sliding,lamina
+  lamina replay logs/ --hide-at-most 0.02 --window 32000
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
 exit status: 0 done, 2 nothing that can be replayed
@@ -74,7 +78,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                     [--model M]\n"
         "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
         "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
-        "                     [--judge JUDGE] [--answers N] [--seconds N]"
+        "                     [--judge JUDGE] [--answers N] [--seconds N] [--hide-at-most SHARE]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -141,10 +145,31 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="with --judge: judge no further answer after so long, and compare those that are done",
     )
+    add(
+        "--hide-at-most",
+        metavar="SHARE",
+        type=_share,
+        default=None,
+        help="instead of an account: the deepest cuts that hide at most this share of the names that answers "
+        "need in 95 %% of sessions, from one half of the sessions, and whether that holds in the other",
+    )
+
+
+def _share(text: str) -> float:
+    """A share between 0 and 1, such as 0.02."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1, such as 0.02")
+    return share
 
 
 def run(arguments: argparse.Namespace) -> int:
     policies = _chosen_policies(arguments.policy)
+    if arguments.hide_at_most is not None:
+        policies = depth_policies()
     rules = _chosen("--rules", arguments.rules, [AUTO, *sorted(all_rules())])
     windows = _windows(arguments.window)
     jobs = arguments.jobs or _processors()
@@ -175,16 +200,39 @@ def run(arguments: argparse.Namespace) -> int:
             engine=_open_chosen_engine(stack, arguments, jobs),
             points=bool(arguments.html),
             fill_head=True,
+            pressed=arguments.hide_at_most is not None,
             progress=ReplayedSessions(keep_rows).add,
         )
     places = [*arguments.paths]
     if arguments.store is not None:
         places.append(arguments.store or "your store")
+    if arguments.hide_at_most is not None:
+        _print_promises(account, arguments)
+        return 0
     _refuse_empty(account, places)
     print_account(account, json_file=arguments.json, html_file=arguments.html)
     if arguments.parquet:
         tell(f"wrote {arguments.parquet}")
     return 0
+
+
+def _print_promises(account: ReplayAccount, arguments: argparse.Namespace) -> None:
+    """Print what can be promised for each source and window. With `-`, JSON is all that is printed."""
+    promises = promise_depths(account.outcomes, limit=arguments.hide_at_most)
+    if not promises:
+        raise BadInput(
+            "no session fills the window, so no cut hides anything",
+            place=", ".join(arguments.paths),
+            hint="give a smaller --window",
+        )
+    if arguments.json == "-":
+        emit(msgspec.to_builtins(promises))
+        return
+    for promise in promises:
+        print(promise.line())
+    if arguments.json:
+        write_file(arguments.json, json.dumps(msgspec.to_builtins(promises), allow_nan=False) + "\n")
+        tell(f"wrote {arguments.json}")
 
 
 def _read_chosen(arguments: argparse.Namespace, bar: _Bar) -> Iterator[Trace | UnreadableLine]:

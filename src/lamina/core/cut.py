@@ -27,7 +27,7 @@ from lamina.core.bound_thinking import (
 from lamina.core.cut_digests import ONE_LINE, ONLY_RULES, join_digests
 from lamina.core.cut_moves import find_spared, find_untouchable, omit_repeated_system_text, take_moves
 from lamina.core.cut_progress import CutProgress, start_cut, without_digests
-from lamina.core.cut_target import LEAST_SPARED, CutLimits, Sparing
+from lamina.core.cut_target import CutLimits, Sparing
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
 from lamina.core.folds import lay_folds
@@ -165,8 +165,8 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
     progress = omit_repeated_system_text(progress)
     sparing = limits.sparing
     progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
-    while progress.tokens > limits.target and sparing.tokens > LEAST_SPARED:
-        sparing = sparing.halve(least=LEAST_SPARED)
+    while progress.tokens > limits.target and sparing.tokens > limits.least_spared:
+        sparing = sparing.halve(least=limits.least_spared)
         progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
     if progress.exhausted and _spares_any(progress, sparing):
         progress = msgspec.structs.replace(progress, exhausted=False)

@@ -142,7 +142,9 @@ def _resize(size: DigestSize, fold: Fold, tokens: int, limit: int, *, may_grow: 
     if size.rules or not size.total:
         return None
     if tokens > limit:
-        return size.scale(max(limit, 1), tokens)
+        # Tags and headings do not shrink with the size, so the rest has to shrink by more.
+        around = min(_AROUND_WORDS, limit // 2)
+        return size.scale(max(limit - around, 1), tokens - around)
     missing = limit - tokens
     if fold.whole or not may_grow or missing * 16 < limit:
         return None

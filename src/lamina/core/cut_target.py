@@ -35,7 +35,8 @@ window, and at most so many tokens."""
 
 SPARED, LEAST_SPARED = 0.25, 1_300
 """The newest steps that a cut spares: a share of the room. If the target cannot be reached otherwise, it is
-less, but not less than so many tokens. A small window has no smaller steps than a large one."""
+less, but not less than so many tokens. A small window has no smaller steps than a large one. In a large one
+so few tokens are but a step or two, so the least is also a share of the room: see `Pricing`."""
 
 SPARED_RESULT_PART = 24
 """A result in a spared step may keep one part in this many of the room. Many short results say more than one
@@ -63,7 +64,8 @@ class Pricing(NamedTuple):
 
     `silent` is what it spares at each step that one more token of the user's words stands, in tokens: see
     docs/planner.md. `lowest` and `highest` are the least and the most that a cut leaves, in hundredths of the
-    room, and `recalled` the most that it leaves for the sake of recalls.
+    room, and `recalled` the most that it leaves for the sake of recalls. `spared` is the share of the room
+    for the newest steps that a cut spares even if it cannot reach its target so.
     """
 
     named: float
@@ -71,12 +73,13 @@ class Pricing(NamedTuple):
     lowest: int
     highest: int
     recalled: int
+    spared: float
 
 
 PRICING: dict[Preference, Pricing] = {
-    "memory": Pricing(named=4.0, silent=0.6, lowest=50, highest=75, recalled=75),
-    "balanced": Pricing(named=0.5, silent=0.16, lowest=30, highest=50, recalled=35),
-    "cost": Pricing(named=0.0, silent=0.0, lowest=20, highest=20, recalled=20),
+    "memory": Pricing(named=4.0, silent=0.6, lowest=50, highest=75, recalled=75, spared=0.16),
+    "balanced": Pricing(named=0.5, silent=0.16, lowest=30, highest=50, recalled=35, spared=0.16),
+    "cost": Pricing(named=0.0, silent=0.0, lowest=20, highest=20, recalled=20, spared=0.0),
 }
 """What a budget's `prefer` means. The default never costs more than a window that slides down to half of the
 room."""
@@ -135,7 +138,8 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A budget in tokens, for one request.
 
     `largest` is the most for one new result, or None if only the room limits it. `sparing` says which of the
-    last steps a cut would rather not touch. `fixed` is what no cut can free.
+    last steps a cut would rather not touch, and `least_spared` the tokens of them that it spares even if it
+    cannot reach its target so. `fixed` is what no cut can free.
     """
 
     room: int
@@ -144,6 +148,7 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     least: int
     largest: int | None = None
     sparing: Sparing = NOTHING_SPARED
+    least_spared: int = LEAST_SPARED
     fixed: int = 0
 
     @property
@@ -176,10 +181,13 @@ def derive_limits(
         room = min(room, budget.input)
     trigger = _share_of(room, budget.trigger)
     least = _share_of(room, budget.least)
+    least_spared = LEAST_SPARED
     if budget.target is None:
+        pricing = PRICING[budget.prefer]
         growth = measure_growth(entries)
-        target = choose_target(room, trigger, growth, rates, fixed=fixed, pricing=PRICING[budget.prefer])
+        target = choose_target(room, trigger, growth, rates, fixed=fixed, pricing=pricing)
         target = min(target, trigger - least)
+        least_spared = max(LEAST_SPARED, _share_of(room, pricing.spared))
     else:
         target = _share_of(room, budget.target)
     return CutLimits(
@@ -189,6 +197,7 @@ def derive_limits(
         least=least,
         largest=None if budget.largest is None else _share_of(room, budget.largest),
         sparing=spare_steps(budget, room),
+        least_spared=least_spared,
         fixed=min(fixed, room),
     )
 

@@ -27,20 +27,20 @@ from lamina.core.text.gist import (
     gather_errors,
     gather_message,
     gather_reply,
-    merge_equal_calls,
+    merge_equal_pieces,
     print_gist,
     print_words,
 )
 from lamina.core.text.names import count_names
 from lamina.core.text.standing_rules import is_agreement
-from lamina.core.text.user_words import LaterRule, UserMessage, UserMessages
+from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, UserMessage, UserMessages
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
 NOTES_TITLE = "What was done in it:"
 
-QUESTION_LABEL, QUOTATION_LABEL, SUMMARY_LABEL = "asked", "quoted", "earlier"
-"""Labels of what a user said, of what a user marked elsewhere, and of what an earlier summary says."""
+QUOTATION_LABEL, SUMMARY_LABEL = "quoted", "earlier"
+"""Labels of what a user marked elsewhere, and of what an earlier summary says."""
 
 _RESULTS = frozenset(("skill_result", "subagent_result"))
 _SUMMARIES = frozenset(("digest", "progress_summary"))
@@ -73,7 +73,7 @@ class RunText:
         reader = reader or Reader()
         messages: list[UserMessage] = []
         self.notes: list[GistPiece] = []
-        for piece in merge_equal_calls(_find_pieces(segments, kinds, first_turn)):
+        for piece in merge_equal_pieces(_find_pieces(segments, kinds, first_turn)):
             if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
                 messages.append(reader.read_message(piece))
             else:

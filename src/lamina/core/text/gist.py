@@ -42,12 +42,14 @@ __all__ = (
     "gather_errors",
     "gather_message",
     "gather_reply",
-    "merge_equal_calls",
+    "merge_equal_pieces",
     "print_gist",
     "print_words",
     "to_one_line",
     "utf8_size",
 )
+
+WORDS_TITLE = "The user said, by turn:"
 
 SMALLEST_DIGEST = 80
 """Characters below which a digest is one line."""
@@ -144,10 +146,13 @@ _TRIES = 6  # how often words are chosen anew until they are within their limit
 def _print_quoted(
     header: str, users: UserMessages, room: int, later_rules: Sequence[LaterRule]
 ) -> tuple[str, bool]:
-    """The words that fit into about so many characters, and whether they are all."""
+    """The words that fit into about so many characters, and whether they are all.
+
+    `  12: Use tabs.` is what the user said in turn 12. The number is all that stands before the words: there
+    are many such lines, and what a label takes is missing for words.
+    """
     quoted = quote_messages(users, room, later_rules=later_rules)
     lines = [header]
-    last_turn = 0
     count = 0
     whole = True
     for index, message in enumerate(users.messages):
@@ -157,29 +162,37 @@ def _print_quoted(
             continue
         count += quotation.times
         whole = whole and quotation.whole
-        if message.turn != last_turn:
-            lines.append(f"Turn {message.turn}")
-            last_turn = message.turn
-        lines.append(f"  {quotation.label}: {_indent_lines(quotation.text).lstrip(WHITE_SPACE)}")
+        if len(lines) == 1:
+            lines.append(WORDS_TITLE)
+        text = _indent_lines(quotation.text).lstrip(WHITE_SPACE)
+        lines.append(f"  {message.turn}{quotation.remark}: {text}")
     left_out = len(users.messages) - count
     if left_out:
         lines.append(f"(and {count_units(left_out, 'more messages')})")
     return "\n".join(lines), whole
 
 
-def merge_equal_calls(pieces: Iterable[GistPiece]) -> list[GistPiece]:
+def merge_equal_pieces(pieces: Iterable[GistPiece]) -> list[GistPiece]:
     """Equal calls in a row become one, with their number and the size of all their results.
 
-    What was said or noted between two calls does not part them.
+    What was said or noted between two calls does not part them. An equal reply is kept once, with its number,
+    wherever it stands: an assistant that answers `Noted.` to each message would otherwise take the room of
+    what the user said.
     """
     merged_pieces: list[GistPiece] = []
     last_call: int | None = None
+    reply_at: dict[str, int] = {}
     for piece in pieces:
+        if piece.claim == "said":
+            first = reply_at.setdefault(piece.text, len(merged_pieces))
+            if first < len(merged_pieces):
+                merged_pieces[first] = _merge_pieces(merged_pieces[first], piece)
+                continue
         if piece.claim != "call":
             merged_pieces.append(piece)
             continue
         if last_call is not None and _is_same_call(piece, merged_pieces[last_call]):
-            merged_pieces[last_call] = _merge_calls(merged_pieces[last_call], piece)
+            merged_pieces[last_call] = _merge_pieces(merged_pieces[last_call], piece)
             continue
         last_call = len(merged_pieces)
         merged_pieces.append(piece)
@@ -191,8 +204,8 @@ def _is_same_call(piece: GistPiece, other: GistPiece) -> bool:
     return piece._replace(size=None, times=1) == other._replace(size=None, times=1)
 
 
-def _merge_calls(before: GistPiece, piece: GistPiece) -> GistPiece:
-    """The earlier call with one more repetition, and with the size of both results.
+def _merge_pieces(before: GistPiece, piece: GistPiece) -> GistPiece:
+    """The earlier piece with one more repetition; of a call, with the size of both results.
 
     If the later call has no result, the size of the others is not shown either.
     """

@@ -19,8 +19,8 @@ from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, is
 Weight = Literal["rule", "wish", ""]
 
 _RULES = {
-    "English": "from now on | from here on | from this point | going forward | moving forward | "
-    "henceforth | at all times | under no circumstances | no matter what | without exception | "
+    "English": "from now on | from here on | from this point | going forward, | moving forward, | "
+    "henceforth | at all times | under no circumstances | without exception | "
     "until i say | until further notice | you must | you should | you shall | you may not | "
     "you need to | you have to | i want you to | i need you to | i expect you to | i'd like you to | "
     "i would like you to | for the rest of | remember that i | keep in mind | bear in mind | "
@@ -98,18 +98,63 @@ _RULES = {
 """Words that make a sentence a rule, by language."""
 
 _ORDERS = (
-    "always | never | in future | every time | each time | whenever | as a rule | by default | must | "
-    "mustn't | do not | don't | dont | remember to | remember that | stick to | stick with | "
-    "only ever | avoid | refrain from | stop using | stop doing | unless i | only answer | only use | "
-    "only reply | only write | answer in | reply in | respond in | write in"
+    "always | never | do not | don't | dont | must | mustn't | remember to | remember that | stick to | "
+    "stick with | only ever | avoid | refrain from | stop using | stop doing | only answer | only use | "
+    "only reply | only write | answer in | reply in | respond in | write in | in future | every time | "
+    "each time | whenever | as a rule | by default | unless i"
 )
 """English words that make a rule where they are said to somebody. `I always …` only tells of a habit."""
 
-_TELLERS = re.compile(
-    r"(?<![a-z])(?:i|i've|i'd|i'm|i'll|he|she|it|it's|they|they're|we|we've|we'd|we're|who|which|there|people|everyone|"
-    r"everybody|nobody|that|this|these|those|my|our|his|her|their|the)(?![a-z])"
+_CONDITIONS = frozenset(
+    ("in future", "every time", "each time", "whenever", "as a rule", "by default", "unless i")
 )
-"""English words before an order in its clause by which it is told of, and not given."""
+"""Those of them that say when a rule holds, and need an order beside them."""
+
+_LEADS = frozenset(
+    "please just and but so then also now kindly ok okay hey well first again to instead".split()
+)
+"""English words that may stand before an order in its clause."""
+
+_MODALS = frozenset("should must shall may can could ought need have".split())
+"""English words after which `always` and `never` demand something, unless it is of the speaker."""
+
+_VERBS = frozenset(
+    "add answer append ask begin call check cite comment commit compute create delete document end explain "
+    "format generate give highlight include indent keep leave list log make mark mention name never open "
+    "output prefer prefix print provide push put quote reply report respond return round run save send show "
+    "sign skip speak spell start state stay store summarise summarize tell test translate treat use validate "
+    "verify wrap write always do don't avoid".split()
+)
+"""English verbs with which orders begin: `Format dates always as 2026-11-17`."""
+
+_OTHERS = frozenset(
+    "i i've i'd i'm i'll he he's she she's they they're we we've we'd we're who people everyone everybody "
+    "nobody".split()
+)
+"""English words of which something is told, and not demanded."""
+
+_TOLD = re.compile(
+    r"(?:don't|do not|dont) (?:worry|hesitate|be afraid|give up|know|feel|mind|want|like|think|have to|"
+    r"need to|get me|forget(?! to))|"
+    r"never (?:been|saw|seen|heard|tried|knew|thought|had|mind|gets?|give up|responded|misses|ceases)|"
+    r"always (?:been|a|an|the|here|there|on|happy|glad|good|nice|fun|great|full|such|so|in|[a-z]+ing|"
+    r"[a-z]+ed)(?![a-z])|"
+    r"must(?:'ve|-| feel| love| be (?:so|such|really|quite|very|great|nice|hard|tough|having|exciting|"
+    r"rewarding|amazing|incredible)| have (?:been|felt|had|taken|put|made|got|gone|done|seen|[a-z]+ed|"
+    r"a lot)(?![a-z]))|"
+    r"should (?:definitely )?(?:try|read|check)"
+)
+"""How an English sentence goes on that has a word of an order and gives none."""
+
+_ASKED_BEFORE = frozenset(
+    "what where when if how why whether whatever wherever whenever because since once everything all "
+    "anything sometimes which think sure maybe that".split()
+)
+"""English words before `you need to` and its like by which it is no demand: `what you need to do`."""
+
+_AND_BEFORE = re.compile(r"(?<![a-z])(?:and|but)(?: also| then| just)? $")
+
+_DEMANDS = re.compile(r"you (?:need to|have to|should|must|shall)")
 
 _CLAUSE_START = re.compile(
     r"[,;:.!?()—–\"]| - |(?<![a-z])(?:and|but|so|please|then|or|because|also|that you)(?![a-z])"
@@ -122,58 +167,59 @@ _WISHES = {
     "i've chosen | i have chosen | we chose | i opted | i've opted | i no longer | not anymore | "
     "i meant | correction | that is wrong | that's wrong | not what i | scratch that | forget what | "
     "changed my mind | i am allergic | i'm allergic | i am vegetarian | i'm vegetarian | i'm vegan | "
-    "i am vegan | let's use | let us use | we will use | we'll use",
+    "i am vegan | let's use | let us use | we will use | we'll use | i aim for | i aim to | my goal is | "
+    "our goal is",
     "Spanish": "prefiero | preferimos | me gusta | me encanta | no me gusta | odio | preferiría | "
     "quisiera | me gustaría | llámame | mi nombre es | me llamo | he decidido | decidí | decidimos | "
     "elegí | he elegido | quiero | necesito | en lugar de | en vez de | ya no | mejor dicho | "
     "quise decir | corrección | en realidad | mi favorito | mi favorita | soy alérgic | "
-    "soy vegetarian | cambié de opinión",
+    "soy vegetarian | cambié de opinión | mi objetivo es",
     "French": "je préfère | nous préférons | préférer | j'aime | j'adore | je n'aime pas | je déteste | "
     "je voudrais | j'aimerais | appelle-moi | appelez-moi | je m'appelle | mon nom est | j'ai décidé | "
     "nous avons décidé | j'ai choisi | je veux | j'ai besoin | au lieu de | plutôt que | plutôt | "
     "ne plus | je voulais dire | correction | en fait | mon préféré | ma préférée | allergique | "
-    "végétarien | changé d'avis",
+    "végétarien | changé d'avis | mon objectif est | je vise",
     "Portuguese": "prefiro | preferimos | gosto de | adoro | não gosto | odeio | preferiria | "
     "gostaria | me chame | chame-me | chama-me | meu nome é | o meu nome é | me chamo | chamo-me | "
     "decidi | decidimos | escolhi | quero | preciso | em vez de | ao invés de | já não | não mais | "
     "quis dizer | correção | na verdade | meu favorito | minha favorita | alérgic | vegetarian | "
-    "mudei de ideia",
+    "mudei de ideia | meu objetivo é",
     "German": "bevorzuge | bevorzugen | ziehe vor | lieber | ich mag | ich liebe | ich hasse | "
     "ich hätte gern | ich möchte | nenn mich | nennen sie mich | ich heiße | mein name ist | "
     "ich habe entschieden | ich habe mich entschieden | wir haben entschieden | ich habe gewählt | "
     "ich will | ich brauche | statt | anstatt | stattdessen | nicht mehr | ich meinte | ich meine | "
     "korrektur | eigentlich | mein lieblings | meine lieblings | allergisch | vegetarier | veganer | "
-    "anders überlegt",
+    "anders überlegt | mein ziel ist | ich strebe",
     "Indonesian": "lebih suka | saya suka | aku suka | saya benci | tidak suka | panggil saya | "
     "panggil aku | nama saya | namaku | saya memutuskan | kami memutuskan | saya memilih | saya ingin | "
     "saya butuh | sebagai gantinya | daripada | bukan lagi | tidak lagi | maksud saya | koreksi | "
-    "sebenarnya | favorit | alergi | berubah pikiran",
+    "sebenarnya | favorit | alergi | berubah pikiran | tujuan saya",
     "Russian": "предпочитаю | предпочитаем | предпочёл бы | предпочел бы | мне нравится | я люблю | "
     "не люблю | ненавижу | хотел бы | хотела бы | зови меня | зовите меня | называй меня | "
     "называйте меня | меня зовут | моё имя | мое имя | я решил | я решила | мы решили | я выбрал | "
     "я выбрала | я хочу | мне нужно | мне нужен | вместо | больше не | уже не | я имел в виду | "
     "я имела в виду | исправление | на самом деле | лучше | любимый | любимая | аллерги | вегетариан | "
-    "передумал",
+    "передумал | моя цель",
     "Hindi": "पसंद | पसन्द | प्राथमिकता | बेहतर लगता | मुझे बुलाओ | मुझे बुलाएं | मुझे कहें | "
     "मेरा नाम | तय किया | फैसला किया | निर्णय लिया | चुना है | चुनी है | चाहता हूँ | चाहती हूँ | "
     "चाहता हूं | चाहती हूं | के बजाय | की बजाय | की जगह | के स्थान पर | अब नहीं | मेरा मतलब | सुधार | "
-    "दरअसल | असल में | एलर्जी | शाकाहारी",
+    "दरअसल | असल में | एलर्जी | शाकाहारी | मेरा लक्ष्य",
     "Bengali": "পছন্দ | অপছন্দ | ভালোবাসি | আমাকে ডাক | আমার নাম | সিদ্ধান্ত নিয়েছি | ঠিক করেছি | "
     "বেছে নিয়েছি | চাই | দরকার | বদলে | পরিবর্তে | আর নয় | আর না | মানে আমি | সংশোধন | আসলে | "
-    "অ্যালার্জি | নিরামিষ",
+    "অ্যালার্জি | নিরামিষ | আমার লক্ষ্য",
     "Arabic": "أفضل | أفضّل | نفضل | أحب | أكره | لا أحب | أود | أريد | أحتاج | نادني | ناديني | اسمي | "
     "قررت | قررنا | اخترت | بدلا من | بدلًا من | بدلاً من | عوضا عن | لم أعد | لم يعد | أقصد | قصدت | "
-    "تصحيح | في الواقع | المفضل | المفضلة | حساسية | نباتي",
+    "تصحيح | في الواقع | المفضل | المفضلة | حساسية | نباتي | هدفي",
     "Urdu": "پسند | ناپسند | ترجیح | مجھے بلائیں | مجھے کہیں | میرا نام | فیصلہ کیا | طے کیا | چنا ہے | "
     "منتخب کیا | چاہتا ہوں | چاہتی ہوں | کے بجائے | کی بجائے | کی جگہ | اب نہیں | میرا مطلب | تصحیح | "
-    "دراصل | اصل میں | الرجی | سبزی خور",
+    "دراصل | اصل میں | الرجی | سبزی خور | میرا مقصد",
     "Chinese": "喜欢 | 更喜欢 | 偏好 | 偏爱 | 倾向于 | 讨厌 | 希望 | 想要 | 叫我 | 称呼我 | 我的名字 | "
     "我叫 | 决定 | 选择了 | 选了 | 需要 | 而不是 | 而非 | 改为 | 改成 | 改用 | 不再 | 我的意思 | 更正 | "
     "纠正 | 其实 | 实际上 | 最爱 | 过敏 | 素食 | 宁愿 | 喜歡 | 偏愛 | 稱呼我 | 決定 | 選擇 | 改為 | "
-    "我的意思是 | 糾正 | 其實",
+    "我的意思是 | 糾正 | 其實 | 我的目标 | 我的目標",
     "Japanese": "好き | 好み | 嫌い | 希望 | したい | と呼んで | 私の名前 | と申します | 決めました | "
     "決めた | 選びました | 選んだ | ほしい | 欲しい | 代わりに | ではなく | じゃなくて | もう使わない | "
-    "やめて | つまり | 訂正 | 実は | 実際 | お気に入り | アレルギー | ベジタリアン",
+    "やめて | つまり | 訂正 | 実は | 実際 | お気に入り | アレルギー | ベジタリアン | 目指して",
 }
 """Words that make a sentence a wish, a correction or a decision, by language."""
 
@@ -212,6 +258,9 @@ LONGEST_AGREEMENT = 120
 LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
+SHORTEST_CLAUSE = 60
+"""Characters of a clause that may stay without the rest of its sentence."""
+
 _SENTENCE = re.compile(f"(?<=[.!?؟।۔])[{WHITE_SPACE}\"'”’)\\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
 _COMMA = re.compile(f"[,;:،؛，；、—–]+[{WHITE_SPACE}]*|(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+-[{WHITE_SPACE}]+")
 
@@ -240,6 +289,32 @@ def find_statements(text: str) -> Iterator[Statement]:
         start = next_start
 
 
+def split_clauses(statement: Statement) -> Iterator[Statement]:
+    """The clauses of a long sentence without weight; any other statement as it is.
+
+    People tell the fact at the end: `it should fit, though I had to move the oven, since my counter is only
+    24 inches deep`. If such a sentence were shortened as a whole, its end would be lost.
+    """
+    if statement.weight or len(statement.text) < 2 * SHORTEST_CLAUSE:
+        yield statement
+        return
+    text = statement.text
+    start = 0
+    for match in _COMMA.finditer(text):
+        is_long_enough = match.start() - start >= SHORTEST_CLAUSE
+        if is_long_enough and len(text) - match.end() >= SHORTEST_CLAUSE:
+            yield _cut_out(statement, start, match.end())
+            start = match.end()
+    yield _cut_out(statement, start, len(text))
+
+
+def _cut_out(statement: Statement, start: int, end: int) -> Statement:
+    """A part of a statement, as a statement of its own. The comma at its end belongs to it."""
+    first = statement.start + start
+    text = statement.text[start:end].strip(WHITE_SPACE)
+    return Statement(first, first + end - start, text, statement.weight)
+
+
 def find_rules(text: str) -> list[str]:
     """The sentences of a text that are standing rules, each as a reader would quote it."""
     if is_blank(text):
@@ -255,7 +330,7 @@ def weigh_sentence(sentence: str) -> Weight:
     """
     folded = _normalise(sentence)
     asks = folded.rstrip(WHITE_SPACE).endswith(("?", "？", "؟"))
-    if _rules().find(folded) is not None and (not asks or _replacing().find(folded) is not None):
+    if _sets_rule(folded) and (not asks or _replacing().find(folded) is not None):
         return "rule"
     if not asks and _gives_order(folded):
         return "rule"
@@ -264,16 +339,51 @@ def weigh_sentence(sentence: str) -> Weight:
     return ""
 
 
+def _sets_rule(folded: str) -> bool:
+    """Whether a sentence has words of a rule.
+
+    `you need to ask first` has, and `what you need to know` has none.
+    """
+    for place in _rules().find_all(folded):
+        if not _DEMANDS.match(folded, place):
+            return True
+        words_before = folded[:place].split()
+        is_subordinate = bool(words_before) and words_before[-1].strip(",;:") in _ASKED_BEFORE
+        if not is_subordinate and not _TOLD.match(folded, place + len("you ")):
+            return True
+    return False
+
+
 def _gives_order(folded: str) -> bool:
     """Whether a sentence has an order in English that is said to somebody.
 
     `and never touch vendor/` is one. `I never eat meat` and `that it always rains` only tell.
     """
-    for place in _orders().find_all(folded):
-        clause = _CLAUSE_START.split(folded[:place])[-1]
-        if not _TELLERS.search(clause):
-            return True
-    return False
+    return any(_is_order(folded, place) for place in _orders().find_all(folded))
+
+
+def _is_order(folded: str, place: int) -> bool:
+    """Whether the word of an order at this place gives one.
+
+    It begins its clause (`Always use tabs`), or a verb does (`use tabs always`), or something is demanded
+    (`files should never be empty`).
+    """
+    if _TOLD.match(folded, place):
+        return False
+    order = _orders().read(folded, place)
+    if order in _CONDITIONS:
+        rest = [folded[place + len(order) :], *_CLAUSE_START.split(folded)]
+        return any(clause.split(maxsplit=1)[0] in _VERBS for clause in rest if clause.strip(" "))
+    words_before = _CLAUSE_START.split(folded[:place])[-1].split()
+    if order.startswith("must"):
+        is_noun = words_before[-1:] == ["a"]
+        return bool(words_before) and not is_noun and _OTHERS.isdisjoint(words_before)
+    if all(word in _LEADS for word in words_before):
+        # `They help us and always smile`: the first clause says of whom it is told.
+        return folded.split(maxsplit=1)[0] not in _OTHERS or not _AND_BEFORE.search(folded[:place])
+    if words_before[-1] in _MODALS and _OTHERS.isdisjoint(words_before):
+        return True
+    return words_before[0] in _VERBS
 
 
 def quote_statement(sentence: str, *, longest: int = LONGEST_STATEMENT) -> str:
@@ -396,6 +506,11 @@ class Phrases:
         if not text.isascii() and _UNSPACED.search(text):
             for match in self.unspaced.finditer(text):
                 yield match.start()
+
+    def read(self, text: str, place: int) -> str:
+        """The phrase of a script with spaces that stands at this place; "" if there is none."""
+        match = self.spaced.match(text, place)
+        return match[0] if match else ""
 
     def _may_have(self, words: Sequence[str]) -> bool:
         """Whether the words with which a phrase begins are there: far quicker to say than where it stands."""

@@ -26,6 +26,7 @@ from lamina.core.text.standing_rules import (
     find_rules,
     find_statements,
     quote_statement,
+    split_clauses,
 )
 
 GAP = "…"
@@ -34,8 +35,11 @@ LONGEST_MESSAGE = 2_000
 """Characters of one message that are kept as they are. Of a longer one both ends are, if nothing better is
 known."""
 
-AROUND_MESSAGE = 20
-"""Characters that a message takes besides its own: its label, and now and then the heading of its turn."""
+AROUND_MESSAGE = 9
+"""Characters that a message takes besides its own: the number of its turn, and the end of its line."""
+
+QUESTION_LABEL = "asked"
+"""The label of what a user said, unlike what a user marked elsewhere. It needs no remark."""
 
 RULES_PART, TASK_PART, WISHES_PART = 2, 2, 5
 """Rules and the first message may take half of the room, and wishes a fifth, before facts have theirs."""
@@ -73,14 +77,17 @@ _IDEOGRAPH = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]"
 class UserMessage:
     """A message of the user: its turn, what it is called, its text and its sentences.
 
-    What the sentences are worth is asked only if there is no room for all of them, and found once.
+    A long sentence is there clause by clause. What the sentences are worth is asked only if there is no room
+    for all of them, and found once.
     """
 
     def __init__(self, turn: int, label: str, text: str) -> None:
         self.turn = turn
         self.label = label
         self.text = text
-        self.statements = list(find_statements(text))
+        self.statements: list[Statement] = []
+        for statement in find_statements(text):
+            self.statements += split_clauses(statement)
         self.has_rule = any(statement.weight == "rule" for statement in self.statements)
 
     @cached_property
@@ -124,9 +131,12 @@ class LaterRule(NamedTuple):
 
 
 class QuotedMessage(NamedTuple):
-    """What stays of a message. `whole`: all of it. `times`: it stands for so many messages that are alike."""
+    """What stays of a message. `whole`: all of it. `times`: it stands for so many messages that are alike.
 
-    label: str
+    `remark` stands after the number of its turn: `, rule`, or nothing.
+    """
+
+    remark: str
     text: str
     whole: bool = False
     times: int = 1
@@ -154,12 +164,12 @@ def quote_messages(
     `later_rules` are rules that the user gave after these messages: one that they replace is marked.
     """
     replaced = _find_replaced_rules(users.messages, later_rules)
-    labels = [_choose_label(message, replaced) for message in users.messages]
-    if sum(map(_measure, users.clipped_texts)) + sum(map(len, labels)) <= room:
+    remarks = [_choose_remark(message, replaced) for message in users.messages]
+    if sum(map(_measure, users.clipped_texts)) + sum(map(len, remarks)) <= room:
         quoted_whole: dict[int, QuotedMessage] = {}
         for index, text in enumerate(users.clipped_texts):
             if text:
-                quoted_whole[index] = QuotedMessage(labels[index], text, text == users.clean_texts[index])
+                quoted_whole[index] = QuotedMessage(remarks[index], text, text == users.clean_texts[index])
         return quoted_whole
     chosen = _choose_sentences(users, room, replaced)
     quoted: dict[int, QuotedMessage] = {}
@@ -169,10 +179,10 @@ def quote_messages(
             continue
         group = users.alike.get(index)
         if group is None:
-            quoted[index] = QuotedMessage(labels[index], text, text == users.clean_texts[index])
+            quoted[index] = QuotedMessage(remarks[index], text, text == users.clean_texts[index])
         else:
-            label = f"{labels[index]}, {group.times:,} times like this"
-            quoted[index] = QuotedMessage(label, f"{text}{group.others}", times=group.times)
+            remark = f"{remarks[index]}, {group.times:,} times like this"
+            quoted[index] = QuotedMessage(remark, f"{text}{group.others}", times=group.times)
     return quoted
 
 
@@ -219,18 +229,22 @@ def _find_replaced_rules(messages: Sequence[UserMessage], later_rules: Sequence[
     return {rule: turn_of[later] for rule, later in replaced.items()}
 
 
-def _choose_label(message: UserMessage, replaced: Mapping[str, int]) -> str:
-    """What a message is called: a rule, if that is most of it. The label says if a later one replaces it."""
+def _choose_remark(message: UserMessage, replaced: Mapping[str, int]) -> str:
+    """What is said of a message besides its words: that it is a rule, if that is most of it, or a quotation.
+
+    If a later rule replaces those of the message, the remark says so.
+    """
+    remark = "" if message.label == QUESTION_LABEL else f", {message.label}"
     if not message.has_rule:
-        return message.label
+        return remark
     rules = [statement.text for statement in message.statements if statement.weight == "rule"]
     is_rule = 2 * sum(map(len, rules)) >= len(message.text)
     replaced_in = [replaced[rule] for rule in rules if rule in replaced]
     if len(replaced_in) < len(rules):
-        return "rule" if is_rule else message.label
+        return ", rule" if is_rule else remark
     if is_rule:
-        return f"rule, replaced in turn {max(replaced_in)}"
-    return f"{message.label}, with a rule that is replaced in turn {max(replaced_in)}"
+        return f", rule, replaced in turn {max(replaced_in)}"
+    return f"{remark}, with a rule that is replaced in turn {max(replaced_in)}"
 
 
 class _Alike(NamedTuple):

@@ -1,0 +1,161 @@
+"""How deep cuts may go so that they hide little of what answers need: a promise, and whether it came true.
+
+Sessions of one source are parted into two halves by the digest of their ids. On one half each depth is
+calibrated: of the shares of needed names that it hid, session by session, the bound is the one that a new
+session of the same source exceeds with a chance of at most 1 - `confidence` (split conformal prediction). It
+asks for nothing but that sessions are exchangeable. The other half says whether the promise came true.
+
+A name is hidden if the request has it nowhere, neither in a message nor in a digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from math import ceil
+
+import msgspec
+
+from lamina.replay.values import ReplayOutcome
+
+DEPTHS = (0.75, 0.6, 0.5, 0.4, 0.3, 0.2)
+"""Shares of the room that a cut leaves, from the one that hides least."""
+
+CONFIDENCE = 0.95
+
+
+class SessionGroup(msgspec.Struct, frozen=True, order=True):
+    """The sessions for which one promise is made."""
+
+    source: str
+    window: int
+    rules: str
+
+
+class DepthPromise(msgspec.Struct, frozen=True, kw_only=True):
+    """The deepest cut that keeps a limit, for the sessions of one source in one window.
+
+    `target` is the share of the room to give as `Budget.target`; None if no depth can be promised, and `why`
+    says so. `bound` is what was found on the half for calibration, with so many sessions. Of the `held_out`
+    sessions `came_true` kept the limit, and together they hid the share `hidden`. `relative_cost` is what
+    they cost beside the safest depth.
+    """
+
+    group: SessionGroup
+    limit: float
+    confidence: float
+    calibrated: int
+    target: float | None = None
+    bound: float = 1.0
+    held_out: int = 0
+    came_true: int = 0
+    hidden: float = 0.0
+    relative_cost: float = 1.0
+    why: str = ""
+
+    def line(self) -> str:
+        """The promise in one sentence, and what came of it in another."""
+        place = f"{self.group.source}, window {self.group.window:,}, cache of {self.group.rules}"
+        if self.target is None:
+            return f"{place}: no promise, {self.why}"
+        promised = (
+            f"a target of {self.target:g} hides at most {100 * self.limit:g} % of the names that answers "
+            f"need in {100 * self.confidence:g} % of sessions (bound {100 * self.bound:.1f} %, "
+            f"{self.calibrated} sessions)"
+        )
+        came = (
+            f"it came true in {self.came_true} of {self.held_out} others, which hid "
+            f"{100 * self.hidden:.1f} % at {self.relative_cost:.2f} of the cost of {DEPTHS[0]:g}"
+        )
+        return f"{place}: {promised}; {came}"
+
+
+def depth_policies() -> list[str]:
+    """The policies that have to be replayed for a promise."""
+    return [f"lamina@{depth:g}" for depth in DEPTHS]
+
+
+def promise_depths(
+    outcomes: Iterable[ReplayOutcome], *, limit: float, confidence: float = CONFIDENCE
+) -> list[DepthPromise]:
+    """One promise for each source, window and cache, from the outcomes of `depth_policies`.
+
+    Depths are tried from the safest on, and the first that exceeds the limit ends the search: so it does not
+    matter how many are tried.
+    """
+    by_group: dict[SessionGroup, dict[str, dict[float, ReplayOutcome]]] = {}
+    for outcome in outcomes:
+        depth = _depth_of(outcome)
+        if depth is not None and outcome.needed:
+            sessions = by_group.setdefault(SessionGroup(outcome.source, outcome.window, outcome.rules), {})
+            sessions.setdefault(outcome.trace, {})[depth] = outcome
+    return [
+        _promise(group, sessions, limit=limit, confidence=confidence)
+        for group, sessions in sorted(by_group.items())
+    ]
+
+
+def fewest_sessions(confidence: float) -> int:
+    """Sessions for calibration without which nothing can be promised: 19 for a confidence of 0.95."""
+    return ceil(round(confidence / (1 - confidence), 9))
+
+
+def bound_shares(shares: Sequence[float], confidence: float) -> float:
+    """What a new share exceeds with a chance of at most 1 - `confidence`; 1 if there are too few shares."""
+    rank = ceil(round((len(shares) + 1) * confidence, 9))
+    if rank > len(shares):
+        return 1.0
+    return sorted(shares)[rank - 1]
+
+
+def _promise(
+    group: SessionGroup,
+    sessions: Mapping[str, Mapping[float, ReplayOutcome]],
+    *,
+    limit: float,
+    confidence: float,
+) -> DepthPromise:
+    ordered = sorted(sessions, key=lambda name: sha256(name.encode()).digest())
+    calibration = [sessions[name] for name in ordered[::2]]
+    held_out = [sessions[name] for name in ordered[1::2]]
+    promise = DepthPromise(group=group, limit=limit, confidence=confidence, calibrated=len(calibration))
+    needed = fewest_sessions(confidence)
+    if len(calibration) < needed:
+        why = f"{len(sessions)} sessions are too few, it takes {2 * needed}: half calibrate, half check it"
+        return msgspec.structs.replace(promise, why=why)
+    chosen: float | None = None
+    bound = 1.0
+    for depth in DEPTHS:
+        found = bound_shares([_hidden_share(session[depth]) for session in calibration], confidence)
+        if found > limit:
+            break
+        chosen = depth
+        bound = found
+    if chosen is None:
+        why = f"even a target of {DEPTHS[0]:g} may hide {100 * found:.1f} % of a session's names"
+        return msgspec.structs.replace(promise, why=why)
+    at_depth = [session[chosen] for session in held_out]
+    safest = [session[DEPTHS[0]] for session in held_out]
+    names = sum(outcome.needed for outcome in at_depth)
+    cost_of_safest = sum(outcome.equivalents for outcome in safest)
+    return msgspec.structs.replace(
+        promise,
+        target=chosen,
+        bound=bound,
+        held_out=len(held_out),
+        came_true=sum(_hidden_share(outcome) <= limit for outcome in at_depth),
+        hidden=sum(outcome.needed - outcome.visible for outcome in at_depth) / max(names, 1),
+        relative_cost=sum(outcome.equivalents for outcome in at_depth) / max(cost_of_safest, 1e-9),
+    )
+
+
+def _depth_of(outcome: ReplayOutcome) -> float | None:
+    """The depth that an outcome was replayed at; None if it is not one of lamina's depths."""
+    for depth, policy in zip(DEPTHS, depth_policies(), strict=True):
+        if outcome.policy == policy:
+            return depth
+    return None
+
+
+def _hidden_share(outcome: ReplayOutcome) -> float:
+    return (outcome.needed - outcome.visible) / outcome.needed
