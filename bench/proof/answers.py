@@ -36,6 +36,7 @@ from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, NotFound
 from lamina.fitting.recalls import answer_recall_text, recall_text
+from lamina.replay.loss.judged_answers import open_to_append
 from lamina.replay.model_calls import CHAT
 from lamina.segments import user
 
@@ -186,7 +187,7 @@ def ask_rows(options: argparse.Namespace) -> int:
     total = sum(len(row.questions) for row in rows)
     count = len(done)
     end = time.monotonic() + options.seconds
-    with _open_model(options) as ask, options.out.open("ab") as file:
+    with _open_model(options) as ask, open_to_append(options.out) as file:
         for row in rows:
             for question in row.questions[:: options.every]:
                 if (row.name, question.text) in done:
