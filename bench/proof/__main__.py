@@ -56,9 +56,7 @@ def measure(options: argparse.Namespace) -> int:
         if options.quick:
             tasks = tasks[:QUICK_TASKS]
         for rules in options.rules:
-            part_rows = measure_part(part, tasks, options, rules, outcomes)
-            print(table_text(part_rows), flush=True)
-            rows += part_rows
+            rows += measure_part(part, tasks, options, rules, outcomes)
     for problem in missing:
         print(f"\nnot measured: {problem}", file=sys.stderr)
     facts: dict[str, Any] = {
@@ -82,7 +80,7 @@ def measure_part(
     rules: str,
     outcomes: list[TaskOutcome],
 ) -> list[ProofRow]:
-    """The rows of one part under one provider's rules, window by window."""
+    """The rows of one part under one provider's rules; each window's table is printed when it is done."""
     sorts = {task.name: [need.sought.sort for need in task.needs] for task in tasks}
     windows = options.windows or part.windows
     rows: list[ProofRow] = []
@@ -97,7 +95,9 @@ def measure_part(
                 of_window += follow(task, policy, window, rules).outcomes
                 _tell(f"{part.name} {window:,} {policy}: {number} of {len(chosen)}")
         _tell("")
-        rows += sum_rows(part.name, of_window, sorts, other=options.other)
+        of_window_rows = sum_rows(part.name, of_window, sorts, other=options.other)
+        print(table_text(of_window_rows), flush=True)
+        rows += of_window_rows
         outcomes += of_window
     return rows
 

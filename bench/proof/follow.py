@@ -13,12 +13,11 @@ import msgspec
 
 from bench.peers.catalogue import PEERS
 from bench.peers.policies import policy_name
-from bench.proof.recalling import recall_for
+from bench.proof.recalling import Offers, recall_for
 from bench.proof.tasks import Need, Task, request_text
 from bench.talks import is_in_sight, plain_words
 from lamina.caches import all_rules
 from lamina.core.values import Ledger
-from lamina.dialects import DIALECTS
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT, ModelCall, RecordedConversation
@@ -217,6 +216,7 @@ def _recall_missing(
     setting = looks.setting
     read_share = setting.rules.read_share(setting.model)
     answers_by_question: dict[tuple[int, str], str] = {}
+    offers_by_end: dict[int, Offers] = {}
     seen = list(outcome.seen)
     recalls = 0
     cost = outcome.cost
@@ -226,13 +226,13 @@ def _recall_missing(
         question = looks.question_of(need)
         recalled_words = answers_by_question.get((need.end, question))
         if recalled_words is None:
-            log = DIALECTS[CHAT].parse({"messages": task.messages[: need.end]}).log
+            if need.end not in offers_by_end:
+                offers_by_end[need.end] = Offers(task.messages[: need.end], ledgers[need.end])
             tokens = looks.steps[need.end].tokens
             recalled = recall_for(
                 question,
                 looks.sent(need.end),
-                log,
-                ledgers[need.end],
+                offers_by_end[need.end],
                 space=setting.room - tokens,
                 counter=setting.message_sizes.counter,
             )

@@ -18,6 +18,8 @@ from bench.talks import LAST_QUESTION, Sought, find_core, read_bfcl
 
 USER = "user"
 ASSISTANT = "assistant"
+WITHOUT_ANSWER = ("adversarial", "abstention")
+"""Questions that the conversation does not answer: nothing has to be in sight for them."""
 
 
 def read_bfcl_memory(folder: Path) -> Iterator[Task]:
@@ -40,6 +42,8 @@ def read_evidence(path: Path) -> Iterator[Task]:
         messages = _make_messages(row["turns"], user_names)
         needs = []
         for question in row["questions"]:
+            if question["category"] in WITHOUT_ANSWER:
+                continue
             for turn_id in dict.fromkeys(question.get("evidence") or ()):
                 turn = turns.get(turn_id)
                 if turn is None or not turn["text"]:

@@ -15,8 +15,11 @@ from typing import NamedTuple
 from bench.proof.tasks import Message, message_words
 from lamina.core.tokens import Counter
 from lamina.core.values import Ledger, Segment
+from lamina.dialects import DIALECTS
 from lamina.errors import NotFound
-from lamina.fitting.recalls import answer_recall_text
+from lamina.fitting.recalls import answer_recall_text, recall_text
+from lamina.replay.model_calls import CHAT
+from lamina.segments import user
 
 HANDLE = re.compile(r"""recall(?:\(|=)\\?["']([^"'\\]+)\\?["']""")
 """A key in `recall("k1f2…")` or `recall="fold-…"`, also inside JSON."""
@@ -34,6 +37,27 @@ COMMON = frozenset(
 )
 
 
+class Offers:
+    """What the keys of one request bring back. The conversation is read once, and each text too."""
+
+    def __init__(self, messages: Sequence[Message], ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.log = DIALECTS[CHAT].parse({"messages": list(messages)}).log
+        self._segments: dict[str, Segment] = {}
+        self._answers: dict[tuple[str, str], str] = {}
+
+    def answer(self, key: str, find: str) -> str:
+        """What lamina's tool answers to this call. Raises NotFound for a key that names nothing."""
+        if (key, find) not in self._answers:
+            if key not in self._segments:
+                text = recall_text(self.log, key, ledger=self.ledger).text
+                self._segments[key] = user(text, key=key)
+            self._answers[key, find] = answer_recall_text(
+                [self._segments[key]], key, ledger=Ledger(), find=find
+            )
+        return self._answers[key, find]
+
+
 class RecalledText(NamedTuple):
     """What the tool answered to one call, and its tokens."""
 
@@ -42,13 +66,7 @@ class RecalledText(NamedTuple):
 
 
 def recall_for(
-    question: str,
-    sent: Sequence[Message],
-    log: Sequence[Segment],
-    ledger: Ledger,
-    *,
-    space: int,
-    counter: Counter,
+    question: str, sent: Sequence[Message], offers: Offers, *, space: int, counter: Counter
 ) -> list[RecalledText]:
     """What the tool answers to the reader, call after call, until `space` tokens are full.
 
@@ -62,7 +80,7 @@ def recall_for(
             if len(recalled) == MOST_RECALLS:
                 return recalled
             try:
-                text = answer_recall_text(log, key, ledger=ledger, find=word)
+                text = offers.answer(key, word)
             except NotFound:
                 continue
             tokens = counter.count(text)
