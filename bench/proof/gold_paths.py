@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.proof.tasks import Message, Need, Task, need_values
+from bench.proof.tasks import Message, Need, Task, need_values, request_text
 
 CONNECTIVES = re.compile(r"\b(?:to|on|in|into|with|from|at|of|up|down|around)\b")
 SHORTEST = 3
@@ -42,10 +42,11 @@ def _read_rows(path: Path) -> Iterator[dict[str, Any]]:
 def _make_task(row: dict[str, Any], read_values: Any) -> Task:
     messages: list[Message] = row["messages"]
     needs: list[Need] = []
+    texts = [request_text([message]) for message in messages]
     for end, message in enumerate(messages):
         for call in message.get("tool_calls") or ():
             values = read_values(json.loads(call["function"]["arguments"]))
-            needs += need_values(values, messages[:end], sort=row["sort"], shortest=SHORTEST)
+            needs += need_values(values, messages[:end], texts[:end], sort=row["sort"], shortest=SHORTEST)
     return Task(name=row["id"], messages=messages, needs=needs, tools=row.get("tools") or [])
 
 

@@ -57,18 +57,18 @@ def message_words(message: Message) -> str:
 
 
 def need_values(
-    values: Iterable[str], before: Sequence[Message], *, sort: str, shortest: int = 2
+    values: Iterable[str], before: Sequence[Message], texts: Sequence[str], *, sort: str, shortest: int = 2
 ) -> Iterator[Need]:
     """A need for each value that stood in an earlier message, so that a call can only have it from there.
 
-    A value that never stood anywhere comes from the model's own knowledge, and is no need.
+    `texts` has the plain words of each message before the call. A value that never stood anywhere comes from
+    the model's own knowledge, and is no need.
     """
-    texts = [(message, request_text([message])) for message in before]
     for value in dict.fromkeys(values):
         if len(fold_case(value)) < shortest or not plain_words(value):
             continue
         sought = Sought(sort=sort, spellings=(value,))
-        sources = [message for message, text in texts if is_in_sight(sought, text)]
+        sources = [message for message, text in zip(before, texts, strict=True) if is_in_sight(sought, text)]
         if not sources:
             continue
         was_read = all(message.get("role") in ("tool", "assistant") for message in sources)
