@@ -141,7 +141,7 @@ def test_locomo_in_its_own_form_becomes_tasks(tmp_path: Path) -> None:
     (task,) = read_evidence(lines)
     assert [message["role"] for message in task.messages] == ["user", "assistant", "user", "user"]
     (need,) = task.needs
-    assert (need.sought.sort, need.sought.spellings) == ("single-hop", ("She is called Soot.",))
+    assert (need.sought.sort, need.sought.spellings) == ("single-hop, user", ("She is called Soot.",))
 
 
 def test_a_reader_searches_for_names_first_and_digests_come_before_other_keys() -> None:

@@ -69,7 +69,7 @@ def _make_need(question: dict[str, Any], turn: dict[str, Any], user_names: set[s
     if sort.startswith(("instruction", "preference")):
         text = find_core(text)  # the wish itself; the rest of a long message is not needed
     voice = USER if turn["speaker"] in user_names else ASSISTANT
-    sought = Sought(sort=sort, spellings=(text,), runs=True)
+    sought = Sought(sort=f"{sort}, {voice}", spellings=(text,), runs=True)
     return Need(end=end, sought=sought, question=question["q"], voice=voice)
 
 

@@ -72,7 +72,9 @@ def need_values(
         if not sources:
             continue
         was_read = all(message.get("role") in ("tool", "assistant") for message in sources)
-        yield Need(end=len(before), sought=sought, voice=READ if was_read else SAID)
+        voice = READ if was_read else SAID
+        sought = Sought(sort=f"{sort}, {voice}", spellings=(value,))
+        yield Need(end=len(before), sought=sought, voice=voice)
 
 
 def make_call(number: int, name: str, arguments: str) -> Message:
