@@ -11,10 +11,8 @@ import argparse
 import json
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from itertools import chain
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,13 +23,7 @@ from lamina.errors import BadInput, LaminaError
 from lamina.models.counters import counter_for
 from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.loss.comparison import LossComparison, PairedLosses, comparison_text
-from lamina.replay.loss.judged_answers import (
-    JudgedAnswer,
-    append_judged,
-    digest_answer,
-    open_to_append,
-    read_judged,
-)
+from lamina.replay.loss.judged_answers import JudgedAnswer, digest_answer, keep_answers
 from lamina.replay.loss.judges import find_judge
 from lamina.replay.loss.judging import judge_answer, order_answers
 from lamina.replay.loss.port import LONGEST_ANSWER, AnswerLoss, Judge
@@ -66,7 +58,7 @@ input: input in tokens at full price up to the last judged answer: a cached toke
 class _Precision(NamedTuple):
     """The margin that is wanted, in nats, in these windows. If it is 0, all answers are judged."""
 
-    wanted: float
+    margin: float
     windows: Sequence[int]
 
 
@@ -200,43 +192,28 @@ def _judge_answers(
 ) -> list[AnswerLoss]:
     """The losses of the answers: until all are judged, the time is over, or the margin is small enough."""
     end = time.monotonic() + float(arguments.seconds or "inf")
-    path = Path(arguments.losses) if arguments.losses else None
-    judged_before = read_judged(path) if path is not None else {}
     losses: list[AnswerLoss] = []
     left_out = 0
-    again = 0
     progress = _JudgingProgress(len(answers), precision)
-    with ExitStack() as stack:
-        line = stack.enter_context(ProgressLine())
-        file = stack.enter_context(open_to_append(path)) if path is not None else None
+    with ProgressLine() as line, keep_answers(arguments.losses) as kept_answers:
         for number, rows in enumerate(answers, start=1):
             digest = digest_answer(rows, f"{arguments.judge} {judge.window}")
-            judged = judged_before.get(digest)
-            if judged is not None:
-                again += 1
-            elif time.monotonic() > end:
-                break
-            else:
-                judged = _judge_anew(rows, digest, judge, file)
+            if digest not in kept_answers.answers:
+                if time.monotonic() > end:
+                    break
+                kept_answers.add(JudgedAnswer(digest=digest, losses=tuple(judge_answer(rows, judge))))
                 progress.new_answers += 1
+            judged = kept_answers.answers[digest]
             losses += judged.losses
             left_out += not judged.losses
             if progress.is_enough(number, losses):
                 break
             line.draw(progress.text(number))
-    if again:
-        tell(f"{count_noun(again, 'answer')} had been judged before")
+    progress.tell_kept_answers()
     if left_out:
         tell(f"{count_noun(left_out, 'answer')} left out: too long for the judge")
     progress.tell_precision()
     return losses
-
-
-def _judge_anew(rows: list[LossRow], digest: str, judge: Judge, file: IO[bytes] | None) -> JudgedAnswer:
-    judged = JudgedAnswer(digest=digest, losses=tuple(judge_answer(rows, judge)))
-    if file is not None:
-        append_judged(file, judged)
-    return judged
 
 
 class _JudgingProgress:
@@ -253,12 +230,12 @@ class _JudgingProgress:
     def is_enough(self, number: int, losses: Sequence[AnswerLoss]) -> bool:
         """Whether the margin is as small as wanted. It is looked at after every few answers."""
         self.at = number
-        if not self.precision.wanted:
+        if not self.precision.margin:
             return False
         if number % ANSWERS_BETWEEN_LOOKS and number < self.total:
             return False
         self.margin = find_margin(losses, self.precision.windows, own=OWN)
-        return self.margin is not None and self.margin <= self.precision.wanted
+        return self.margin is not None and self.margin <= self.precision.margin
 
     def text(self, number: int) -> str:
         """Such as `judged 40 of 300 answers, 81 s, about 400 s to go, ± 0.051 nats`."""
@@ -272,25 +249,31 @@ class _JudgingProgress:
             parts.append(f"± {self.margin:.3f} nats")
         return ", ".join(parts)
 
+    def tell_kept_answers(self) -> None:
+        """Say how many answers an earlier run had judged."""
+        earlier = self.at - self.new_answers
+        if earlier:
+            tell(f"{count_noun(earlier, 'answer')} had been judged before")
+
     def tell_precision(self) -> None:
         """Say what the margin is, and what the wanted one would have taken."""
-        if not self.precision.wanted:
+        if not self.precision.margin:
             return
         if self.margin is None:
             tell("too few answers and sessions to say how precise this is")
-        elif self.margin <= self.precision.wanted:
+        elif self.margin <= self.precision.margin:
             tell(f"± {self.margin:.3f} nats after {count_noun(self.at, 'answer')} of {self.total:,}")
         else:
-            needed = count_answers_needed(self.at, self.margin, self.precision.wanted)
+            needed = count_answers_needed(self.at, self.margin, self.precision.margin)
             tell(
                 f"± {self.margin:.3f} nats after {count_noun(self.at, 'answer')}; "
-                f"± {self.precision.wanted:g} would take about {needed:,}"
+                f"± {self.precision.margin:g} would take about {needed:,}"
             )
 
     def _answers_expected(self) -> int:
         if self.margin is None:
             return self.total
-        return min(count_answers_needed(self.at, self.margin, self.precision.wanted), self.total)
+        return min(count_answers_needed(self.at, self.margin, self.precision.margin), self.total)
 
 
 def _compare(

@@ -35,15 +35,31 @@ def digest_answer(rows: Iterable[LossRow], judge: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def read_judged(path: Path) -> dict[str, JudgedAnswer]:
-    """The answers of a file by their digests; none if there is no such file."""
-    judged: dict[str, JudgedAnswer] = {}
-    if not path.exists():
-        return judged
-    with path.open("rb") as file:
-        for answer in _decode_lines(file):
-            judged[answer.digest] = answer
-    return judged
+class KeptAnswers:
+    """Answers by their digests, and the file to which more are added; without one they are only held."""
+
+    def __init__(self, answers: dict[str, JudgedAnswer], file: IO[bytes] | None) -> None:
+        self.answers = answers
+        self._file = file
+
+    def add(self, answer: JudgedAnswer) -> None:
+        """Keep one answer, at once: what is judged is not judged again."""
+        self.answers[answer.digest] = answer
+        if self._file is not None:
+            self._file.write(msgspec.json.encode(answer) + b"\n")
+            self._file.flush()
+
+
+@contextmanager
+def keep_answers(path: str) -> Iterator[KeptAnswers]:
+    """What the file of this name has, and what is added to it; an empty name is no file."""
+    if not path:
+        yield KeptAnswers({}, None)
+        return
+    with open_to_append(Path(path)) as file:
+        file.seek(0)
+        answers = {answer.digest: answer for answer in _decode_lines(file)}
+        yield KeptAnswers(answers, file)
 
 
 @contextmanager
@@ -59,12 +75,6 @@ def open_to_append(path: Path) -> Iterator[IO[bytes]]:
             if file.read(1) != b"\n":
                 file.write(b"\n")
         yield file
-
-
-def append_judged(file: IO[bytes], answer: JudgedAnswer) -> None:
-    """Write one answer, at once: what is judged is not judged again."""
-    file.write(msgspec.json.encode(answer) + b"\n")
-    file.flush()
 
 
 def _decode_lines(file: IO[bytes]) -> Iterator[JudgedAnswer]:

@@ -44,6 +44,6 @@ def _list_pairs(policies: Sequence[str], own: str) -> list[tuple[str, str]]:
     return [(policy, FULL) for policy in policies]
 
 
-def count_answers_needed(answers: int, margin: float, wanted: float) -> int:
+def count_answers_needed(answers: int, margin: float, target_margin: float) -> int:
     """How many answers would have the wanted margin, going by so many that have this one."""
-    return math.ceil(answers * (margin / wanted) ** 2)
+    return math.ceil(answers * (margin / target_margin) ** 2)

@@ -13,12 +13,12 @@ calls this does. A verdict may be read after every call without making a false o
 
 from __future__ import annotations
 
-from lamina.replay.twin.chosen import Choice, TwinPair, Verdict, compare_choices, read_choice
+from lamina.replay.twin.chosen import ChosenCalls, TwinPair, Verdict, compare_choices, read_choice
 from lamina.replay.twin.run import Twin, TwinReport, TwinSettings, TwinTally
 from lamina.replay.twin.sequential import Decision, SequentialTest, bound_share, decide
 
 __all__ = [
-    "Choice",
+    "ChosenCalls",
     "Decision",
     "SequentialTest",
     "Twin",

@@ -34,7 +34,7 @@ class Verdict(StrEnum):
         return self not in (Verdict.BOTH_TEXT, Verdict.UNFINISHED)
 
 
-class Choice(NamedTuple):
+class ChosenCalls(NamedTuple):
     """The calls of an answer. `only_recalled`: it called nothing but lamina's recall tool."""
 
     calls: tuple[tuple[str, str], ...]
@@ -65,7 +65,7 @@ class TwinPair(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def read_choice(dialect: str, answer: dict[str, Any]) -> Choice:
+def read_choice(dialect: str, answer: dict[str, Any]) -> ChosenCalls:
     """The calls of an answer in the format of a dialect, without those of lamina's own tool."""
     calls = []
     recalled = False
@@ -77,10 +77,10 @@ def read_choice(dialect: str, answer: dict[str, Any]) -> Choice:
                 recalled = True
             else:
                 calls.append((part.name, _canonical_arguments(part.arguments)))
-    return Choice(calls=tuple(sorted(calls)), only_recalled=recalled and not calls)
+    return ChosenCalls(calls=tuple(sorted(calls)), only_recalled=recalled and not calls)
 
 
-def compare_choices(one: Choice, other: Choice) -> Verdict:
+def compare_choices(one: ChosenCalls, other: ChosenCalls) -> Verdict:
     """How two choices compare. The order of parallel calls does not matter."""
     if one.only_recalled or other.only_recalled:
         return Verdict.UNFINISHED

@@ -92,10 +92,9 @@ class TwinReport(msgspec.Struct, frozen=True, kw_only=True):
         if not self.compared:
             return f"no call was compared yet; {money}"
         margin = max(self.share - self.low, self.high - self.share)
-        bar = f"{100 * self.bar:g} %"
-        said = f"bar of {bar}: open" if self.decision == Decision.OPEN else f"{self.decision} of {bar}"
+        share = f"{100 * self.share:.1f} ± {100 * margin:.1f} %"
         calls = count_noun(self.compared, "call")
-        return f"same call in {100 * self.share:.1f} ± {100 * margin:.1f} % of {calls} ({said}); {money}"
+        return f"same call in {share} of {calls} ({self.decision} of {100 * self.bar:g} %); {money}"
 
 
 class Twin:

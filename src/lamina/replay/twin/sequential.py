@@ -29,7 +29,7 @@ PRECISION = 1e-4
 class Decision(StrEnum):
     """What the test says so far."""
 
-    OPEN = "open"
+    OPEN = "not decided, for a bar"
     BELOW = "below the bar"
     ABOVE = "above the bar"
 
