@@ -53,8 +53,7 @@ def measure(options: argparse.Namespace) -> int:
         except BadInput as error:
             missing.append(str(error))
             continue
-        if options.quick:
-            tasks = tasks[:QUICK_TASKS]
+        tasks = tasks[: options.tasks]
         for rules in options.rules:
             rows += measure_part(part, tasks, options, rules, outcomes)
     for problem in missing:
@@ -126,6 +125,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--policies", type=_words, default=_words(POLICIES), metavar="P,...", help="also peer:langchain-trim")
     add("--rules", type=_words, default=["anthropic"], metavar="R,...", help="whose cache and prices")
     add("--other", default=OTHER, metavar="P", help=f"the policy beside which all stand (default: {OTHER})")
+    add("--tasks", type=int, default=None, metavar="N", help="only the first N tasks of each part")
     add("--json", type=Path, metavar="FILE", help="write every row, and the versions of everything")
     add("--outcomes", type=Path, metavar="FILE", help="write the outcome of every task, too")
     add("--quick", action="store_true", help=QUICK_HELP)
@@ -134,7 +134,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
     if options.quick:
-        options.parts, options.windows = ["variables"], [4_000]
+        options.parts, options.windows, options.tasks = ["variables"], [4_000], QUICK_TASKS
         options.policies = [FULL, OTHER, "lamina"]
     return options
 
