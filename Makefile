@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs newcomer screenshots site conformance scale clients adapters pages
+.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters pages
 .PHONY: format lock wheel image man release-check clean
 
 help:  ## print this list
@@ -100,6 +100,9 @@ site: $(STAMP)  ## build the documentation as a site into build/site
 
 bench: $(STAMP)  ## compare with other libraries; prints ratios
 	@$(PYTHON_IN_VENV) bench/build.py
+
+proof: $(STAMP)  ## shared benchmarks under each policy; says how to get data that is missing (PARTS="variables bfcl-memory"; ARGS="--json FILE")
+	@$(PYTHON_IN_VENV) -m bench.proof $(PARTS) $(ARGS)
 
 torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (ARGS="sqlite: --long"; ARGS=--help says more)
 	@$(PYTHON_IN_VENV) -m tools.torture $(ARGS)

@@ -68,7 +68,8 @@ def test_a_model_judges_what_each_policy_loses(logs: Path, judge: str, tmp_path:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--window", "auto"), "--window: --judge needs a window in tokens"),
+        (("--window", "auto,1600"), "--window: --judge needs a window in tokens"),
+        (("--window", "1600", "--losses", "nowhere/judged.jsonl"), "its folder is not there"),
         (("--window", "1600", "--rules", "openai,vllm"), "--rules: --judge compares under one cache"),
         (("--window", "1600", "--policy", "none"), "nothing to be compared with"),
         (("--window", "1600", "--html", "page.html"), "--html: --judge has only tables and JSON"),
@@ -83,3 +84,44 @@ def test_what_cannot_be_judged_is_refused(
     assert done.code == 2
     assert problem in done.err
     assert done.err.count("\n") == 1
+
+
+def test_the_address_of_a_server_is_enough_and_the_work_is_told_before_it_begins(logs: Path) -> None:
+    with run_model_server(window=5_000) as server:
+        done = run("replay", logs, "--judge", server.url, "--plan", "--price", "2")
+    assert done.code == 0, done.err
+    assert "window: 1,000 tokens, a third of what the judge reads at once" in done.err
+    assert "to judge: " in done.err
+    assert "tokens, $0.0" in done.err
+    assert done.out == ""
+
+
+def test_a_run_goes_on_where_it_was_ended(logs: Path, judge: str, tmp_path: Path) -> None:
+    kept = tmp_path / "judged.jsonl"
+    options = ("--judge", judge, *POLICIES, "--losses", kept, "--json", "-")
+    first = run("replay", logs, *options)
+    assert first.code == 0, first.err
+    lines = kept.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 2
+    kept.write_bytes(lines[0] + lines[1][: len(lines[1]) // 2])  # the run was killed in the middle of a line
+    again = run("replay", logs, *options)
+    assert "1 answer had been judged before" in again.err
+    third = run("replay", logs, *options)
+    assert "2 answers had been judged before" in third.err
+    assert third.out == again.out
+    other_window = run(
+        "replay", logs, "--judge", judge, "--policy", "sliding", "--window", "1700", "--losses", kept
+    )
+    assert "had been judged before" not in other_window.err
+
+
+def test_too_few_answers_are_not_called_precise(logs: Path, judge: str) -> None:
+    done = run("replay", logs, "--judge", judge, *POLICIES, "--precision", "0.05")
+    assert done.code == 0, done.err
+    assert "too few answers and sessions to say how precise this is" in done.err
+
+
+def test_a_precision_of_nothing_is_refused(logs: Path) -> None:
+    done = run("replay", logs, "--judge", "x.gguf", "--precision", "0")
+    assert done.code == 2
+    assert "'0' is no number above 0" in done.err

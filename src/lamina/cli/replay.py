@@ -56,7 +56,7 @@ With --judge, a model says what each policy loses: how much less likely a record
 policy would have sent than after the whole conversation. JUDGE is a model.gguf (torch if it is installed,
 else llama.cpp: pip install xllamacpp), torch:FOLDER, llama:FILE.gguf, or the address of a server: vLLM, or
 llama.cpp's own. LAMINA_JUDGE_KEY has the key of the server, if it wants one. The recorded requests and
-answers are sent to that server, and nowhere else.
+answers are sent to that server, and nowhere else. Before it begins, it says how much there is to judge.
 
 examples:
   lamina replay ~/.claude/projects
@@ -64,7 +64,8 @@ examples:
   lamina replay logs/ --window 32000,64000 --html report.html
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai --json account.json
   lamina replay 's3://logs/2026-*/*.jsonl.zst' --engine dask --cluster tcp://10.0.0.5:8786 --parquet out/
-  lamina replay logs/ --judge http://127.0.0.1:8000 --window 12000 --policy sliding,lamina
+  lamina replay logs/ --judge http://127.0.0.1:8000
+  lamina replay logs/ --judge http://127.0.0.1:8000 --window 12000 --precision 0.05 --losses judged.jsonl
   lamina replay logs/ --hide-at-most 0.02 --window 32000
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
@@ -78,7 +79,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                     [--model M]\n"
         "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
         "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
-        "                     [--judge JUDGE] [--answers N] [--seconds N] [--hide-at-most SHARE]"
+        "                     [--judge JUDGE] [--answers N] [--seconds N] [--precision NATS]\n"
+        "                     [--losses FILE] [--plan] [--price DOLLARS] [--hide-at-most SHARE]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -153,6 +155,27 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="instead of an account: the deepest cuts that hide at most this share of the names that answers "
         "need in 95 %% of sessions, from one half of the sessions, and whether that holds in the other",
     )
+    add(
+        "--precision",
+        metavar="NATS",
+        type=_positive_number,
+        default=0.0,
+        help="with --judge: stop when the differences are known to so many nats, such as 0.05",
+    )
+    add(
+        "--losses",
+        metavar="FILE",
+        default="",
+        help="with --judge: keep what was judged here, and go on from there the next time",
+    )
+    add("--plan", action="store_true", help="with --judge: only say how much there is to judge")
+    add(
+        "--price",
+        metavar="DOLLARS",
+        type=_positive_number,
+        default=0.0,
+        help="with --judge: what the judge takes for a million tokens, to say what it will cost",
+    )
 
 
 def _share(text: str) -> float:
@@ -164,6 +187,17 @@ def _share(text: str) -> float:
     if not 0 < share < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1, such as 0.02")
     return share
+
+
+def _positive_number(text: str) -> float:
+    """A number above 0, as an option has it."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return number
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -38,7 +38,12 @@ def judge_answers(
     for rows in answers:
         if time.monotonic() > end:
             return
-        losses = list(judge(rows[:1]))
-        if losses:
-            losses += judge(rows[1:])
-        yield losses
+        yield judge_answer(rows, judge)
+
+
+def judge_answer(rows: list[LossRow], judge: Judge) -> list[AnswerLoss]:
+    """The losses of one answer's rows, of which the first is the full context; none if that does not fit."""
+    losses = list(judge(rows[:1]))
+    if losses:
+        losses += judge(rows[1:])
+    return losses

@@ -1,0 +1,112 @@
+"""Long talks with questions about them: BFCL v4's memory, BEAM and LoCoMo.
+
+BFCL's questions have exact answers: an answer is in sight if one of its spellings is. The questions of BEAM
+and LoCoMo name the messages that they rest on, and each such message must be in sight, whole or for the most
+part.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.proof.tasks import Message, Need, Task
+from bench.talks import LAST_QUESTION, Sought, find_core, read_bfcl
+
+USER = "user"
+ASSISTANT = "assistant"
+WITHOUT_ANSWER = ("adversarial", "abstention")
+"""Questions that the conversation does not answer: nothing has to be in sight for them."""
+
+
+def read_bfcl_memory(folder: Path) -> Iterator[Task]:
+    """One task for each talk; its needs are the questions."""
+    for talk in read_bfcl(folder):
+        end = len(talk.messages)
+        needs = [Need(end=end, sought=each, question=each.question) for each in talk.sought]
+        yield Task(name=talk.name, messages=talk.messages, needs=needs)
+
+
+def read_evidence(path: Path) -> Iterator[Task]:
+    """One task for each line of a file: `conversation_id`, `turns` and `questions` that name their evidence.
+
+    A line is `{"conversation_id": …, "turns": [{"id", "speaker", "text"}], "questions": [{"q", "answer",
+    "evidence": [ids], "category"}]}`. `convert_locomo` makes such lines of LoCoMo's own file.
+    """
+    for row in _read_lines(path):
+        turns = {turn["id"]: turn for turn in row["turns"]}
+        user_names = {USER, row["turns"][0]["speaker"]}
+        messages = _make_messages(row["turns"], user_names)
+        needs = []
+        for question in row["questions"]:
+            if question["category"] in WITHOUT_ANSWER:
+                continue
+            for turn_id in dict.fromkeys(question.get("evidence") or ()):
+                turn = turns.get(turn_id)
+                if turn is None or not turn["text"]:
+                    continue
+                needs.append(_make_need(question, turn, user_names, len(messages)))
+        yield Task(name=str(row["conversation_id"]), messages=messages, needs=needs)
+
+
+def _make_messages(turns: list[dict[str, Any]], user_names: set[str]) -> list[Message]:
+    messages: list[Message] = []
+    for turn in turns:
+        role = USER if turn["speaker"] in user_names else ASSISTANT
+        messages.append({"role": role, "content": turn["text"] or "-"})
+    while messages[-1]["role"] != USER:
+        messages.pop()
+    messages.append({"role": USER, "content": LAST_QUESTION})
+    return messages
+
+
+def _make_need(question: dict[str, Any], turn: dict[str, Any], user_names: set[str], end: int) -> Need:
+    sort = str(question["category"])
+    text = turn["text"]
+    if sort.startswith(("instruction", "preference")):
+        text = find_core(text)  # the wish itself; the rest of a long message is not needed
+    voice = USER if turn["speaker"] in user_names else ASSISTANT
+    sought = Sought(sort=f"{sort}, {voice}", spellings=(text,), runs=True)
+    return Need(end=end, sought=sought, question=question["q"], voice=voice)
+
+
+def convert_locomo(path: Path) -> Iterator[dict[str, Any]]:
+    """The conversations of `locomo10.json`, as its authors publish it, in the form of `read_evidence`."""
+    categories = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+    for sample in json.loads(path.read_text(encoding="utf-8")):
+        conversation = sample["conversation"]
+        turns = []
+        number = 1
+        while f"session_{number}" in conversation:
+            turns += [
+                {"id": turn["dia_id"], "speaker": turn["speaker"], "text": turn["text"]}
+                for turn in conversation[f"session_{number}"]
+            ]
+            number += 1
+        questions = [
+            {
+                "q": each["question"],
+                "answer": each.get("answer"),
+                "evidence": each.get("evidence") or [],
+                "category": categories.get(each["category"], str(each["category"])),
+            }
+            for each in sample["qa"]
+        ]
+        yield {"conversation_id": sample["sample_id"], "turns": turns, "questions": questions}
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix != ".zst":
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+        return
+    import zstandard  # noqa: PLC0415 - only for compressed files
+
+    with path.open("rb") as raw:
+        stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
+        for line in io.TextIOWrapper(stream, "utf-8", newline="\n"):
+            yield json.loads(line)

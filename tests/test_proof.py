@@ -1,0 +1,236 @@
+"""The proof on shared benchmarks: what it counts, on tasks small enough to count by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.proof.__main__ import main
+from bench.proof.answers import AnswerRow, Question, answer_question, is_right, serve_recall
+from bench.proof.follow import FULL, TaskOutcome, follow
+from bench.proof.gold_paths import read_gold_calls, read_gold_games
+from bench.proof.memory_talks import convert_locomo, read_evidence
+from bench.proof.parts import PARTS
+from bench.proof.recalling import find_keys, telling_words
+from bench.proof.rows import sum_rows, table_text
+from bench.proof.tasks import READ, SAID, Need, Task, make_call, make_result
+from bench.proof.variables import LINKS, make_tasks
+from bench.talks import Sought
+from lamina.errors import BadInput
+
+RULES = "anthropic"
+
+
+def make_talk(words_each: int) -> Task:
+    """The user names a colour first, then talks of other things; at the end the colour is needed."""
+    messages: list[dict[str, Any]] = []
+    for turn in range(20):
+        text = "My boat is vermilion." if turn == 0 else "The sea was calm today. " * (words_each // 5)
+        messages.append({"role": "user", "content": text})
+        messages.append({"role": "assistant", "content": "I see."})
+    messages.append({"role": "user", "content": "Which colour has my boat?"})
+    sought = Sought(sort="answers", spellings=("vermilion",))
+    need = Need(end=len(messages), sought=sought, question="Which colour has my boat?")
+    return Task(name="boat", messages=messages, needs=[need])
+
+
+def test_a_window_that_slides_hides_what_was_said_first_and_the_full_context_does_not() -> None:
+    task = make_talk(100)
+    assert follow(task, FULL, 1_000, RULES).outcomes[0].seen == (True,)
+    sliding = follow(task, "sliding", 1_000, RULES).outcomes[0]
+    assert sliding.seen == (False,)
+    assert sliding.cuts > 0
+    assert sliding.refused == 0
+
+
+def test_a_request_that_is_too_long_shows_nothing() -> None:
+    task = make_talk(100)
+    (outcome,) = follow(task, "provider_clearing", 1_000, RULES).outcomes
+    assert outcome.peak > 1_000
+    assert outcome.refused > 0
+    assert outcome.seen == (False,)
+
+
+def test_a_reader_finds_with_recall_what_lamina_folded_and_pays_for_it() -> None:
+    task = next(task for task in make_tasks(2) if task.name.startswith("session"))
+    plain, with_recall = follow(task, "lamina", 4_000, RULES).outcomes
+    assert (plain.policy, with_recall.policy) == ("lamina", "lamina+recall")
+    assert plain.refused == 0
+    assert sum(with_recall.seen) >= sum(plain.seen)
+    assert not all(plain.seen)
+    assert with_recall.recalls > 0
+    assert with_recall.cost > plain.cost
+
+
+def test_the_provider_clears_all_but_the_last_three_results() -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Read all."}]
+    for step in range(8):
+        messages.append(make_call(step, "read", "{}"))
+        messages.append(make_result(step, f"secret{step} " + "line of the file " * 40))
+    followed = follow(Task(name="files", messages=messages, needs=[]), "provider_clearing", 1_000, RULES)
+    text = json.dumps(followed.last_sent)
+    shown = [step for step in range(8) if f"secret{step}" in text]
+    assert shown[-3:] == [5, 6, 7]
+    assert 0 not in shown
+
+
+def test_variables_are_the_same_every_time_and_all_links_are_in_the_conversation() -> None:
+    first, second = list(make_tasks(2)), list(make_tasks(2))
+    assert first == second
+    assert [{need.voice for need in task.needs} for task in first] == [{SAID}, {READ}]
+    for task in first:
+        assert len(task.needs) == LINKS
+        assert follow(task, FULL, 2_000, RULES).outcomes[0].seen == (True,) * LINKS
+
+
+def test_a_gold_call_needs_what_stood_before_it_and_nothing_else(tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": "Mail the invoice to Ada."},
+        make_call(0, "list_files", "{}"),
+        make_result(0, "invoice-77.pdf, notes.txt"),
+        make_call(1, "mail", json.dumps({"file": "invoice-77.pdf", "to": "Ada", "subject": "Greetings"})),
+        make_result(1, "sent"),
+    ]
+    path = tmp_path / "calls.jsonl"
+    path.write_text(json.dumps({"id": "t", "sort": "arguments", "messages": messages}) + "\n", "utf-8")
+    (task,) = read_gold_calls(path)
+    assert [(need.sought.spellings, need.voice, need.end) for need in task.needs] == [
+        (("invoice-77.pdf",), READ, 3),
+        (("Ada",), SAID, 3),
+    ]
+
+
+def test_an_action_of_a_game_names_things(tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": "Boil water. You see a glass cup and a sink."},
+        make_call(0, "act", json.dumps({"action": "move glass cup to sink"})),
+        make_result(0, "You move it."),
+    ]
+    path = tmp_path / "games.jsonl"
+    path.write_text(json.dumps({"id": "boil-0", "sort": "things", "messages": messages}) + "\n", "utf-8")
+    (task,) = read_gold_games(path)
+    assert [need.sought.spellings for need in task.needs] == [("glass cup",), ("sink",)]
+
+
+def test_locomo_in_its_own_form_becomes_tasks(tmp_path: Path) -> None:
+    sample = {
+        "sample_id": "c1",
+        "conversation": {
+            "speaker_a": "Ana",
+            "speaker_b": "Bo",
+            "session_1_date_time": "1 May",
+            "session_1": [
+                {"speaker": "Ana", "dia_id": "D1:1", "text": "I adopted a grey cat."},
+                {"speaker": "Bo", "dia_id": "D1:2", "text": "What is its name?"},
+            ],
+            "session_2": [{"speaker": "Ana", "dia_id": "D2:1", "text": "She is called Soot."}],
+        },
+        "qa": [
+            {"question": "What is the cat called?", "answer": "Soot", "evidence": ["D2:1"], "category": 4}
+        ],
+    }
+    source = tmp_path / "locomo10.json"
+    source.write_text(json.dumps([sample]), "utf-8")
+    lines = tmp_path / "locomo.jsonl"
+    lines.write_text("\n".join(json.dumps(row) for row in convert_locomo(source)), "utf-8")
+    (task,) = read_evidence(lines)
+    assert [message["role"] for message in task.messages] == ["user", "assistant", "user", "user"]
+    (need,) = task.needs
+    assert (need.sought.sort, need.sought.spellings) == ("single-hop, user", ("She is called Soot.",))
+
+
+def test_a_reader_searches_for_names_first_and_digests_come_before_other_keys() -> None:
+    assert telling_words("Where did Ana buy the grey umbrella?")[:2] == ["Ana", "umbrella"]
+    messages = [
+        {"role": "user", "content": '<digest recall="fold-1">…</digest>'},
+        {"role": "tool", "content": '[trimmed: read a.py · recall("kabc")]'},
+    ]
+    assert find_keys(messages) == ["fold-1", "kabc"]
+
+
+def make_outcome(task: str, policy: str, seen: tuple[bool, ...], cost: float) -> TaskOutcome:
+    return TaskOutcome(
+        task=task, policy=policy, window=4_000, rules=RULES, cost=cost, calls=1, cuts=0, refused=0, recalls=0,
+        peak=1, seen=seen,
+    )  # fmt: skip
+
+
+def test_intervals_are_paired_by_task() -> None:
+    """A policy that is ahead by one need in every task is ahead for certain, however much tasks differ."""
+    outcomes = []
+    sorts = {}
+    for number in range(10):
+        easy = number % 2 == 0
+        name = f"t{number}"
+        sorts[name] = ["a", "b"]
+        outcomes.append(make_outcome(name, FULL, (True, True), 2.0))
+        outcomes.append(make_outcome(name, "sliding", (easy, False), 1.0))
+        outcomes.append(make_outcome(name, "other", (easy, True), 3.0))
+    rows = {row.policy: row for row in sum_rows("p", outcomes, sorts, other="sliding")}
+    assert rows["other"].in_sight.low < 0.75 < rows["other"].in_sight.high
+    assert (rows["other"].ahead.low, rows["other"].ahead.high) == pytest.approx((0.5, 0.5))
+    assert (rows["other"].cost, rows["sliding"].cost) == (1.5, 0.5)
+    assert rows["other"].succeeded == 0.5
+    assert rows["other"].by_sort == {"a": (5, 10), "b": (10, 10)}
+    assert "| other | 75.0 %" in table_text(list(rows.values()))
+
+
+def test_a_model_recalls_in_a_format_that_it_cannot_leave_and_lamina_answers() -> None:
+    offers = {"fold-1": "We met in Porto. The password of the boat is heron. " + "Nothing else. " * 400}
+    question = Question(text="What is the password?", right=("heron",))
+    row = AnswerRow(
+        part="p", policy="lamina+recall", window=1, task="t", messages=[("user", "Hello.")],
+        questions=[question], offers=offers,
+    )  # fmt: skip
+    chats: list[list[dict[str, str]]] = []
+
+    def ask(chat: list[dict[str, str]], schema: dict[str, Any] | None) -> str:
+        chats.append(list(chat))
+        if schema is not None:
+            assert schema["properties"]["recall"]["enum"] == ["fold-1", "none"]
+            return '{"recall": "fold-1", "find": "password"}'
+        return "It is heron." if "heron" in chat[-1]["content"] else "I do not know."
+
+    answer = answer_question(row, question, ask)
+    assert (answer.right, answer.recalled) == (True, "fold-1 password")
+    assert len(chats) == 2
+    assert serve_recall('{"recall": "none", "find": ""}', offers) == ("", "[no recall]")
+    assert serve_recall("no JSON", offers) == ("", "[no recall]")
+
+
+def test_an_answer_is_right_by_whole_words() -> None:
+    assert is_right("It was 42.", Question(text="", right=("42",)))
+    assert not is_right("It was 421.", Question(text="", right=("42",)))
+    assert not is_right("KALO", Question(text="", right=("KALO", "MIREN"), every=True))
+
+
+def test_missing_data_is_named_with_its_recipe(tmp_path: Path) -> None:
+    for part in PARTS.values():
+        if part.paths:
+            with pytest.raises(BadInput, match=r"there is no .*; "):
+                list(part.tasks(tmp_path))
+
+
+def test_the_quick_form_runs_and_says_which_versions_it_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.json"
+    monkeypatch.setattr(sys, "argv", ["proof", "--quick", "--json", str(file)])
+    assert main() == 0
+    facts = json.loads(file.read_text("utf-8"))
+    assert [row["policy"] for row in facts["rows"]] == [FULL, "sliding", "lamina", "lamina+recall"]
+    assert set(facts["versions"]) >= {"lamina", "commit", "python", "machine"}
+    assert "variables, window 4,000" in capsys.readouterr().out
+
+
+def test_a_part_that_does_not_exist_is_refused() -> None:
+    command = [sys.executable, "-m", "bench.proof", "nothing"]
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "there is no part 'nothing'; there are: variables" in done.stderr
