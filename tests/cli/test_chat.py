@@ -88,7 +88,7 @@ def test_an_interrupted_answer_keeps_its_words_and_the_chat_goes_on(folder: Path
         chat.type("typed early")
         assert "typed early" not in chat.wait("word9")
         chat.type(CTRL_C)
-        chat.wait("(interrupted; what was said is kept)")
+        chat.wait("(interrupted; what was said is kept; /continue goes on)")
         chat.enter("Stop counting.")
         chat.wait("Gladly.", "tokens")
         assert "word3" in server.said()

