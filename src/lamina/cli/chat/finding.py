@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
@@ -277,6 +277,9 @@ def _fetch_json(address: str, headers: dict[str, str]) -> Any:
         request = Request(address, headers=headers)  # noqa: S310 - of this machine, or one that is named
         with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as reply:
             return json.load(reply)
+    except HTTPError as error:
+        error.close()  # it is an open reply
+        return None
     except (URLError, OSError, ValueError, RecursionError):
         return None
 

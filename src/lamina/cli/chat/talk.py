@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import anyio
+import msgspec
 from anyio import to_thread
 
 from lamina.agent import Agent, open_for, workspace_actions
@@ -64,8 +65,9 @@ async def talk(arguments: argparse.Namespace) -> int:
     key = await find_key(arguments.key_file)
     sealed_note = ""
     if arguments.sealed and key is None:
-        arguments.store = sealed_address(arguments.store, settings)
-        kept_key = await to_thread.run_sync(find_or_make_key, arguments.store)
+        address = sealed_address(arguments.store, settings)
+        settings = msgspec.structs.replace(settings, store=address)
+        kept_key = await to_thread.run_sync(find_or_make_key, address)
         key = kept_key.key
         sealed_note = describe_key(kept_key)
     async with open_chosen_store(arguments.store, settings, key=key) as store:
