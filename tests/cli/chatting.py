@@ -19,7 +19,7 @@ import pyte
 
 PATIENCE = 40.0
 ROWS, COLUMNS = 80, 100
-CTRL_C, CTRL_D, CTRL_U, UP, TAB = "\x03", "\x04", "\x15", "\x1b[A", "\t"
+CTRL_C, CTRL_D, CTRL_U, UP, TAB, BACKSPACE = "\x03", "\x04", "\x15", "\x1b[A", "\t", "\x7f"
 
 
 class Answer(NamedTuple):

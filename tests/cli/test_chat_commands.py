@@ -41,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
     with model(lambda _: "Yes.") as opened:
         monkeypatch.setenv("OPENAI_BASE_URL", opened.url)
         yield opened
@@ -74,7 +74,7 @@ def names(home: Path) -> set[str]:
 
 
 def test_a_chat_goes_on_with_a_model_whose_window_only_the_user_knew(
-    server: Model, chat: Chat, home: Path, monkeypatch: pytest.MonkeyPatch
+    server: Model, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = chat("One?", options=("--model", "local-7b", "--window", "9000"))
     assert (first.code, first.out) == (0, "Yes.\n")
@@ -89,9 +89,16 @@ def test_a_chat_goes_on_with_a_model_whose_window_only_the_user_knew(
     assert server.headers[-1]["authorization"] == "Bearer none"  # the key is of this environment alone
 
 
-def test_the_window_that_a_server_lists_is_read_again(
+def test_a_model_of_a_server_is_not_taken_for_one_of_this_process(
     server: Model, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    chat("One?", options=("--model", "tiny-letters", "--window", "9000"))
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert chat("Two?", options=()).out == "Yes.\n"
+    assert [body["model"] for body in server.requests] == ["tiny-letters", "tiny-letters"]
+
+
+def test_the_window_that_a_server_lists_is_read_again(server: Model, chat: Chat) -> None:
     server.windows = {"local-7b": 8192}
     assert "is 8,192 tokens" in chat("/window", "One?", options=("--model", "local-7b")).out
     server.windows = {"local-7b": 16384}
@@ -190,7 +197,7 @@ def test_a_search_reads_again_what_changed_meanwhile(server: Model, chat: Chat, 
     assert "chat s, assistant\n    I saw a heron." in done.out
 
 
-def test_tags_folders_and_links_are_attached(server: Model, chat: Chat, home: Path) -> None:
+def test_tags_folders_and_links_are_attached(server: Model, chat: Chat) -> None:
     with pages({"/a": ("text/html", "<title>T</title><p>The tide is high.</p>")}) as address:
         done = chat(f"Is it @{address}/a?", "What about @#release?", "And @#nosuch?", "All of @. now")
         gone = chat(f"Read @{address}/gone please")
@@ -258,7 +265,8 @@ def test_a_session_is_renamed_with_all_that_belongs_to_it(server: Model, chat: C
     assert "nothing was said yet" in chat("/rename x", session="empty").err
 
 
-def test_a_session_is_exported_and_can_be_imported(server: Model, chat: Chat, home: Path) -> None:
+@pytest.mark.usefixtures("server")
+def test_a_session_is_exported_and_can_be_imported(chat: Chat, home: Path) -> None:
     chat("One?", f"/export {home}/s.md", f"/export {home}/s.jsonl")
     again = chat(f"/export {home}/s.md")
     assert "nobody is there to confirm it" in again.err
@@ -268,7 +276,8 @@ def test_a_session_is_exported_and_can_be_imported(server: Model, chat: Chat, ho
         assert "user: One?" in run("sessions", "show", "t", "--store", store).out
 
 
-def test_nothing_is_deleted_where_nobody_can_be_asked(server: Model, chat: Chat, home: Path) -> None:
+@pytest.mark.usefixtures("server")
+def test_nothing_is_deleted_where_nobody_can_be_asked(chat: Chat, home: Path) -> None:
     done = chat("One?", "/delete", "/delete nosuch")
     assert "lamina sessions delete s --yes" in done.err
     assert "there is no session 'nosuch'" in done.err
@@ -287,9 +296,8 @@ def test_only_the_last_messages_are_sent_if_asked_for(server: Model, chat: Chat)
     assert "'x' is no number" in kept.err
 
 
-def test_a_sealed_store_takes_one_flag_and_shows_nothing_on_disk(
-    server: Model, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("server")
+def test_a_sealed_store_takes_one_flag_and_shows_nothing_on_disk(home: Path) -> None:
     options = ("--model", "gpt-5", "--session", "diary", "--sealed", "--workspace", home / "notes")
     lines = "My secret is plum.\nremember that I like figs\n"
     assert run("chat", *options, given=lines.encode()).code == 0
@@ -311,7 +319,8 @@ def test_a_sealed_store_takes_one_flag_and_shows_nothing_on_disk(
     assert "key" in lost.err
 
 
-def test_a_plain_store_is_not_sealed_over_what_it_holds(server: Model, chat: Chat, home: Path) -> None:
+@pytest.mark.usefixtures("server")
+def test_a_plain_store_is_not_sealed_over_what_it_holds(chat: Chat, home: Path) -> None:
     chat("One?")
     done = chat("Two?", options=("--model", "gpt-5", "--sealed"))
     assert done.code in (2, 4)
@@ -345,7 +354,8 @@ def test_a_picture_is_sent_as_such(server: Model, chat: Chat, home: Path) -> Non
     assert [part["type"] for part in parts if isinstance(part, dict)] == ["text", "image_url"]
 
 
-def test_what_is_kept_of_a_route_survives_a_copy(server: Model, chat: Chat, home: Path) -> None:
+@pytest.mark.usefixtures("server")
+def test_what_is_kept_of_a_route_survives_a_copy(chat: Chat, home: Path) -> None:
     chat("One?", options=("--model", "local-7b", "--window", "9000"))
     assert run("sessions", "copy", f"{home}/copy.db", "--store", f"{home}/c.db").code == 0
     place = ("--session", "s", "--store", f"{home}/copy.db", "--workspace", home / "notes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -21,8 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lamina.agent import TurnCost
 from lamina.cli.chat import answers, talk
-from lamina.cli.chat.answers import FormattedAnswer, split_blocks
+from lamina.cli.chat.answers import FormattedAnswer, open_answer, split_blocks
 from lamina.cli.chat.attaching import attach_mentions, mention_choices
 from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.costs import COSTS
@@ -35,10 +37,13 @@ from lamina.cli.chat.finding import (
     ollama_host,
 )
 from lamina.cli.chat.inert import make_inert
+from lamina.cli.chat.maps import describe_turn
 from lamina.context.port import GatheredSegments
+from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session
+from lamina.settings import Settings
 from lamina.stores.address import open_store
 from lamina.stores.port import ListedConversation, OwnName
 from lamina.workspace.workspace import Workspace
@@ -229,6 +234,44 @@ def test_nothing_speaks_to_the_terminal_but_the_styles(text: str) -> None:
     assert all(one.isprintable() or one in "\r\n\u200c\u200d\ufe0f" for one in left)
     assert "\n" not in make_inert(text, lines=False)
     assert "".join(split_blocks(make_inert(text))).replace("\n", "") == make_inert(text).replace("\n", "")
+
+
+@pytest.mark.parametrize("missing", ["style", "rich"])
+def test_without_style_or_without_rich_the_words_are_printed_as_they_come(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if missing == "rich":
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    answer = open_answer(width=20, styled=missing != "style")
+    answer.feed("Use **20** a")
+    assert capsys.readouterr().out == "Use **20** a"
+    answer.feed(" minute.\x1b[2J")
+    answer.end()
+    assert capsys.readouterr().out == " minute.[2J\n"
+
+
+async def told_after(room: int) -> str:
+    """The line after the last of some answers, in a window of this size."""
+    async with Session.open(
+        "memory:", "s", model="gpt-5", budget=Budget(window=room), settings=Settings()
+    ) as session:
+        for number in range(6):
+            await session.ask(f"Question {number}? " + "The fence is green. " * 60)
+            await session.record("It is. " * 60)
+        await session.ask("And now?")
+        envelope = session.envelope
+        assert envelope is not None
+        spent = TurnCost(steps=1, input=900, cached=300, output=5)
+        return describe_turn(envelope, spent, session.report())
+
+
+def test_the_line_after_an_answer_says_what_was_left_out_and_why() -> None:
+    whole = anyio.run(told_after, 100_000)
+    assert re.fullmatch(
+        r"sent [\d,]+ of [\d,]+ tokens · 300 of 900 from the cache · all 13 pieces in full", whole
+    )
+    cut = anyio.run(told_after, 3_000)
+    assert re.search(r"of \d+ pieces .*(shortened|left out).* \(cut \d+: .+; /why\)", cut)
 
 
 def test_wide_letters_are_wrapped() -> None:

@@ -139,7 +139,7 @@ def _kept_name(name: str) -> str:
 async def reach_model(wanted: WantedModel, *, environment: Mapping[str, str]) -> AsyncIterator[ReachedModel]:
     """The model and a client for it, closed at the end."""
     model = wanted.model
-    if model == TINY_LETTERS:
+    if model == TINY_LETTERS and _answered_in_process(wanted, environment):
         model = TINY
     if model in LOCAL_MODELS:
         async with _serve_local_model(model, wanted.window or wanted.last_window) as local_model:
@@ -150,6 +150,14 @@ async def reach_model(wanted: WantedModel, *, environment: Mapping[str, str]) ->
     reached_model = await to_thread.run_sync(_open_route, route, wanted, environment)
     async with reached_model.client:
         yield reached_model
+
+
+def _answered_in_process(wanted: WantedModel, environment: Mapping[str, str]) -> bool:
+    """Whether a model that is served here was one of this process, and not of a server with the same model."""
+    if wanted.server:
+        return False
+    is_new = not wanted.last_window
+    return not (is_new and environment.get("OPENAI_BASE_URL"))
 
 
 def find_route(wanted: WantedModel, environment: Mapping[str, str]) -> ModelRoute:

@@ -20,6 +20,9 @@ THEME = "ansi_dark"
 MOST_LINES = 200
 """Lines of a growing block that are drawn."""
 
+MOST_CHARACTERS = 20_000
+"""The same in characters, for a model that ends no line."""
+
 
 class FormattedBlock:
     """One block of Markdown. With `whole=False`, only as many of its last lines as a screen has room for."""
@@ -49,14 +52,13 @@ def _last_lines(text: str) -> str:
 
     A block of code keeps its first line, which says that it is code, and in which language.
     """
-    lines = text.split("\n")
-    if len(lines) <= MOST_LINES:
+    if text.count("\n") < MOST_LINES and len(text) < MOST_CHARACTERS:
         return text
-    first = lines[0]
-    last = lines[-MOST_LINES:]
+    first = text.split("\n", 1)[0]
+    last = "\n".join(text[-MOST_CHARACTERS:].split("\n")[-MOST_LINES:])
     if first.lstrip().startswith(("```", "~~~")):
-        last = [first, *last]
-    return "\n".join(last)
+        return f"{first}\n{last}"
+    return last
 
 
 def _strip_end(line: list[StyledText]) -> list[StyledText]:
