@@ -324,7 +324,7 @@ class TerminalChat:
                 self.failed = True
             self.screen.problem(ENDINGS.get(outcome.ending, f"the turn ended: {outcome.ending}"))
         if self.session.envelope is not None:
-            self.screen.remark(describe_turn(self.session.envelope, self.last, self.session.report()))
+            self.screen.account(describe_turn(self.session.envelope, self.last, self.session.report()))
 
     async def _add_cost(self, spent: TurnCost) -> None:
         if spent.steps:

@@ -153,7 +153,7 @@ async def reach_model(wanted: WantedModel, *, environment: Mapping[str, str]) ->
 
 
 def _answered_in_process(wanted: WantedModel, environment: Mapping[str, str]) -> bool:
-    """Whether a model that is served here was one of this process, and not of a server with the same model."""
+    """Whether a model was one of this process, and not of a server that has the same model."""
     if wanted.server:
         return False
     is_new = not wanted.last_window

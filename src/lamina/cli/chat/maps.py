@@ -63,29 +63,36 @@ def _describe_cached(spent: TurnCost, report: TurnReport) -> str:
         cached = f"{spent.cached:,} of {spent.input:,} from the cache"
     else:
         cached = "none of it cached"
-    if report.continues or report.parting is None:
+    if report.continues or report.parting is None or report.cut is not None:  # a cut is told further on
         return cached
     return f"{cached} ({report.parting.cause})"
 
 
 def _describe_lowered(envelope: Envelope) -> str:
-    """How many segments are not sent in full, and the reason of the cut that lowered them."""
-    counts = Counter(entry.form for entry in envelope.entries)
-    shortened = counts[Form.COMPACT] + counts[Form.STUB]
-    left_out = counts[Form.OMITTED]
-    total = len(envelope.entries)
-    if not shortened and not left_out:
-        return f"all {count_noun(total, 'piece')} in full"
-    words = []
-    if shortened:
-        words.append(f"{shortened:,} shortened")
-    if left_out:
-        words.append(f"{left_out:,} left out")
-    lowered = f"of {count_noun(total, 'piece')} {' and '.join(words)}"
-    cuts = envelope.ledger.cuts
-    if not cuts:
-        return f"{lowered} (/why)"
-    return f"{lowered} (cut {cuts[-1].number}: {cuts[-1].reason}; /why)"
+    """How many segments are not sent in full, and the reason of the cut that lowered them.
+
+    A file that stands above already is only named again. That is nothing lost, so it is told apart.
+    """
+    lines = envelope.ledger.lines
+    counts: Counter[str] = Counter()
+    for entry in envelope.entries:
+        line = lines.get(entry.ref)
+        if entry.form is Form.OMITTED:
+            counts["left out"] += 1
+        elif line is not None and line.reference:
+            counts["not repeated"] += 1
+        elif entry.form is not Form.FULL:
+            counts["shortened"] += 1
+    total = count_noun(len(envelope.entries), "piece")
+    words = [f"{counts[word]:,} {word}" for word in ("not repeated", "shortened", "left out") if counts[word]]
+    if not counts["shortened"] and not counts["left out"]:
+        in_full = f"all {total} in full"
+        return f"{in_full} ({words[0]})" if words else in_full
+    reason = ""
+    if envelope.ledger.cuts:
+        last_cut = envelope.ledger.cuts[-1]
+        reason = f"cut {last_cut.number}: {last_cut.reason}; "
+    return f"of {total} {', '.join(words)} ({reason}/why)"
 
 
 def _draw_bar(tokens: int, total: int) -> str:

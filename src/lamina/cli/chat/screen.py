@@ -54,10 +54,17 @@ class Screen:
         answer.end()
 
     def remark(self, text: str) -> None:
-        """Something beside the conversation, on a terminal only."""
+        """Something beside the conversation, on a terminal only.
+
+        The terminal breaks a line that is too long, so that a command in it can be copied.
+        """
         if self.live:
             self._end_answer()
             print(self._dim(make_inert(text)), flush=True)
+
+    def account(self, text: str) -> None:
+        """What a turn took, as a remark that is broken between words."""
+        self.remark("\n".join(textwrap.wrap(text, self.width, break_long_words=False)))
 
     def problem(self, text: str) -> None:
         """Something that went wrong, in one line."""
