@@ -30,8 +30,8 @@ from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.costs import COSTS
 from lamina.cli.chat.finding import (
     DEFAULT_MODELS,
+    ModelChoice,
     ModelRoute,
-    WantedModel,
     find_route,
     find_weights,
     ollama_host,
@@ -98,7 +98,7 @@ def listing(**paths: Any) -> Iterator[str]:
 def test_a_model_is_found_by_its_name_and_the_keys(
     name: str, variables: dict[str, str], way: ModelRoute
 ) -> None:
-    assert find_route(WantedModel(model=name), NOWHERE | variables) == way
+    assert find_route(ModelChoice(model=name), NOWHERE | variables) == way
 
 
 @pytest.mark.parametrize(
@@ -106,28 +106,28 @@ def test_a_model_is_found_by_its_name_and_the_keys(
 )
 def test_without_a_model_it_says_what_to_set(name: str, variable: str) -> None:
     with pytest.raises(BadInput, match=variable):
-        find_route(WantedModel(model=name), NOWHERE | ({"OPENAI_API_KEY": "k"} if name else {}))
+        find_route(ModelChoice(model=name), NOWHERE | ({"OPENAI_API_KEY": "k"} if name else {}))
 
 
 def test_a_local_ollama_is_found_with_its_newest_model() -> None:
     with listing(tags={"models": [{"name": "qwen3:4b"}, {"name": "llama3.2:latest"}]}) as url:
         variables = {"OLLAMA_HOST": url}
-        assert find_route(WantedModel(model=""), variables) == ModelRoute(
+        assert find_route(ModelChoice(model=""), variables) == ModelRoute(
             model="qwen3:4b", dialect="ollama", url=url
         )
-        assert find_route(WantedModel(model="llama3.2"), variables) == ModelRoute(
+        assert find_route(ModelChoice(model="llama3.2"), variables) == ModelRoute(
             model="llama3.2", dialect="ollama", url=url
         )
         with pytest.raises(BadInput, match="nothing here can reach"):
-            find_route(WantedModel(model="llama4"), variables)
+            find_route(ModelChoice(model="llama4"), variables)
 
 
 def test_a_server_of_ones_own_says_which_model_it_has() -> None:
     with listing(models={"data": [{"id": "local-7b"}]}) as url:
-        assert find_route(WantedModel(model=""), {"OPENAI_BASE_URL": f"{url}/v1"}).model == "local-7b"
+        assert find_route(ModelChoice(model=""), {"OPENAI_BASE_URL": f"{url}/v1"}).model == "local-7b"
         with pytest.raises(BadInput, match="lists no models"):
             find_route(
-                WantedModel(model=""),
+                ModelChoice(model=""),
                 {"OPENAI_BASE_URL": f"{url}/v2/nothing"} | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
             )
 

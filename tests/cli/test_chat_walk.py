@@ -111,8 +111,8 @@ def keep_a_secret(folder: Path, server: Model) -> None:
         chat.type(CTRL_D)
         assert chat.left() == 0
     with Terminal(folder, *options) as chat:
-        chat.wait("sealed; the key is", "local-7b at", "My secret is plum", "\n>")
-        chat.type(CTRL_D)
+        chat.wait("sealed; the key is", "local-7b at", "My secret is plum")
+        chat.enter("/quit")
         assert chat.left() == 0
 
 

@@ -83,7 +83,7 @@ LOCAL_MODELS = {
 }
 
 
-class WantedModel(msgspec.Struct, frozen=True, kw_only=True):
+class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Which model to reach, and what is known of it from the conversation that it goes on with.
 
     `dialect` is what the conversation spoke so far, and `server` where its model was. `window` is what the
@@ -136,42 +136,44 @@ def _kept_name(name: str) -> str:
 
 
 @asynccontextmanager
-async def reach_model(wanted: WantedModel, *, environment: Mapping[str, str]) -> AsyncIterator[ReachedModel]:
+async def reach_model(
+    model_choice: ModelChoice, *, environment: Mapping[str, str]
+) -> AsyncIterator[ReachedModel]:
     """The model and a client for it, closed at the end."""
-    model = wanted.model
-    if model == TINY_LETTERS and _answered_in_process(wanted, environment):
+    model = model_choice.model
+    if model == TINY_LETTERS and _answered_in_process(model_choice, environment):
         model = TINY
     if model in LOCAL_MODELS:
-        async with _serve_local_model(model, wanted.window or wanted.last_window) as local_model:
+        async with _serve_local_model(model, model_choice.window or model_choice.last_window) as local_model:
             yield local_model
         return
-    route = await to_thread.run_sync(find_route, wanted, environment)
+    route = await to_thread.run_sync(find_route, model_choice, environment)
     _require_sdk(route.dialect)
-    reached_model = await to_thread.run_sync(_open_route, route, wanted, environment)
+    reached_model = await to_thread.run_sync(_open_route, route, model_choice, environment)
     async with reached_model.client:
         yield reached_model
 
 
-def _answered_in_process(wanted: WantedModel, environment: Mapping[str, str]) -> bool:
+def _answered_in_process(model_choice: ModelChoice, environment: Mapping[str, str]) -> bool:
     """Whether a model was one of this process, and not of a server that has the same model."""
-    if wanted.server:
+    if model_choice.server:
         return False
-    is_new = not wanted.last_window
+    is_new = not model_choice.last_window
     return not (is_new and environment.get("OPENAI_BASE_URL"))
 
 
-def find_route(wanted: WantedModel, environment: Mapping[str, str]) -> ModelRoute:
+def find_route(model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
     """Which model is meant, and how it is reached; asks local servers for their models where it must.
 
     Without a name the first of these that is there counts: a compatible server, a provider whose key is
     set, a local Ollama.
     """
-    model = wanted.model
-    if model.startswith("ollama/") or (model and wanted.dialect == "ollama"):
+    model = model_choice.model
+    if model.startswith("ollama/") or (model and model_choice.dialect == "ollama"):
         name = model.removeprefix("ollama/")
-        return _route_to_ollama(name, wanted, environment)
+        return _route_to_ollama(name, model_choice, environment)
     if model:
-        return _route_to(wanted, environment)
+        return _route_to(model_choice, environment)
     url = environment.get("OPENAI_BASE_URL")
     if url:
         return ModelRoute(model=_first_served_model(url, environment), dialect="openai_chat", url=url)
@@ -185,20 +187,20 @@ def find_route(wanted: WantedModel, environment: Mapping[str, str]) -> ModelRout
     raise BadInput("no model was found", place="chat", hint=NOTHING)
 
 
-def _route_to_ollama(name: str, wanted: WantedModel, environment: Mapping[str, str]) -> ModelRoute:
+def _route_to_ollama(name: str, model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
     """By $OLLAMA_HOST, else where this conversation found it, else at its usual place."""
-    if wanted.server and wanted.dialect == "ollama" and not environment.get("OLLAMA_HOST"):
-        return ModelRoute(model=name, dialect="ollama", url=wanted.server, remembered=True)
+    if model_choice.server and model_choice.dialect == "ollama" and not environment.get("OLLAMA_HOST"):
+        return ModelRoute(model=name, dialect="ollama", url=model_choice.server, remembered=True)
     return ModelRoute(model=name, dialect="ollama", url=ollama_host(environment))
 
 
-def _route_to(wanted: WantedModel, environment: Mapping[str, str]) -> ModelRoute:
+def _route_to(model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
     """By the provider's own key, else by a compatible server, else by a local Ollama that has it.
 
     `claude-…` with an Anthropic key goes there, whatever OPENAI_BASE_URL says. Without that variable, the
     server is the one at which the conversation reached this model before.
     """
-    model = wanted.model
+    model = model_choice.model
     own_dialect = _dialect_of_name(own_name(model))
     has_key = bool(_find_key(own_dialect, environment))
     if own_dialect != "openai_chat" and has_key:
@@ -206,8 +208,8 @@ def _route_to(wanted: WantedModel, environment: Mapping[str, str]) -> ModelRoute
     url = environment.get("OPENAI_BASE_URL", "")
     if url:
         return ModelRoute(model=model, dialect="openai_chat", url=url)
-    if wanted.server and wanted.dialect == "openai_chat":
-        return ModelRoute(model=model, dialect="openai_chat", url=wanted.server, remembered=True)
+    if model_choice.server and model_choice.dialect == "openai_chat":
+        return ModelRoute(model=model, dialect="openai_chat", url=model_choice.server, remembered=True)
     if has_key:
         return ModelRoute(model=model, dialect="openai_chat")
     host = ollama_host(environment)
@@ -319,13 +321,13 @@ def _require_sdk(dialect: str) -> None:
         raise BadInput(f"{module} is not installed", place="chat", hint=f"pip install 'lamina[{extra}]'")
 
 
-def _open_route(route: ModelRoute, wanted: WantedModel, environment: Mapping[str, str]) -> ReachedModel:
+def _open_route(route: ModelRoute, model_choice: ModelChoice, environment: Mapping[str, str]) -> ReachedModel:
     """The client for a route, with where it asks and how much fits.
 
     Ollama takes its window with each request, so the chat has to choose one.
     """
     if route.dialect == "ollama":
-        size = wanted.window or wanted.last_window or OLLAMA_WINDOW
+        size = model_choice.window or model_choice.last_window or OLLAMA_WINDOW
         return ReachedModel(
             model=route.model,
             client=ollama_chat(host=route.url, window=size),
@@ -343,7 +345,7 @@ def _open_route(route: ModelRoute, wanted: WantedModel, environment: Mapping[str
         client=client,
         where=f"at {route.url or _PROVIDERS[route.dialect]}",
         server=route.url,
-        budget=_budget(route, wanted, environment),
+        budget=_budget(route, model_choice, environment),
         output=OUTPUT if route.dialect == "anthropic" else None,
     )
 
@@ -359,7 +361,7 @@ def _key_for(route: ModelRoute, environment: Mapping[str, str]) -> str:
     return _find_key(route.dialect, environment) or NO_KEY
 
 
-def _budget(route: ModelRoute, wanted: WantedModel, environment: Mapping[str, str]) -> Budget | None:
+def _budget(route: ModelRoute, model_choice: ModelChoice, environment: Mapping[str, str]) -> Budget | None:
     """The budget for a window: the chosen one, the server's, that of the conversation; None for the model's.
 
     A server of somebody's own lists its window, which may be smaller than what the model could do.
@@ -369,15 +371,15 @@ def _budget(route: ModelRoute, wanted: WantedModel, environment: Mapping[str, st
         headers = {} if route.remembered else _bearer(environment)
         listing = _fetch_json(f"{route.url.rstrip('/')}/models", headers)
         served_window = choose_window(read_served_windows(listing), route.model)
-    if wanted.window:
-        return Budget(window=min(wanted.window, served_window or wanted.window))
+    if model_choice.window:
+        return Budget(window=min(model_choice.window, served_window or model_choice.window))
     if served_window is not None:
         return Budget(window=served_window)
     try:
         facts_of(route.model)
     except BadInput:
-        if wanted.last_window:
-            return Budget(window=wanted.last_window)
+        if model_choice.last_window:
+            return Budget(window=model_choice.last_window)
         hint = "give its context window in tokens with --window"
         raise BadInput(f"unknown model {route.model!r}", place="--model", hint=hint) from None
     return None

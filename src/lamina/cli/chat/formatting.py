@@ -74,13 +74,10 @@ def _strip_end(line: list[StyledText]) -> list[StyledText]:
 
 def _strip_empty_lines(lines: list[list[StyledText]]) -> list[list[StyledText]]:
     """The lines without the empty ones around them, which rich adds to some sorts of blocks."""
-    first = 0
-    stop = len(lines)
-    while first < stop and not lines[first]:
-        first += 1
-    while stop > first and not lines[stop - 1]:
-        stop -= 1
-    return lines[first:stop]
+    filled = [number for number, line in enumerate(lines) if line]
+    if not filled:
+        return []
+    return lines[filled[0] : filled[-1] + 1]
 
 
 class _Code(CodeBlock):

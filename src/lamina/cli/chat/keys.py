@@ -49,11 +49,13 @@ def find_or_make_key(address: str) -> KeptKey:
     return KeptKey(sealing.from_keyring(name, service=SERVICE), IN_KEYRING, new=False)
 
 
-def describe_key(kept: KeptKey) -> str:
+def describe_key(kept_key: KeptKey) -> str:
     """Where the key is; for a new one also what its loss would mean."""
-    if kept.new:
-        return f"sealed with a new key, {kept.where}: keep a copy of it, for without it nothing can be read"
-    return f"sealed; the key is {kept.where}"
+    if kept_key.new:
+        return (
+            f"sealed with a new key, {kept_key.where}: keep a copy of it, for without it nothing can be read"
+        )
+    return f"sealed; the key is {kept_key.where}"
 
 
 def key_path(address: str) -> Path:

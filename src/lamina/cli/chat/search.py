@@ -7,6 +7,7 @@ that was deleted is not found again.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,10 @@ MOST_FILES = 5_000
 """Files that are searched. A workspace with more says so."""
 
 MOST_HITS = 10
+
+
+ReadChunks = Callable[[str], Awaitable[Sequence[Chunk]]]
+"""Reads the chunks of one file or chat."""
 
 
 class FoundPassage(NamedTuple):
@@ -84,12 +89,7 @@ class SearchedTexts:
             notes.append(f"only the first {MOST_FILES:,} of {len(items):,} files were searched")
             items = items[:MOST_FILES]
         states = await to_thread.run_sync(self._states_of, items)
-        for path in self._file_states.keys() - states.keys():
-            await index.remove(f"{FILES}:{path}")
-        for path, state in states.items():
-            if self._file_states.get(path) != state:
-                chunks = await to_thread.run_sync(self._read_chunks, path)
-                await index.replace(f"{FILES}:{path}", chunks)
+        await _refresh(index, FILES, self._file_states, states, self._read_file)
         self._file_states = states
         return notes
 
@@ -107,6 +107,9 @@ class SearchedTexts:
             time = 0
         return item.size, time
 
+    async def _read_file(self, path: str) -> tuple[Chunk, ...]:
+        return await to_thread.run_sync(self._read_chunks, path)
+
     def _read_chunks(self, path: str) -> tuple[Chunk, ...]:
         """The chunks of a file; none of one that is not text."""
         try:
@@ -118,11 +121,7 @@ class SearchedTexts:
         """Read the chats that changed since the last search, and drop those that were deleted."""
         heads = [head async for head in every_conversation(self._store, self._workspace)]
         counts = {head.conversation: head.count for head in heads if head.conversation != MEMORY}
-        for name in self._chat_counts.keys() - counts.keys():
-            await index.remove(f"{CHATS}:{name}")
-        for name, count in counts.items():
-            if self._chat_counts.get(name) != count:
-                await index.replace(f"{CHATS}:{name}", await self._read_chat(name))
+        await _refresh(index, CHATS, self._chat_counts, counts, self._read_chat)
         self._chat_counts = counts
 
     async def _read_chat(self, name: str) -> tuple[Chunk, ...]:
@@ -132,6 +131,17 @@ class SearchedTexts:
             return turns_of(read_records([record.body for record in page.records]).log)
         except LaminaError:
             return ()
+
+
+async def _refresh(
+    index: Index, sort: str, old_states: Mapping[str, object], states: Mapping[str, object], read: ReadChunks
+) -> None:
+    """Read anew what has another state than it had, and drop what is gone."""
+    for name in old_states.keys() - states.keys():
+        await index.remove(f"{sort}:{name}")
+    for name, state in states.items():
+        if old_states.get(name) != state:
+            await index.replace(f"{sort}:{name}", await read(name))
 
 
 def _describe_hit(hit: Hit) -> FoundPassage:

@@ -30,7 +30,7 @@ from lamina.cli.chat.attaching import Choice, mention_choices
 from lamina.cli.chat.commands import COMMANDS, segment_names
 from lamina.cli.chat.conversation import NextSession, Surroundings, TerminalChat
 from lamina.cli.chat.costs import KeptRoute, read_route
-from lamina.cli.chat.finding import ReachedModel, WantedModel, is_same_model, reach_model
+from lamina.cli.chat.finding import ModelChoice, ReachedModel, is_same_model, reach_model
 from lamina.cli.chat.keys import describe_key, find_or_make_key, sealed_address
 from lamina.cli.chat.lines import LineSource, echo_typing, lines_for
 from lamina.cli.chat.prompts import list_prompts
@@ -150,7 +150,7 @@ class ChatRun:
         self.memory = Memory(store, Where(settings.workspace, MEMORY))
         self.searched = SearchedTexts(store, settings.workspace, space, root)
         self.open_session: Session | None = None
-        self._wanted = WantedModel()
+        self._model_choice = ModelChoice()
         self._reached: ReachedModel | None = None
         self._model_in_use = contextlib.AsyncExitStack()
 
@@ -168,13 +168,13 @@ class ChatRun:
         failed = False
         next_session: NextSession | None = first
         while next_session is not None:
-            wanted = await self._find_model(next_session)
-            reached_model = await self._reach(wanted)
+            model_choice = await self._find_model(next_session)
+            reached_model = await self._reach(model_choice)
             agent = self._make_agent(reached_model)
-            budget = _budget_for(wanted, reached_model)
+            budget = _budget_for(model_choice, reached_model)
             async with self._open(agent, reached_model, next_session, budget) as session:
                 self.open_session = session
-                route = KeptRoute(server=reached_model.server, window=self._wanted.window)
+                route = KeptRoute(server=reached_model.server, window=self._model_choice.window)
                 surroundings = Surroundings(
                     self.store, self.space, self.screen, self.lines, self.memory, self.searched
                 )
@@ -192,13 +192,15 @@ class ChatRun:
             return 1
         return 0
 
-    async def _reach(self, wanted: WantedModel) -> ReachedModel:
+    async def _reach(self, model_choice: ModelChoice) -> ReachedModel:
         """The model of the next session. If it cannot be reached, the one that answers now goes on."""
-        if self._reached is not None and self._is_reached(wanted, self._reached):
+        if self._reached is not None and self._is_reached(model_choice, self._reached):
             return self._reached
         opening = contextlib.AsyncExitStack()
         try:
-            reached_model = await opening.enter_async_context(reach_model(wanted, environment=os.environ))
+            reached_model = await opening.enter_async_context(
+                reach_model(model_choice, environment=os.environ)
+            )
         except LaminaError as error:
             if self._reached is None:
                 raise
@@ -207,17 +209,17 @@ class ChatRun:
             return self._reached
         await self._model_in_use.aclose()
         self._model_in_use = opening
-        self._wanted = wanted
+        self._model_choice = model_choice
         self._reached = reached_model
         return reached_model
 
-    def _is_reached(self, wanted: WantedModel, reached_model: ReachedModel) -> bool:
-        """Whether the model that answers now is the wanted one, at its server and with its window."""
-        is_same_server = wanted.server in ("", reached_model.server)
-        is_same_window = wanted.window == self._wanted.window
-        return wanted.model == reached_model.model and is_same_server and is_same_window
+    def _is_reached(self, model_choice: ModelChoice, reached_model: ReachedModel) -> bool:
+        """Whether the model that answers now is the chosen one, at its server and with its window."""
+        is_same_server = model_choice.server in ("", reached_model.server)
+        is_same_window = model_choice.window == self._model_choice.window
+        return model_choice.model == reached_model.model and is_same_server and is_same_window
 
-    async def _find_model(self, next_session: NextSession) -> WantedModel:
+    async def _find_model(self, next_session: NextSession) -> ModelChoice:
         """Which model a session wants, and what its conversation says about it.
 
         What is kept of the conversation's own model (its server, its window) says nothing about another.
@@ -230,12 +232,12 @@ class ChatRun:
             window = next_session.window
             if model == self.settings.model:
                 window = window or self.settings.window
-            return WantedModel(model=model, dialect=self.settings.dialect, window=window)
+            return ModelChoice(model=model, dialect=self.settings.dialect, window=window)
         model = next_session.model or setup.model
         if not is_same_model(model, setup.model):
-            return WantedModel(model=model, window=next_session.window)
+            return ModelChoice(model=model, window=next_session.window)
         route = await read_route(self.store, workspace, next_session.name)
-        return WantedModel(
+        return ModelChoice(
             model=model,
             dialect=setup.dialect,
             server=route.server,
@@ -333,14 +335,14 @@ class ChatRun:
             yield from mention_choices(before, self.space)
 
 
-def _budget_for(wanted: WantedModel, reached_model: ReachedModel) -> Budget | None:
+def _budget_for(model_choice: ModelChoice, reached_model: ReachedModel) -> Budget | None:
     """The budget of a session; None for the one that its conversation has.
 
     A conversation that goes on with another model must not keep the window of the last one.
     """
     if reached_model.budget is not None:
         return reached_model.budget
-    if wanted.last_window and is_same_model(wanted.model, reached_model.model):
+    if model_choice.last_window and is_same_model(model_choice.model, reached_model.model):
         return None
     return facts_of(reached_model.model).budget
 
