@@ -137,10 +137,37 @@ def test_a_persona_is_shown_and_changed(server: Model, chat: Chat, home: Path) -
     assert "You are a careful coworker" in server.said(0)
     assert "You are a pirate." in server.said(1)
     assert "You are a careful coworker" in done.out
-    assert "You are a pirate." in done.out
+    assert f"the text of {home}/pirate.md" in done.out
     assert "nosuch.md: there is no such file" in done.err
-    chat("Three?", options=())
+    later = chat("/persona", "Three?", options=())
+    assert later.out.startswith("You are a pirate.\n")
     assert "You are a pirate." in server.said()
+
+
+def test_changes_before_a_message_add_up(server: Model, chat: Chat) -> None:
+    changes = (
+        "/last 2",
+        "/window 9000",
+        "/persona You are a pirate.",
+        "/model local-7b 8000",
+        "/persona",
+        "/last",
+    )
+    done = chat(
+        *changes, "Hello?", "/window", options=("--model", "local-8b", "--window", "7000", "--last-n", "4")
+    )
+    assert (done.code, done.err) == (0, "")
+    assert "the last 2 messages are sent; /last N" in done.out
+    assert "the window of local-7b is 8,000 tokens" in done.out
+    assert server.requests[-1]["model"] == "local-7b"
+    assert "You are a pirate." in server.said()
+    more = chat(
+        "/window 9000",
+        "/persona You are a cook.",
+        "/window",
+        options=("--model", "local-8b", "--window", "7000"),
+    )
+    assert "the window of local-8b is 9,000 tokens" in more.out
 
 
 def test_what_the_user_wants_remembered_is_known_in_every_chat(server: Model, chat: Chat) -> None:

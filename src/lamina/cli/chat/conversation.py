@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import anyio
 import msgspec
@@ -25,6 +25,7 @@ from lamina.cli.chat.search import FoundPassage, SearchedTexts
 from lamina.clients.events import TextEvent, UsageEvent
 from lamina.context.memory import Memory
 from lamina.context.relevance import PROMPT_KEY
+from lamina.core.history_window import LastN
 from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.sending import render_request
@@ -72,14 +73,16 @@ class Surroundings(NamedTuple):
 class NextSession(msgspec.Struct, frozen=True, kw_only=True):
     """Which session is opened next, and what is other than it was kept.
 
-    Without a `model` it is the conversation's own; `window` 0 is the one that was kept. `again`: it is the
-    session that was just left, so its last turn is not shown.
+    Without a `model` it is the conversation's own; `window` 0 is the one that was kept, and without a
+    `history` so is the window over history. `again`: it is the session that was just left, so its last turn
+    is not shown.
     """
 
     name: str
     model: str = ""
     window: int = 0
     persona: Words | None = None
+    history: LastN | Literal["all"] | None = None
     queue: tuple[Segment, ...] = ()
     again: bool = False
 
@@ -93,18 +96,25 @@ class TerminalChat:
     """
 
     def __init__(
-        self, session: Session, agent: Agent, surroundings: Surroundings, *, route: KeptRoute
+        self,
+        session: Session,
+        agent: Agent,
+        surroundings: Surroundings,
+        *,
+        route: KeptRoute,
+        opened_as: NextSession,
     ) -> None:
         self.session = session
         self.agent = agent
         self.route = route
+        self.persona = opened_as.persona
         self.store = surroundings.store
         self.space = surroundings.space
         self.screen = surroundings.screen
         self.lines = surroundings.lines
         self.memory = surroundings.memory
         self.searched = surroundings.searched
-        self.queue: list[Segment] = []
+        self.queue = list(opened_as.queue)
         self.passages: list[FoundPassage] = []
         self.draft = ""
         self.last = TurnCost()
@@ -264,14 +274,23 @@ class TerminalChat:
         self.left = True
         self.after = after
 
-    def reopen(self, *, model: str = "", window: int = 0, persona: Words | None = None) -> None:
-        """Leave the session and open it again with another model, window or persona."""
+    def reopen(
+        self, *, name: str = "", model: str = "", window: int = 0, persona: Words | None = None
+    ) -> None:
+        """Leave the session and open it again under another name, with another model, window or persona.
+
+        What was changed before stays changed, also if nothing was said since and nothing of it is stored.
+        """
+        if not model:
+            model = self.session.setup.model
+            window = window or self.route.window
         self.leave(
             NextSession(
-                name=self.session.conversation,
-                model=model or self.session.setup.model,
+                name=name or self.session.conversation,
+                model=model,
                 window=window,
-                persona=persona,
+                persona=persona or self.persona,
+                history=self.session.setup.history or "all",
                 queue=tuple(self.queue),
                 again=True,
             )

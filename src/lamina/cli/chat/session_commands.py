@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import anyio
-import msgspec
 
 from lamina.cli.chat.command import Command, require
 from lamina.cli.chat.conversation import NextSession, TerminalChat
@@ -86,7 +85,8 @@ async def _new(chat: TerminalChat, name: str) -> None:
 
 def _fresh_session(chat: TerminalChat, name: str) -> NextSession:
     """A new session with the model of this one."""
-    return NextSession(name=name, model=chat.session.setup.model, window=chat.route.window)
+    setup = chat.session.setup
+    return NextSession(name=name, model=setup.model, window=chat.route.window, history=setup.history)
 
 
 async def _open(chat: TerminalChat, name: str) -> None:
@@ -117,9 +117,7 @@ async def _rename(chat: TerminalChat, name: str) -> None:
         cost_place(session.workspace, name),
     )
     await _delete_session(chat, session.conversation)
-    chat.reopen()
-    if chat.after is not None:
-        chat.after = msgspec.structs.replace(chat.after, name=name)
+    chat.reopen(name=name)
 
 
 async def _delete(chat: TerminalChat, name: str) -> None:
@@ -211,10 +209,19 @@ def _whole_number(text: str, *, command: str) -> int:
 async def _persona(chat: TerminalChat, text: str) -> None:
     """Change who the model is in this session, or show who it is."""
     if not text:
-        texts = {part.key: text_of(part.parts) for part in chat.session.log if part.kind == "persona"}
-        chat.screen.show("\n\n".join(texts.values()) or "the usual one; /persona TEXT|FILE changes it")
+        chat.screen.show(_describe_persona(chat))
         return
     chat.reopen(persona=find_persona(text, place="/persona"))
+
+
+def _describe_persona(chat: TerminalChat) -> str:
+    """Who the model is from the next message on: as it was chosen in this run, else as it was sent last."""
+    if isinstance(chat.persona, Path):
+        return f"the text of {chat.persona}"
+    if chat.persona is not None:
+        return str(chat.persona)
+    texts = {part.key: text_of(part.parts) for part in chat.session.log if part.kind == "persona"}
+    return "\n\n".join(texts.values()) or "the usual one; /persona TEXT|FILE changes it"
 
 
 def find_persona(text: str, *, place: str) -> Words | None:

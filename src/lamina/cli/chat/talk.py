@@ -80,6 +80,7 @@ async def talk(arguments: argparse.Namespace) -> int:
             model=arguments.model,
             window=arguments.window,
             persona=persona,
+            history=LastN(arguments.last_n) if arguments.last_n else None,
         )
         async with chat_run.closing():
             if not chat_run.lines.asks:
@@ -178,8 +179,7 @@ class ChatRun:
                 surroundings = Surroundings(
                     self.store, self.space, self.screen, self.lines, self.memory, self.searched
                 )
-                chat = TerminalChat(session, agent, surroundings, route=route)
-                chat.queue += next_session.queue
+                chat = TerminalChat(session, agent, surroundings, route=route, opened_as=next_session)
                 with contextlib.closing(chat):
                     await chat.begin(reached_model.model, reached_model.where, again=next_session.again)
                     await self._read_lines(chat)
@@ -232,6 +232,8 @@ class ChatRun:
             window = next_session.window
             if model == self.settings.model:
                 window = window or self.settings.window
+            if self._reached is not None and is_same_model(model, self._reached.model):
+                return _choose_again(self._reached, window)
             return ModelChoice(model=model, dialect=self.settings.dialect, window=window)
         model = next_session.model or setup.model
         if not is_same_model(model, setup.model):
@@ -262,7 +264,6 @@ class ChatRun:
         self, agent: Agent, reached_model: ReachedModel, next_session: NextSession, budget: Budget | None
     ) -> AbstractAsyncContextManager[Session]:
         """Open a session. It keeps its persona and its window over history, unless they are given."""
-        last_n = self.arguments.last_n
         return open_for(
             agent,
             self.store,
@@ -272,9 +273,7 @@ class ChatRun:
             runtime=RuntimeOptions(counter=reached_model.counter, mentioned=files_mentioned(self.space)),
             persona=next_session.persona,
             sources=[self.memory.source(log=self._log)],
-            setup=SetupOptions(
-                head=PlainHead(output=reached_model.output), history=LastN(last_n) if last_n else None
-            ),
+            setup=SetupOptions(head=PlainHead(output=reached_model.output), history=next_session.history),
             workspace=self.settings.workspace,
             settings=self.settings,
         )
@@ -333,6 +332,18 @@ class ChatRun:
             yield from _complete(rest, list_prompts())
         else:
             yield from mention_choices(before, self.space)
+
+
+def _choose_again(reached_model: ReachedModel, window: int) -> ModelChoice:
+    """The model that answers now, for a conversation of which nothing is stored."""
+    budget = reached_model.budget
+    return ModelChoice(
+        model=reached_model.model,
+        dialect=reached_model.client.dialect,
+        server=reached_model.server,
+        window=window,
+        last_window=0 if budget is None else budget.window,
+    )
 
 
 def _budget_for(model_choice: ModelChoice, reached_model: ReachedModel) -> Budget | None:
