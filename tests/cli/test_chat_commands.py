@@ -89,6 +89,14 @@ def test_a_chat_goes_on_with_a_model_whose_window_only_the_user_knew(
     assert server.headers[-1]["authorization"] == "Bearer none"  # the key is of this environment alone
 
 
+def test_no_password_of_a_server_is_shown_or_kept(
+    server: Model, chat: Chat, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("//", "//ada:plum-tree@"))
+    assert chat("One?", options=("--model", "local-7b", "--window", "9000")).out == "Yes.\n"
+    assert b"plum-tree" not in (home / "c.db").read_bytes()
+
+
 def test_a_model_of_a_server_is_not_taken_for_one_of_this_process(
     server: Model, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +124,7 @@ def test_another_model_answers_from_the_next_message_on_and_is_kept(server: Mode
     assert "gpt-5; /model NAME [WINDOW]" in done.out
     assert "is 9,000 tokens" in done.out
     assert "unknown model 'nowhere-1'" in done.err
+    assert done.code == 1
     chat("Four?", options=())
     assert server.requests[-1]["model"] == "local-7b"
     chat("/model gpt-5", "Five?", "/window", options=())

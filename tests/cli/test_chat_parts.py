@@ -109,6 +109,30 @@ def test_without_a_model_it_says_what_to_set(name: str, variable: str) -> None:
         find_route(ModelChoice(model=name), NOWHERE | ({"OPENAI_API_KEY": "k"} if name else {}))
 
 
+@pytest.mark.parametrize(
+    ("dialect", "variables", "route"),
+    [
+        ("ollama", {}, ModelRoute(model="m", dialect="ollama", url="http://box/x", remembered=True)),
+        ("ollama", {"OLLAMA_HOST": "http://h:1"}, ModelRoute(model="m", dialect="ollama", url="http://h:1")),
+        (
+            "openai_chat",
+            {},
+            ModelRoute(model="m", dialect="openai_chat", url="http://box/x", remembered=True),
+        ),
+        (
+            "openai_chat",
+            {"OPENAI_BASE_URL": "http://h/v1"},
+            ModelRoute(model="m", dialect="openai_chat", url="http://h/v1"),
+        ),
+    ],
+)
+def test_a_conversation_knows_the_server_of_its_model_unless_another_is_named(
+    dialect: str, variables: dict[str, str], route: ModelRoute
+) -> None:
+    known = ModelChoice(model="m", dialect=dialect, server="http://box/x")
+    assert find_route(known, variables) == route
+
+
 def test_a_local_ollama_is_found_with_its_newest_model() -> None:
     with listing(tags={"models": [{"name": "qwen3:4b"}, {"name": "llama3.2:latest"}]}) as url:
         variables = {"OLLAMA_HOST": url}

@@ -18,6 +18,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import msgspec
 from anyio import to_thread
 
+from lamina.cli.stored import hide_password
 from lamina.clients.events import SdkClient
 from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
@@ -112,7 +113,8 @@ class ModelRoute(msgspec.Struct, frozen=True, kw_only=True):
 class ReachedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that can be asked. Without a budget it has its own window; `output` limits its answers.
 
-    `server` is the address that it was reached at; "" for the API of its provider, or in this process.
+    `server` is the address that it was reached at, without a password that may be in it; "" for the API of
+    its provider, or in this process.
     """
 
     model: str
@@ -331,8 +333,8 @@ def _open_route(route: ModelRoute, model_choice: ModelChoice, environment: Mappi
         return ReachedModel(
             model=route.model,
             client=ollama_chat(host=route.url, window=size),
-            where=f"at {route.url}",
-            server=route.url,
+            where=f"at {hide_password(route.url)}",
+            server=hide_password(route.url),
             budget=Budget(window=size),
             output=size // 4,
         )
@@ -343,8 +345,8 @@ def _open_route(route: ModelRoute, model_choice: ModelChoice, environment: Mappi
     return ReachedModel(
         model=route.model,
         client=client,
-        where=f"at {route.url or _PROVIDERS[route.dialect]}",
-        server=route.url,
+        where=f"at {hide_password(route.url) or _PROVIDERS[route.dialect]}",
+        server=hide_password(route.url),
         budget=_budget(route, model_choice, environment),
         output=OUTPUT if route.dialect == "anthropic" else None,
     )

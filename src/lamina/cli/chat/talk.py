@@ -151,6 +151,7 @@ class ChatRun:
         self.memory = Memory(store, Where(settings.workspace, MEMORY))
         self.searched = SearchedTexts(store, settings.workspace, space, root)
         self.open_session: Session | None = None
+        self._failed = False
         self._model_choice = ModelChoice()
         self._reached: ReachedModel | None = None
         self._model_in_use = contextlib.AsyncExitStack()
@@ -166,7 +167,6 @@ class ChatRun:
 
     async def run_sessions(self, first: NextSession) -> int:
         """Opens sessions until the user leaves; the exit status."""
-        failed = False
         next_session: NextSession | None = first
         while next_session is not None:
             model_choice = await self._find_model(next_session)
@@ -185,10 +185,10 @@ class ChatRun:
                     await self._read_lines(chat)
                 name = session.conversation
                 next_session = chat.after
-                failed = failed or chat.failed
+                self._failed = self._failed or chat.failed
         if session.log:
             self.screen.remark(f"kept; go on with: {self._command(name)}")
-        if failed and not self.lines.asks:
+        if self._failed and not self.lines.asks:
             return 1
         return 0
 
@@ -204,6 +204,7 @@ class ChatRun:
         except LaminaError as error:
             if self._reached is None:
                 raise
+            self._failed = True
             self.screen.problem(str(error))
             self.screen.remark(f"{self._reached.model} goes on")
             return self._reached
