@@ -125,7 +125,7 @@ def test_a_message_is_edited_in_place_and_a_session_deleted_when_the_user_says_s
         assert "rivers tomorrow?" in server.said()
         chat.enter("/delete")
         chat.wait("for good? [y/N]")
-        chat.enter("")
+        chat.type(CTRL_C)
         chat.wait("nothing was deleted")
         chat.enter("/delete")
         chat.wait("for good? [y/N]", times=2)

@@ -242,7 +242,10 @@ class TerminalChat:
         """Whether the user says yes. Raises BadInput with another way if nobody can be asked."""
         if not self.lines.asks:
             raise BadInput("nobody is there to confirm it", place="chat", hint=otherwise)
-        answer = await self.lines.ask(f"{question} [y/N] ")
+        try:
+            answer = await self.lines.ask(f"{question} [y/N] ")
+        except KeyboardInterrupt:  # Ctrl-C is a no
+            return False
         return (answer or "").strip().lower() in ("y", "yes")
 
     async def write(self, question: Question) -> str:
