@@ -269,6 +269,10 @@ def test_sessions_are_left_and_opened_without_leaving(folder: Path) -> None:
         chat.wait("! nosuch.txt: there is no such file or folder")
         chat.enter("/open s")
         chat.wait("1 turn so far")
+        chat.type(f"/open ot{TAB}")
+        chat.wait("> /open other")
+        chat.enter("")
+        chat.wait("session other", times=2)
         chat.enter("/open nowhere")
         chat.wait("there is no session 'nowhere'")
 

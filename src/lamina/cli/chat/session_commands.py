@@ -32,7 +32,7 @@ LONGEST_PATH = 1_000
 
 async def _sessions(chat: TerminalChat, _: str) -> None:
     """List the sessions of this workspace, those that were used last at the end."""
-    names = await _list_sessions(chat)
+    names = await list_sessions(chat)
     if not names:
         chat.screen.show("none is kept yet")
         return
@@ -72,7 +72,7 @@ async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
     return SessionRow(name, last, " ".join(dialogue[0].text.split()))
 
 
-async def _list_sessions(chat: TerminalChat) -> list[str]:
+async def list_sessions(chat: TerminalChat) -> list[str]:
     """The names of all sessions of this workspace."""
     heads = every_conversation(chat.store, chat.session.workspace)
     return [head.conversation async for head in heads if head.conversation != MEMORY]
@@ -95,7 +95,7 @@ async def _open(chat: TerminalChat, name: str) -> None:
 
 
 async def _require_session(chat: TerminalChat, name: str, *, command: str) -> None:
-    if name not in await _list_sessions(chat):
+    if name not in await list_sessions(chat):
         raise BadInput(f"there is no session {name!r}", place=command, hint="/sessions lists them")
 
 
@@ -105,7 +105,7 @@ async def _rename(chat: TerminalChat, name: str) -> None:
     session = chat.session
     if not session.log:
         raise BadInput("nothing was said yet", place="/rename", hint=f"/new {name} begins one of this name")
-    if name in await _list_sessions(chat):
+    if name in await list_sessions(chat):
         raise BadInput(f"there is a session {name!r}", place="/rename", hint="choose another name")
     old = Where(session.workspace, session.conversation)
     page = await chat.store.read(old)

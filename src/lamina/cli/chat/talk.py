@@ -36,7 +36,7 @@ from lamina.cli.chat.lines import LineSource, echo_typing, lines_for
 from lamina.cli.chat.prompts import list_prompts
 from lamina.cli.chat.screen import Screen
 from lamina.cli.chat.search import SearchedTexts
-from lamina.cli.chat.session_commands import find_persona, fresh_name
+from lamina.cli.chat.session_commands import find_persona, fresh_name, list_sessions
 from lamina.cli.stored import find_key, hide_password
 from lamina.context.memory import MEMORY, Memory
 from lamina.context.tools import workspace_tools
@@ -151,6 +151,7 @@ class ChatRun:
         self.memory = Memory(store, Where(settings.workspace, MEMORY))
         self.searched = SearchedTexts(store, settings.workspace, space, root)
         self.open_session: Session | None = None
+        self._session_names: list[str] = []
         self._failed = False
         self._model_choice = ModelChoice()
         self._reached: ReachedModel | None = None
@@ -180,6 +181,7 @@ class ChatRun:
                     self.store, self.space, self.screen, self.lines, self.memory, self.searched
                 )
                 chat = TerminalChat(session, agent, surroundings, route=route, opened_as=next_session)
+                self._session_names = await list_sessions(chat)
                 with contextlib.closing(chat):
                     await chat.begin(reached_model.model, reached_model.where, again=next_session.again)
                     await self._read_lines(chat)
@@ -331,6 +333,8 @@ class ChatRun:
             yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
         elif word == "/prompt":
             yield from _complete(rest, list_prompts())
+        elif word in ("/open", "/delete"):
+            yield from _complete(rest, self._session_names)
         else:
             yield from mention_choices(before, self.space)
 
