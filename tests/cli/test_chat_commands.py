@@ -6,6 +6,7 @@ import json
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import anyio
 import pytest
 
 from lamina.cli.chat.keys import find_or_make_key, key_path, sealed_address
+from lamina.cli.chat.search import SearchedTexts
 from lamina.context.memory import MEMORY
 from lamina.core.values import Role
 from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.address import open_store
+from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
+from lamina.workspace.workspace import Workspace
 from tests.cli.chatting import Answer, Model, environment, model, pages
 from tests.cli.running import Ran, run
 
@@ -231,6 +235,32 @@ def test_a_search_reads_again_what_changed_meanwhile(server: Model, chat: Chat, 
     assert "file plan.md" in done.out
     assert "The shed is yellow." in done.out
     assert "chat s, assistant\n    I saw a heron." in done.out
+
+
+def test_a_search_that_was_interrupted_has_not_read_in_vain(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    read_file = SearchedTexts._read_file  # noqa: SLF001
+
+    async def read_and_count(texts: SearchedTexts, path: str) -> Any:
+        reads.append(path)
+        if len(reads) == 2:
+            raise KeyboardInterrupt
+        return await read_file(texts, path)
+
+    async def search_twice() -> list[str]:
+        with closing(Workspace(home / "notes")) as space:
+            texts = SearchedTexts(MemoryStore(), "", space, home / "notes")
+            with pytest.raises(KeyboardInterrupt):
+                await texts.find("fence")
+            passages, _ = await texts.find("fence")
+            await texts.close()
+        return [passage.name for passage in passages]
+
+    monkeypatch.setattr(SearchedTexts, "_read_file", read_and_count)
+    assert anyio.run(search_twice) == ["plan.md"]
+    assert reads == [reads[0], reads[1], reads[1]]
 
 
 def test_tags_folders_and_links_are_attached(server: Model, chat: Chat) -> None:

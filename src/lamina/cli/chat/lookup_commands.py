@@ -17,7 +17,9 @@ NO_PROMPTS = "no prompt is saved; /save NAME TEXT saves one"
 async def _search(chat: TerminalChat, query: str) -> None:
     """Show the passages of the workspace and of old chats that answer a query best, with numbers."""
     require(query, command="/search", what="words", hint="write what to look for after /search")
+    chat.screen.wait("reading the workspace and the chats")
     passages, notes = await chat.searched.find(query)
+    chat.screen.end()
     chat.passages = passages
     chat.remarks(notes)
     if not passages:

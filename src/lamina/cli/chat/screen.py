@@ -76,12 +76,12 @@ class Screen:
         lines = textwrap.wrap(line, self.width - 2, break_long_words=False, break_on_hyphens=False)
         print("! " + "\n  ".join(lines), flush=True)
 
-    def wait(self) -> None:
-        """The model is asked: whoever waits long is told so."""
+    def wait(self, reason: str = "waiting for the model") -> None:
+        """Something is under way, the model is asked for instance: whoever waits long is told so."""
         self._waiting.close()
         self._said_thinking = False
         if self.live:
-            self._waiting.enter_context(progress("waiting for the model; Ctrl-C interrupts"))
+            self._waiting.enter_context(progress(f"{reason}; Ctrl-C interrupts"))
 
     async def hear(self, event: TurnEvent) -> None:
         """Show an event of a turn: words as they come, and one line for each tool that ran."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from anyio import to_thread
 
@@ -36,6 +36,9 @@ MOST_FILES = 5_000
 
 MOST_HITS = 10
 
+
+State = TypeVar("State")
+"""By which a text is known to have changed: the size and time of a file, the records of a chat."""
 
 ReadChunks = Callable[[str], Awaitable[Sequence[Chunk]]]
 """Reads the chunks of one file or chat."""
@@ -90,7 +93,6 @@ class SearchedTexts:
             items = items[:MOST_FILES]
         states = await to_thread.run_sync(self._states_of, items)
         await _refresh(index, FILES, self._file_states, states, self._read_file)
-        self._file_states = states
         return notes
 
     def _list_files(self) -> list[FolderItem]:
@@ -122,7 +124,6 @@ class SearchedTexts:
         heads = [head async for head in every_conversation(self._store, self._workspace)]
         counts = {head.conversation: head.count for head in heads if head.conversation != MEMORY}
         await _refresh(index, CHATS, self._chat_counts, counts, self._read_chat)
-        self._chat_counts = counts
 
     async def _read_chat(self, name: str) -> tuple[Chunk, ...]:
         """What was said in a chat; nothing of one that cannot be read."""
@@ -134,14 +135,19 @@ class SearchedTexts:
 
 
 async def _refresh(
-    index: Index, sort: str, old_states: Mapping[str, object], states: Mapping[str, object], read: ReadChunks
+    index: Index, sort: str, indexed: dict[str, State], states: Mapping[str, State], read: ReadChunks
 ) -> None:
-    """Read anew what has another state than it had, and drop what is gone."""
-    for name in old_states.keys() - states.keys():
+    """Read anew what has another state than in the index, and drop what is gone.
+
+    `indexed` changes with each step, so that a search which is interrupted has not read in vain.
+    """
+    for name in indexed.keys() - states.keys():
         await index.remove(f"{sort}:{name}")
+        del indexed[name]
     for name, state in states.items():
-        if old_states.get(name) != state:
+        if indexed.get(name) != state:
             await index.replace(f"{sort}:{name}", await read(name))
+            indexed[name] = state
 
 
 def _describe_hit(hit: Hit) -> FoundPassage:
