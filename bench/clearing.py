@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from lamina.replay.policies.plain import Clearing, Sliding
-from lamina.replay.policies.port import Policy, PolicyRequest, Setting
+from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
 
 
 class ClearThenDrop:
@@ -29,6 +29,6 @@ class ClearThenDrop:
         return msgspec.structs.replace(sent, cut=sent.cut or cleared.cut)
 
 
-clear_then_drop = Policy(
+clear_then_drop = ReplayPolicy(
     name="clear_then_drop", title="clear old results, then drop the oldest", start=ClearThenDrop
 )

@@ -25,6 +25,7 @@ from bench.samples import QUICK_HELP
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
 from lamina.replay.generated_sessions import generate_session
@@ -65,12 +66,14 @@ def measure(work: Callable[[], Any], runs: int) -> float:
 
 
 def first(whole: dict[str, Any], window: int, runs: int) -> float:
-    return measure(lambda: fit_request(whole, budget=Budget(window=window), counter=o200k()), runs)
+    return measure(
+        lambda: fit_request(whole, budget=Budget(window=window), policy=Policy(counter=o200k())), runs
+    )
 
 
 def cut_by(whole: dict[str, Any], window: int) -> dict[str, Any]:
     """The request itself, if a window of this size makes a cut in it; else the figures would be wrong."""
-    if fit_request(whole, budget=Budget(window=window), counter=o200k()).envelope.cut is None:
+    if fit_request(whole, budget=Budget(window=window), policy=Policy(counter=o200k())).envelope.cut is None:
         sys.exit(f"expected a cut in a window of {window:,}")
     return whole
 
@@ -83,10 +86,14 @@ def next_turn(whole: dict[str, Any], window: int, runs: int) -> float:
         for cut in (6, 4, 2):
             shorter = {**whole, "messages": _ending_with_user(whole["messages"][:-cut])}
             budget = Budget(window=window)
-            ledger = fit_request(shorter, budget=budget, ledger=ledger, counter=o200k(), memo=memo).ledger
+            ledger = fit_request(
+                shorter, budget=budget, ledger=ledger, policy=Policy(counter=o200k()), memo=memo
+            ).ledger
         gc.collect()
         started = time.process_time()
-        fit_request(whole, budget=Budget(window=window), ledger=ledger, counter=o200k(), memo=memo)
+        fit_request(
+            whole, budget=Budget(window=window), ledger=ledger, policy=Policy(counter=o200k()), memo=memo
+        )
         best = min(best, time.process_time() - started)
     return best
 

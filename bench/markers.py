@@ -7,7 +7,7 @@
 A path is a JSONL file of sessions, as for replay.py, or a folder of them. Each session is fitted into each
 window call by call, so that longer ones are cut again and again, and its requests are marked three ways:
 
-    plan    as `fit_request(breakpoints="plan")` marks them
+    plan    as `Policy(breakpoints="plan")` marks them
     two     the end of the system text, and the end of the request
     four    the ends of the tools and of the system text, and the ends of the last two messages
 
@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.replay import generated
 from bench.samples import QUICK_HELP
 from bench.simulators import rows
-from lamina import Budget, Ledger, fit_request
+from lamina import Budget, Ledger, Policy, fit_request
 from lamina.caches import CacheRules, Tally, rules_for, simulator
 from lamina.caches.simulate import Cache
 from lamina.caches.stream import Stream, StreamBlock
@@ -191,8 +191,7 @@ def compared(
                 budget=Budget(window=window),
                 ledger=ledger,
                 memo=memo,
-                counter=scale.counter,
-                breakpoints="plan",
+                policy=Policy(counter=scale.counter, breakpoints="plan"),
             )
         except BudgetExceeded:
             break

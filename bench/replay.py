@@ -44,6 +44,7 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
 from lamina.testing.conformance import MODELS
@@ -175,7 +176,7 @@ class Replay:
                 dialect=self.dialect,
                 budget=self.budget,
                 ledger=self.ledger,
-                counter=o200k(),
+                policy=Policy(counter=o200k()),
                 memo=self.memo,
             )
         except BudgetExceeded:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import anyio
 
+from lamina import Policy
 from lamina.agent import Agent, ToolRunEvent, open_for, scratchpad, workspace_actions
 from lamina.agent.actions import Action
 from lamina.agent.outcome import TurnEvent
@@ -70,7 +71,7 @@ async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
     agent = Agent(client=client, actions=actions, approve=approved)
     budget = Budget(window=16_000, reserve=1_000)
     async with open_for(
-        agent, beside(root, "chats.db"), "coworker", model=model, budget=budget, root=root
+        agent, beside(root, "chats.db"), "coworker", model=model, policy=Policy(budget=budget), root=root
     ) as session:
         outcome = await agent.run(session, PROMPT, attach=[root / "limits.md"], hear=shown)
     print(f"\n{outcome.ending} after {outcome.spent.steps} steps; {len(outcome.ran)} calls")

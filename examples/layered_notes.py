@@ -8,11 +8,11 @@ A note that stands in full is not sent again: later turns refer to it.
 
 from __future__ import annotations
 
+from lamina import Policy
 from lamina.blocking import Session
 from lamina.core.layout import Layout
 from lamina.core.wording import text_of
 from lamina.segments import note
-from lamina.sessions import SetupOptions
 from lamina.stores.memory import MemoryStore
 
 SPEC = "# Auth\n\nTokens last an hour.\n\n# Limits\n\nAt most 20 requests a minute.\n"
@@ -35,7 +35,7 @@ def main() -> None:
 
 def show_conversation(layout: Layout) -> None:
     """Three turns, and what each of them sends."""
-    with Session.open(MemoryStore(), "notes", model="gpt-5", setup=SetupOptions(layout=layout)) as session:
+    with Session.open(MemoryStore(), "notes", model="gpt-5", policy=Policy(layout=layout)) as session:
         for question, notes in TURNS:
             envelope = session.ask(question, attach=list(notes))
             print(f"{question} (continues the last request: {session.report().continues})")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import anyio
 
+from lamina import Policy
 from lamina.agent import Agent, ToolRunEvent, approve_always, open_for, workspace_actions
 from lamina.agent.outcome import TurnEvent
 from lamina.clients.events import CallEvent, Client, TextEvent
@@ -63,8 +64,8 @@ def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextMana
         workspace=folder.name,
         model=model,
         root=folder,
-        budget=Budget(window=16_000, reserve=200),
-        setup=SetupOptions(head=PlainHead(output=200), layout=Layout(attachments=Cap(tokens=500))),
+        policy=Policy(budget=Budget(window=16_000, reserve=200), layout=Layout(attachments=Cap(tokens=500))),
+        setup=SetupOptions(head=PlainHead(output=200)),
     )
 
 

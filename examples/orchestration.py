@@ -20,6 +20,7 @@ from pathlib import Path
 
 import anyio
 
+from lamina import Policy
 from lamina.clients.events import Client, TextEvent
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import ScriptedClient
@@ -71,7 +72,9 @@ async def house(folder: Path) -> AsyncIterator[Store]:
 async def context(store: Store, model: str) -> AsyncIterator[list[Source]]:
     """What finds context, in the order in which it stands. Leave one out, and nothing else changes."""
     async with AsyncExitStack() as stack:
-        hall = await stack.enter_async_context(Session.open(store, "hall", model=model, budget=BUDGET))
+        hall = await stack.enter_async_context(
+            Session.open(store, "hall", model=model, policy=Policy(budget=BUDGET))
+        )
         await hall.add(*HALL, key="this morning")  # once, however often this runs
         index = await stack.enter_async_context(open_index())
         await index.replace("manual.md", chunks_of("manual.md", MANUAL))
@@ -89,7 +92,7 @@ def kitchen(
         setup=SetupOptions(dialect=client.dialect, head=PlainHead(output=100)),
         system=SYSTEM,
         sources=sources,
-        budget=BUDGET,
+        policy=Policy(budget=BUDGET),
     )
 
 

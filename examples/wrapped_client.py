@@ -20,7 +20,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 import lamina
 from lamina import Budget
-from lamina.fitting import fitted_of
+from lamina.wrapped import fitted_of
 
 TURNS = 60
 BUDGET = Budget(window=4_000, reserve=500)

@@ -21,6 +21,8 @@ from openai.types.chat import ChatCompletionMessage
 
 import lamina
 from lamina.core.tokens import Counter
+from lamina.fitting.markers import Breakpoints
+from lamina.fitting.policy import Policy
 from lamina.testing.model_server import COUNTER, MODEL, PATIENCE
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -80,9 +82,11 @@ class Speaker(NamedTuple):
         *,
         budget: lamina.Budget,
         counter: Counter = COUNTER,
+        breakpoints: Breakpoints = "auto",
         **options: Any,
     ) -> AsyncIterator[Any]:
-        wrapped = lamina.wrap(self.client(url, wire), budget=budget, counter=counter, **options)
+        policy = Policy(budget=budget, counter=counter, breakpoints=breakpoints)
+        wrapped = lamina.wrap(self.client(url, wire), policy=policy, **options)
         async with entered(wrapped, self) as client:
             yield client
 

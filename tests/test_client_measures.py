@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.dialects import DIALECTS
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from tests.gateway.growing import messages_request
 from tools.clients.measures import count_conversations
 

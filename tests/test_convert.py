@@ -1,4 +1,4 @@
-"""`fit_request(..., to=)`: a conversation in one dialect goes to another, call by call."""
+"""`translate`: a conversation in one dialect goes to another, call by call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Form, Ledger, fit_request
+from lamina import Budget, Form, Ledger, Policy, fit_request, translate
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import RequestMemo
 from lamina.testing.conformance import MODELS, DialectTrial
@@ -27,7 +27,7 @@ def test_a_growing_conversation_goes_to_another_dialect_and_keeps_its_prefix(
     [requests] = DialectTrial(DIALECTS[source], MODELS[source], (), (4,)).sessions
     ledger, memo, before, cuts = Ledger(), RequestMemo(), list[bytes](), 0
     for request in requests[::2]:
-        fitted = fit_request(
+        fitted = translate(
             request, dialect=source, to=target, model=MODELS[target], ledger=ledger, memo=memo,
             budget=Budget(window=5_000, reserve=0),
         )  # fmt: skip
@@ -68,7 +68,7 @@ def with_search() -> dict[str, Any]:
 
 @pytest.mark.parametrize("target", [name for name in DIALECTS if name != "anthropic"])
 def test_what_the_other_cannot_say_has_a_reason_and_comes_back(target: str) -> None:
-    fitted = fit_request(with_search(), to=target, model=MODELS[target])
+    fitted = translate(with_search(), to=target, model=MODELS[target])
     assert DIALECTS[target].check(fitted.request) == []
     lowered = [e for e in fitted.envelope.entries if e.form is not Form.FULL]
     assert {"thinking", "assistant"} <= {e.segment.kind for e in lowered}
@@ -80,9 +80,11 @@ def test_what_the_other_cannot_say_has_a_reason_and_comes_back(target: str) -> N
 
 def test_the_same_dialect_with_another_model_changes_nothing_but_the_model() -> None:
     request = with_search()
-    fitted = fit_request(request, to="anthropic", model="claude-sonnet-4-6", breakpoints="keep")
+    fitted = translate(request, to="anthropic", model="claude-sonnet-4-6", policy=Policy(breakpoints="keep"))
     assert fitted.request == {**request, "model": "claude-sonnet-4-6"}
-    same_model = fit_request(request, to="anthropic", model="claude-opus-4-6", breakpoints="keep")
+    same_model = translate(
+        request, to="anthropic", model="claude-opus-4-6", policy=Policy(breakpoints="keep")
+    )
     assert same_model.request is request
 
 
@@ -119,5 +121,5 @@ def test_a_result_that_cannot_be_expressed_keeps_its_place_however_small_it_is(t
             {"role": "user", "content": [result]},
         ],
     }
-    fitted = fit_request(request, to=target, model=MODELS[target])
+    fitted = translate(request, to=target, model=MODELS[target])
     assert [entry.form for entry in fitted.envelope.entries] == [Form.FULL, Form.FULL, Form.STUB]

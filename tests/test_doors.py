@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from lamina import Budget, build, fit_request
+from lamina import Budget, Policy, build, fit_request
 from lamina.adapters.chat_turns import read_arguments
 from lamina.adapters.store_thread import decode_stored
 from lamina.caches import load_rules
@@ -28,7 +28,7 @@ from lamina.formats.codec import decode, encode
 from lamina.models.counters.tokenizer_files import from_file
 from lamina.models.facts import load_models
 from lamina.segments import assistant, call, result, user
-from lamina.sessions import RuntimeOptions, Session, SetupOptions
+from lamina.sessions import RuntimeOptions, Session
 from lamina.settings import Settings, load_settings
 from lamina.stores.memory import MemoryStore
 from lamina.workspace.superseding import read_move
@@ -230,9 +230,8 @@ def test_a_session_keeps_what_a_model_wrote_or_refuses_it(depth: int, *, redacti
             MemoryStore(),
             "a",
             model="gpt-5",
-            budget=Budget(window=3_000_000),
+            policy=Policy(budget=Budget(window=3_000_000), recall="tool"),
             runtime=RuntimeOptions(redact=hook),
-            setup=SetupOptions(recall=True),
             settings=Settings(),
         )
         async with kept as session:

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 import lamina
-from lamina import BadInput, Budget, BudgetExceeded, Ledger, fit_request, wrap
+from lamina import BadInput, Budget, BudgetExceeded, Ledger, Policy, fit_request, translate, wrap
 from lamina.blocking import Session as BlockingSession
 from lamina.core.tokens import BYTES4
-from lamina.fitting import conversation
 from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
-from tests.fitting.test_wrap_events import FakeClient
+from lamina.wrapped import conversation
 from tests.sessions.talking import awaited
+from tests.wrapped.test_wrap_events import FakeClient
 
 REQUEST: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
 SMALL = Budget(window=600, reserve=0)
@@ -39,7 +39,7 @@ def test_a_request_that_cannot_fit_names_the_message_its_tool_and_its_first_word
     with pytest.raises(
         BudgetExceeded, match=r'messages\[4\] \(user message, "def g\(y\): return 2'
     ) as raised:
-        fit_request(request, budget=SMALL, counter=BYTES4)
+        fit_request(request, budget=SMALL, policy=Policy(counter=BYTES4))
     assert "~" not in str(raised.value)
     assert raised.value.segments[0][0] in raised.value.names
 
@@ -52,39 +52,41 @@ def test_a_pinned_system_text_is_named_too() -> None:
         "messages": [{"role": "user", "content": "Hi"}],
     }
     with pytest.raises(BudgetExceeded, match=r'system \(system text, "Rules\. Rules\.'):
-        fit_request(request, budget=SMALL, counter=BYTES4)
+        fit_request(request, budget=SMALL, policy=Policy(counter=BYTES4))
 
 
 def test_tools_that_are_too_large_are_named_in_words() -> None:
     schema = {"type": "object", "description": "x " * 3_000}
     tool = {"type": "function", "function": {"name": "read_file", "parameters": schema}}
     with pytest.raises(BudgetExceeded, match="the definitions of the tools: "):
-        fit_request({**REQUEST, "tools": [tool]}, budget=SMALL, counter=BYTES4)
+        fit_request({**REQUEST, "tools": [tool]}, budget=SMALL, policy=Policy(counter=BYTES4))
 
 
 def test_a_wrapped_client_names_the_message_before_anything_is_sent() -> None:
-    client = wrap(FakeClient(), budget=SMALL, counter=BYTES4)
+    client = wrap(FakeClient(), budget=SMALL, policy=Policy(counter=BYTES4))
     with pytest.raises(BudgetExceeded, match=r"messages\[0\] \(user message"):
         client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "word " * 900}])
 
 
 @awaited
 async def test_a_session_names_what_was_said() -> None:
-    async with Session.open(MemoryStore(), "a", model="gpt-4o", budget=SMALL, settings=Settings()) as session:
+    async with Session.open(
+        MemoryStore(), "a", model="gpt-4o", policy=Policy(budget=SMALL), settings=Settings()
+    ) as session:
         with pytest.raises(BudgetExceeded, match=r'user message, "Explain this word word'):
             await session.ask("Explain this " + "word " * 900)
 
 
 @pytest.mark.parametrize("open_door", [fit_request, wrap], ids=["fit_request", "wrap"])
-def test_a_budget_that_is_a_number_is_refused_with_the_right_words(open_door: Any) -> None:
+def test_a_budget_that_is_neither_a_budget_nor_a_window_is_refused(open_door: Any) -> None:
     subject: Any = REQUEST if open_door is fit_request else FakeClient()
-    with pytest.raises(BadInput, match=r"budget is 4000; give Budget\(window=4000\)"):
-        open_door(subject, budget=4000)
+    with pytest.raises(BadInput, match=r"budget is '4k'; give Budget\(.*or the window in tokens"):
+        open_door(subject, budget="4k")
 
 
-def test_a_session_refuses_a_budget_that_is_a_number_before_it_opens_anything() -> None:
-    with pytest.raises(BadInput, match=r"give Budget\(window=4000\)"):
-        Session.open("nowhere/chats.db", "a", budget=4000)  # type: ignore[arg-type]
+def test_a_session_refuses_what_is_no_policy_before_it_opens_anything() -> None:
+    with pytest.raises(BadInput, match=r"Session\.open: policy is Budget\(.*or lamina\.Policy"):
+        Session.open("nowhere/chats.db", "a", policy=Budget(window=4000))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("field", ["window", "reserve", "trigger", "keep_last"])
@@ -111,8 +113,8 @@ def test_what_is_no_ledger_is_refused_with_the_right_words(ledger: Any, hint: st
 
 def test_another_dialect_needs_a_model() -> None:
     request = {"messages": [{"role": "user", "content": "Hi"}]}
-    with pytest.raises(BadInput, match=r'no model for anthropic; give model="\.\.\." with to='):
-        fit_request(request, dialect="openai_chat", to="anthropic", budget=Budget(window=4_000))
+    with pytest.raises(BadInput, match=r'no model for anthropic; give model="\.\.\."'):
+        translate(request, dialect="openai_chat", to="anthropic", budget=Budget(window=4_000))
 
 
 def test_a_conversation_needs_a_name_and_a_wrapped_client() -> None:
@@ -120,7 +122,7 @@ def test_a_conversation_needs_a_name_and_a_wrapped_client() -> None:
         conversation(wrap(FakeClient()), 42)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"FakeClient is not a wrapped client; pass what lamina\.wrap"):
         conversation(FakeClient(), "a")
-    assert lamina.fitting.last_fitted(wrap(FakeClient())) is None
+    assert lamina.wrapped.last_fitted(wrap(FakeClient())) is None
 
 
 @awaited

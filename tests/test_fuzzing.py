@@ -13,6 +13,7 @@ import pytest
 
 import lamina.fitting
 from lamina.core.hashing import digest
+from lamina.fitting.policy import Policy
 from tests.fuzzing import (
     Account,
     Script,
@@ -155,7 +156,7 @@ def test_the_count_from_the_wire_is_not_above_lamina_s_own(dialect: str) -> None
             if turn.came_breaches:
                 continue
             fitted = lamina.fit_request(
-                turn.came_request, dialect=dialect, budget=ROOMY, counter=turn.counter
+                turn.came_request, dialect=dialect, budget=ROOMY, policy=Policy(counter=turn.counter)
             )
             if fitted.request == turn.came_request:
                 tokens = count(turn.came_request, dialect, turn.counter, None)

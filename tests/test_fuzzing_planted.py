@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from lamina.errors import BadInput, BudgetExceeded, LawBroken, NotFound
-from lamina.models.counters import counter_for
 from tests.fuzzing import Script, Subject, play, script_for, shrink
 from tests.fuzzing.counting import count
 from tests.fuzzing.oracles import OF_REFUSED, OF_SENT
@@ -77,8 +76,9 @@ def fitter(fault: Fault | None = None, *, fits: bool = False) -> Callable[..., P
 
 
 def _refuse_what_is_too_large(request: Json, arguments: Json) -> None:
-    counter = arguments.get("counter") or counter_for(request["model"])
-    budget = arguments["budget"]
+    policy = arguments["policy"]
+    counter = policy.find_counter(request["model"])
+    budget = policy.own_budget
     reserve = request["max_completion_tokens"] if budget.reserve is None else budget.reserve
     tokens = count(request, arguments["dialect"], counter, None)
     if tokens > budget.window - reserve:

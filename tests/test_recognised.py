@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from lamina.fitting.conversations import Conversations
-from lamina.fitting.recognise import recognise
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, digest_log
-from lamina.fitting.wrap import wrap
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.recognise import recognise
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.segments import assistant, system, user
+from lamina.wrapped.client import wrap
 from tests.gateway.growing import HEADERS, dump
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.fitting.scripted_api import Call, Said, scripted_api
+from tests.wrapped.scripted_api import Call, Said, scripted_api
 from tools.clients.upstream import list_tools
 from tools.docs import ROOT, fences
 

@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from lamina import segments
+from lamina import Policy, segments
 from lamina.blocking import Session
 from lamina.context.search import chunks_of, excerpts, open_index
 from lamina.context.search.words import find_terms, fold_text
@@ -44,7 +44,7 @@ from lamina.formats.markdown import MarkdownChat, file_name, read, write
 from lamina.formats.tagged_context import read_context
 from lamina.models.counters.vocabularies import vocabulary
 from lamina.replay.generated_sessions import generate_session, split_calls
-from lamina.sessions import RuntimeOptions, SetupOptions
+from lamina.sessions import RuntimeOptions
 from lamina.stores.memory import MemoryStore
 from lamina.summaries.judge import collect_facts, find_problems
 from lamina.workspace.html_text import read_page
@@ -127,7 +127,9 @@ def fitted(dialect: Dialect) -> Iterator[tuple[Any, Any]]:
     budget, counter = Budget(window=6_000, reserve=0), vocabulary("qwen3")
     ledger: Mapping[str, Any] | None = None
     for request in requests(growing, dialect):
-        made = fit_request(request, dialect=dialect, budget=budget, counter=counter, ledger=ledger)
+        made = fit_request(
+            request, dialect=dialect, budget=budget, policy=Policy(counter=counter), ledger=ledger
+        )
         ledger = json.loads(json.dumps(made.ledger.dump()))
         yield made.request, ledger
 
@@ -241,8 +243,7 @@ def talked() -> list[Any]:
             store,
             "chat",
             model="gpt-5",
-            budget=budget,
-            setup=SetupOptions(recall=True),
+            policy=Policy(budget=budget, recall="tool"),
             runtime=RuntimeOptions(clock=None),
         )
         with opened as talk:

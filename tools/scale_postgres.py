@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import psycopg
 
-from lamina.gateway.conversation_store import decode_state
+from lamina.conversations.store import decode_state
 from lamina.stores.port import OwnName, Where
 from lamina.stores.postgres import open_postgres
 from tests.gateway.growing import dump, messages_request
@@ -67,8 +67,8 @@ store = "{store}"
 [upstreams.claude]
 url = "{url}"
 profile = "anthropic"
-window = 8000
-reserve = 500
+policy.budget = 8000
+policy.reserve = 500
 """
 
 
@@ -344,7 +344,7 @@ async def _make_trouble(run: Run, gateway: GatewayAt, primary: Server, standby: 
 async def _count_stored(url: str) -> tuple[int, int]:
     """The conversations in the store, and those of them that were cut."""
     async with open_postgres(url) as store:
-        place = OwnName("gateway/default")
+        place = OwnName("lamina.conversations/default")
         listed = await store.list(place)
         pages = [await store.read(Where(place, each.conversation), last=0) for each in listed]
     return len(listed), sum(decode_state(page.head.state).was_cut for page in pages)

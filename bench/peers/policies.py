@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.peers.catalogue import PEERS
 from bench.peers.policy import peer_policy
-from lamina.replay.policies.port import Policy, PolicyRequest, PolicyRun, Setting
+from lamina.replay.policies.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
 
 
 def policy_name(peer_name: str) -> str:
@@ -20,7 +20,7 @@ def policy_name(peer_name: str) -> str:
     return f"{__name__}:{peer_name.replace('-', '_')}"
 
 
-def peer(name: str) -> Policy:
+def peer(name: str) -> ReplayPolicy:
     """The peer of this name. Its process starts with the first conversation, and ends with this one."""
     process = peer_policy(name)
     atexit.register(process.close)
@@ -35,10 +35,10 @@ def peer(name: str) -> Policy:
         return run
 
     catalogued = PEERS[name]
-    return Policy(name=f"peer:{name}", title=catalogued.title, start=start, recalls=catalogued.recalls)
+    return ReplayPolicy(name=f"peer:{name}", title=catalogued.title, start=start, recalls=catalogued.recalls)
 
 
-def __getattr__(attribute: str) -> Policy:
+def __getattr__(attribute: str) -> ReplayPolicy:
     """The peer that an attribute names; it is made when it is asked for."""
     for name in PEERS:
         if name.replace("-", "_") == attribute:

@@ -23,7 +23,7 @@ from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import Policy, Setting
+from lamina.replay.policies.port import ReplayPolicy, Setting
 from lamina.replay.runs import MODELS, RESERVE, TARGET
 from lamina.replay.values import Trace
 from lamina.replay.walk import WalkStep, walk
@@ -104,7 +104,7 @@ def _setting(name: str, message_sizes: MessageSizes, window: int, room: int) -> 
 class Comparison:
     """The work on one conversation: what is shared by all rules is done once."""
 
-    def __init__(self, talk: RecordedConversation, settings: Sequence[Setting], own: Policy) -> None:
+    def __init__(self, talk: RecordedConversation, settings: Sequence[Setting], own: ReplayPolicy) -> None:
         self.talk, self.settings, self.own = talk, settings, own
         self.needs = NeededTerms(talk, settings[0].message_sizes)
         self.ground = Ground(talk, settings[0], self.needs)

@@ -13,6 +13,7 @@ from typing import Any
 from lamina.core.admit import HISTORY_PART
 from lamina.core.values import Budget
 from lamina.errors import LaminaError
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.replay.message_sizes import MessageSize
 from lamina.replay.model_calls import CHAT, RecordedConversation
@@ -116,8 +117,7 @@ class Ground:
                 dialect=CHAT,
                 budget=budget,
                 memo=self.memo,
-                counter=self.message_sizes.counter,
-                rules=self.setting.rules,
+                policy=Policy(counter=self.message_sizes.counter, rules=self.setting.rules),
             )
         except LaminaError:
             return None
@@ -144,8 +144,7 @@ class Ground:
                 self.talk.request(last),
                 dialect=CHAT,
                 budget=budget,
-                counter=self.message_sizes.counter,
-                rules=self.setting.rules,
+                policy=Policy(counter=self.message_sizes.counter, rules=self.setting.rules),
             )
         except LaminaError:
             return messages

@@ -10,9 +10,10 @@ from typing import Any
 from bench.schedules.ground import GRID, share_of
 from bench.schedules.paths import Schedule
 from lamina.core.values import Ledger
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.replay.model_calls import CHAT
-from lamina.replay.policies.port import Policy, PolicyRequest, PolicyRun, Setting
+from lamina.replay.policies.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
 
 
 class Scheduled:
@@ -33,8 +34,7 @@ class Scheduled:
             dialect=CHAT,
             ledger=self.ledger,
             memo=self.memo,
-            counter=self.setting.message_sizes.counter,
-            rules=self.setting.rules,
+            policy=Policy(counter=self.setting.message_sizes.counter, rules=self.setting.rules),
             budget=budget,
         )
         self.ledger = fitted.ledger
@@ -44,10 +44,10 @@ class Scheduled:
         )
 
 
-def scheduled(schedule: Schedule) -> Policy:
+def scheduled(schedule: Schedule) -> ReplayPolicy:
     """The policy that follows a schedule."""
 
     def start(setting: Setting) -> PolicyRun:
         return Scheduled(setting, schedule)
 
-    return Policy(name="oracle", title="the offline oracle", start=start, recalls=True)
+    return ReplayPolicy(name="oracle", title="the offline oracle", start=start, recalls=True)

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from lamina.diagnose.differences import diff
     from lamina.diagnose.values import Difference
     from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
-    from lamina.fitting.request import Fitted, fit_request
-    from lamina.fitting.wrap import wrap
+    from lamina.fitting.policy import Policy
+    from lamina.fitting.request import Fitted, fit_request, translate
+    from lamina.gateway.serving import serve
     from lamina.sessions.session import Session
+    from lamina.wrapped.client import wrap
 
     __version__: str
 
@@ -44,6 +46,7 @@ __all__ = [
     "Ledger",
     "Memo",
     "Options",
+    "Policy",
     "Role",
     "Segment",
     "Session",
@@ -53,7 +56,9 @@ __all__ = [
     "explain",
     "fit_request",
     "recall",
+    "serve",
     "table",
+    "translate",
     "wrap",
 ]
 
@@ -74,6 +79,7 @@ _PLACES = {
     "Ledger": "lamina.core.values",
     "Memo": "lamina.core.build",
     "Options": "lamina.core.options",
+    "Policy": "lamina.fitting.policy",
     "Role": "lamina.core.values",
     "Segment": "lamina.core.values",
     "Session": "lamina.sessions.session",
@@ -82,8 +88,10 @@ _PLACES = {
     "explain": "lamina.core.explanation",
     "fit_request": "lamina.fitting.request",
     "recall": "lamina.core.recall",
+    "serve": "lamina.gateway.serving",
     "table": "lamina.core.explanation",
-    "wrap": "lamina.fitting.wrap",
+    "translate": "lamina.fitting.request",
+    "wrap": "lamina.wrapped.client",
 }
 """Where each name is defined. It is imported when it is first used, so that `import lamina` is quick."""
 

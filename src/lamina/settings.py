@@ -3,10 +3,13 @@
     # settings.toml
     store = "~/chats.db"        or any address of a store: sqlite+apsw:~/chats.db, files:~/chats, postgresql://...
     model = "gpt-5"
-    window = 200000
     key_file = "~/.config/app/key"      the file with the key of the store, if that is sealed
 
-Each field may also be set in the environment, as `LAMINA_` and its name in capitals. The file is the one that
+    [policy]                    how requests are fitted: the fields of `lamina.Policy` that are plain data
+    budget = 200000
+
+Each field may also be set in the environment, as `LAMINA_` and its name in capitals, and each of the policy
+as `LAMINA_POLICY_` and its name. The file is the one that
 LAMINA_SETTINGS names, else `settings.toml` in the user's folder for configuration, which need not exist. An
 unknown field, or one of the wrong type, raises `BadInput` with the line of the file or the name of the
 variable. The file holds no keys: it names the file that has one.
@@ -18,7 +21,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import msgspec
 
@@ -28,6 +31,8 @@ VARIABLE = "LAMINA_SETTINGS"
 """Names the file, in the environment."""
 
 FILE, STORE = "settings.toml", "conversations.db"
+POLICY = "policy"
+"""The table of the settings that is a policy."""
 
 _HEADER = re.compile(r"[ \t]*\[{1,2}([^\[\]]+)\]")
 """The header of a table: `[limits]`, `[upstreams.claude]`, `[[tokens]]`."""
@@ -43,7 +48,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     workspace: str = ""
     model: str = ""
     dialect: str = ""
-    window: Annotated[int, msgspec.Meta(ge=0)] = 0
+    policy: dict[str, Any] = {}
+    """How requests are fitted, as `lamina.fitting.policy.load_policy` reads it."""
     persona: str = ""
     """The path of a file with the default persona."""
     key_file: str = ""
@@ -75,6 +81,10 @@ def load_settings(
     values = _read_environment(environment)
     _convert(file_values, lambda message: f"{file}:{find_error_line(text, message) or 1}")
     _convert(values, lambda message: f"${variable_of(_name_field(message))}")
+    file_policy = file_values.get(POLICY)
+    variable_policy = values.get(POLICY)
+    if isinstance(file_policy, dict) and isinstance(variable_policy, dict):
+        values[POLICY] = file_policy | variable_policy
     return _convert(file_values | values, lambda _: str(file))
 
 
@@ -87,8 +97,11 @@ def find_settings_file(path: str | Path | None, environment: Mapping[str, str]) 
 
 
 def variable_of(field: str) -> str:
-    """The environment variable that sets a field: `LAMINA_MODEL` sets `model`."""
-    return f"LAMINA_{field.upper()}"
+    """The environment variable that sets a field: `LAMINA_MODEL` sets `model`.
+
+    `LAMINA_POLICY_BUDGET` sets `policy.budget`.
+    """
+    return f"LAMINA_{field.upper().replace('.', '_')}"
 
 
 def find_line(text: str, name: str) -> int:
@@ -109,7 +122,8 @@ def find_line(text: str, name: str) -> int:
         if "=" not in line or key.startswith("#"):
             continue
         full_name = f"{table}.{key}".lstrip(".")
-        if full_name == name:
+        # `budget.window = 9` sets a part of `budget`.
+        if full_name == name or full_name.startswith(f"{name}."):
             return number
         if name.startswith(f"{full_name}."):
             line_of_parent = number
@@ -188,6 +202,12 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for name in Settings.__struct_fields__:
         value = environment.get(variable_of(name))
-        if value:
+        if value and name != POLICY:
             values[name] = value
+    policy: dict[str, object] = {}
+    for variable, value in environment.items():
+        if variable.startswith(variable_of(POLICY) + "_") and value:
+            policy[variable.removeprefix(variable_of(POLICY) + "_").lower()] = value
+    if policy:
+        values[POLICY] = policy
     return values

@@ -22,6 +22,7 @@ from lamina.adapters.chat_turns import (
 from lamina.core.values import Budget
 from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.fitting.policy import Policy
 from tests.adapters.long_session import watch_fits
 
 
@@ -132,7 +133,7 @@ def test_what_was_left_out_is_recalled_from_the_history() -> None:
 
 
 def test_without_recall_no_handle_is_shown() -> None:
-    fitter = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500), recall=False)
+    fitter = ContextFitter(CODEC, budget=Budget(window=6_000, reserve=500), policy=Policy(recall="off"))
     fitted = fitter.fit(talk(24))
     assert fitted.has_cut
     assert "recall(" not in repr(fitted.messages)

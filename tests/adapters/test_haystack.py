@@ -20,6 +20,7 @@ from haystack.tools import create_tool_from_function
 from lamina.adapters.bridge import Turn
 from lamina.adapters.chat_turns import write_output_format, write_tool
 from lamina.adapters.haystack import CODEC, LEDGER, FitHook, make_hooks, recall_tool
+from lamina.fitting.policy import Policy
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_counts, check_session, read_page
 
@@ -112,7 +113,7 @@ def test_a_picture_beside_a_lowered_text_stays() -> None:
 
 
 def test_an_agent_with_the_hooks_can_be_serialized() -> None:
-    hook = FitHook(model="gpt-5", budget=BUDGET, recall=False)
+    hook = FitHook(model="gpt-5", budget=BUDGET, policy=Policy(recall="off"))
     restored = FitHook.from_dict(json.loads(json.dumps(hook.to_dict())))
     assert restored.fitter.budget == BUDGET
     assert restored.fitter.model == "gpt-5"

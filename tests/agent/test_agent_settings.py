@@ -32,7 +32,6 @@ from lamina.clients.events import UsageEvent
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.search import chunks_of, open_index
 from lamina.core.kinds import KINDS, Kind
-from lamina.core.options import Options
 from lamina.core.values import Layer, Role, Segment, Text, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
@@ -53,7 +52,7 @@ async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once
     )
     actions = (reading("there are 12 lamps"), reading("nothing", name="search", searches=True))
     agent = Agent(client=client, actions=actions, plan=ModelPlan(client, "gpt-5", actions))
-    async with opened(agent, recall=False) as session:
+    async with opened(agent, recall="off") as session:
         outcome = await agent.run(session, "How many lamps?")
         kinds = [segment.kind for segment in session.log]
     assert (outcome.text, outcome.spent.steps) == ("Twelve.", 2)
@@ -73,7 +72,7 @@ async def test_what_a_plan_looked_up_stands_before_what_the_user_attached(dialec
     client = ScriptedClient([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
     actions = (reading("looked up"),)
     agent = Agent(client=client, actions=actions, plan=ModelPlan(client, "gpt-5", actions))
-    async with opened(agent, recall=False) as session:
+    async with opened(agent, recall="off") as session:
         await agent.run(session, "How many?", attach=[file("own.txt", "attached")])
         assert [segment.kind for segment in session.log] == ["excerpt", "file", "user", "assistant"]
     answer = json.dumps(client.requests[1])
@@ -102,7 +101,7 @@ async def test_a_plan_has_the_tools_and_the_answer_has_none() -> None:
     client = ScriptedClient([ScriptedAnswer(text="", used=USED), ScriptedAnswer(text="Twelve.", used=USED)])
     actions = (reading(), reading(name="search"))
     agent = Agent(client=client, actions=actions, plan=ModelPlan(client, "gpt-5", actions))
-    async with opened(agent, recall=False) as session:
+    async with opened(agent, recall="off") as session:
         assert (await agent.run(session, "How many?")).ran == ()
     planned, answered = client.requests
     assert [tool["function"]["name"] for tool in planned["tools"]] == ["read", "search"]
@@ -168,7 +167,7 @@ async def test_attachments_that_are_too_much_are_condensed_before_the_model_is_a
     client = ScriptedClient(["At dusk."])
     agent = Agent(client=client)
     long = note("long.md", "The note says that lamps are lit at dusk. " * 800)
-    async with opened(agent, recall=False) as session:
+    async with opened(agent, recall="off") as session:
         condense = Condense(write=write, limit=500)
         outcome = await agent.run(session, "When?", attach=[long], condense=condense)
     assert (outcome.text, len(questions)) == ("At dusk.", 1)
@@ -211,12 +210,12 @@ async def test_an_answer_from_search_names_the_segments_that_it_cites() -> None:
 @awaited
 async def test_an_answer_cites_attachments_of_kinds_that_the_application_made() -> None:
     ticket = Kind(tag="ticket", role=Role.USER, layer=Layer.TURN, attachment=True, attributes=("name",))
-    options = Options(kinds={**KINDS, "ticket": ticket})
+    kinds = {**KINDS, "ticket": ticket}
     segment_given = Segment(
         role=Role.USER, kind="ticket", parts=(Text("The lamp is broken."),), key="T-7", attrs={"name": "T-7"}
     )
     agent = Agent(client=ScriptedClient(["It is broken [[T-7]]."]), cites=True)
-    async with opened(agent, options=options) as session:
+    async with opened(agent, kinds=kinds) as session:
         outcome = await agent.run(session, "What is wrong?", attach=[segment_given])
     assert [one.key for one in outcome.citations] == ["T-7"]
     assert outcome.unfounded == ()

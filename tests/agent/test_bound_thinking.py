@@ -14,10 +14,10 @@ from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.errors import BudgetExceeded
 from lamina.stores.memory import MemoryStore
 from tests.agent.working import opened, reading
-from tests.fitting.scripted_api import Call, Said
 from tests.fitting.test_bound_loop import make_script, names_of
 from tests.servers.bound_thinking import BoundModel, bound_model
 from tests.sessions.talking import awaited
+from tests.wrapped.scripted_api import Call, Said
 
 STEPS = 16
 LONG = "".join(f"line {number}\n" for number in range(60))

@@ -8,12 +8,12 @@ import anyio.lowlevel
 import pytest
 
 from lamina.agent import Action, Agent, ToolRunEvent, TurnCost, TurnLimits, approve_always
-from lamina.agent.limits import price
 from lamina.agent.model_calls import INTERRUPTED
 from lamina.agent.outcome import TurnEvent
 from lamina.clients.events import TextEvent, UsageEvent
 from lamina.clients.failures import RequestRefused, Unreachable
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
+from lamina.conversations.costs import price_usage
 from lamina.core.values import Budget, Layer, Role
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
@@ -53,7 +53,7 @@ async def test_a_chat_is_the_loop_without_actions() -> None:
         heard.append(event)
 
     agent = Agent(client=client)
-    async with opened(agent, recall=False) as session:
+    async with opened(agent, recall="off") as session:
         await agent.run(session, "Hello", hear=hear)
         await agent.run(session, "And now?")
         texts = [one.text for one in session.dialogue()]
@@ -403,8 +403,8 @@ def test_money_is_counted_at_the_price_of_what_was_cached() -> None:
     prices = model("gpt-5").prices
     assert prices.input is not None
     assert prices.read is not None
-    assert price(Usage(input=1_000_000, cached=1_000_000), "gpt-5") == pytest.approx(prices.read)
-    assert price(Usage(input=1_000_000), "gpt-5") == pytest.approx(prices.input)
+    assert price_usage(Usage(input=1_000_000, cached=1_000_000), "gpt-5") == pytest.approx(prices.read)
+    assert price_usage(Usage(input=1_000_000), "gpt-5") == pytest.approx(prices.input)
     assert (TurnCost(money=0.5) + TurnCost(money=None)).money is None
 
 
@@ -424,7 +424,7 @@ async def test_hooks_may_be_plain_functions_or_async_ones() -> None:
         seen.append(len(recorded.segments))
 
     agent = Agent(client=client, before=(add_field, look), after=(note_answer,))
-    async with opened(agent, recall=False) as session:
+    async with opened(agent, recall="off") as session:
         await agent.run(session, "Is it?")
     assert client.requests[0]["user"] == "u-1"
     assert seen == ["u-1", 1]
@@ -434,7 +434,7 @@ async def test_hooks_may_be_plain_functions_or_async_ones() -> None:
 async def test_going_on_with_a_turn_that_is_over_sends_nothing() -> None:
     client = ScriptedClient(["It is."])
     agent = Agent(client=client)
-    async with opened(agent, recall=False) as session:
+    async with opened(agent, recall="off") as session:
         await agent.run(session, "Is it?")
         outcome = await agent.go_on(session)
         texts = [one.text for one in session.dialogue()]

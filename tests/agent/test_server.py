@@ -29,7 +29,7 @@ async def test_a_session_with_too_large_a_budget_learns_the_servers_window(diale
                 budget=Budget(window=20_000, reserve=100, keep_last=1),
                 counter=COUNTER,
                 head=PlainHead(output=8),
-                recall=False,
+                recall="off",
             ) as session:
                 for turn in range(6):
                     outcome = await agent.run(session, f"Turn {turn}", attach=[note(f"p{turn}.md", PAGE)])

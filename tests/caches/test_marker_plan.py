@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, Ledger, Options, build, fit_request
+from lamina import Budget, Ledger, Options, Policy, build, fit_request
 from lamina.caches import rules_for, simulator
 from lamina.caches.marker_plan import (
     ANSWERED,
@@ -281,7 +281,9 @@ def test_on_generated_sessions_a_plan_reads_at_least_as_much_as_markers_by_hand(
     caches = {"plan": simulator(ANTHROPIC), "hand": simulator(ANTHROPIC)}
     read, cuts, ledger = dict.fromkeys(caches, 0), 0, Ledger()
     for at, request in enumerate(requests(3, model=model, wide=wide)):
-        fitted = fit_request(request, budget=Budget(window=16_000), ledger=ledger, breakpoints="plan")
+        fitted = fit_request(
+            request, budget=Budget(window=16_000), ledger=ledger, policy=Policy(breakpoints="plan")
+        )
         bare = mark(fitted.request, Marking())
         for name, sent in (("plan", fitted.request), ("hand", by_hand(bare))):
             read[name] += caches[name].send(weighed(sent), at=20.0 * at).read

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Form, Layer, Options
+from lamina import Budget, Form, Layer, Policy
 from lamina.agent import EXPLORER, Agent, ToolRunEvent, approve_always, open_for, workspace_actions
 from lamina.clients.events import TextEvent
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
@@ -19,7 +19,7 @@ from lamina.core.layout import Cap, Layout
 from lamina.core.tokens import BYTES4
 from lamina.core.wording import text_of
 from lamina.segments import file, user
-from lamina.sessions import LastN, Persona, RuntimeOptions, Session, SetupOptions, Stored
+from lamina.sessions import LastN, Persona, Session, SetupOptions, Stored
 from lamina.stores.memory import MemoryStore
 from lamina.summaries import Question, compact, suggest_priorities
 from lamina.workspace.workspace import Workspace
@@ -145,7 +145,7 @@ async def test_03_old_history_is_summarised_by_a_model_when_it_is_asked_for() ->
         return "The user asked about floors 0 to 5; lamps are lit at dusk on each of them."
 
     async with Session.open(
-        MemoryStore(), "chat", model="gpt-5", runtime=RuntimeOptions(counter=BYTES4), settings=NO_SETTINGS
+        MemoryStore(), "chat", model="gpt-5", policy=Policy(counter=BYTES4), settings=NO_SETTINGS
     ) as session:
         for number in range(6):
             await session.ask(f"When are the lamps on floor {number} lit?")
@@ -220,7 +220,7 @@ def test_05_what_the_prompt_is_about_is_lowered_last() -> None:
     irrelevant_for = {"Which colours has the shop?": "lamps.md", "Where are the lamps?": "paint.md"}
     for question, irrelevant in irrelevant_for.items():
         budget = Budget(window=8_000, reserve=0)
-        with talking(budget=budget, options=Options(order=Relevance(freshness="fresh"))) as session:
+        with talking(budget=budget, order=Relevance(freshness="fresh")) as session:
             exchange(session, "Two files for you.", "Thank you.", attach=[lamps, paint])
             session.ask(question)
             reasons = lowered(session.envelope)
@@ -238,8 +238,8 @@ async def test_05_a_model_suggests_priorities_once_and_they_are_kept() -> None:
 
     order = Relevance(suggest=partial(suggest_priorities, write=rank))
     store = MemoryStore()
-    runtime = RuntimeOptions(options=Options(order=order))
-    given: dict[str, Any] = {"model": "gpt-5", "runtime": runtime, "settings": NO_SETTINGS}
+    policy = Policy(order=order)
+    given: dict[str, Any] = {"model": "gpt-5", "policy": policy, "settings": NO_SETTINGS}
     async with Session.open(store, "chat", **given) as session:
         attached = [file("rivers.md", "Rivers."), file("cities.md", "Cities.")]
         await session.ask("Which cities?", attach=attached)

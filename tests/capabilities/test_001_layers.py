@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina import BadInput, Budget, Envelope, Form, Layer, Ledger, Options, Segment, build, diff
+from lamina import BadInput, Budget, Envelope, Form, Layer, Ledger, Options, Policy, Segment, build, diff
 from lamina.agent import Action, Agent, ModelPlan, open_for
 from lamina.clients.gemini_caches import CachedHead
 from lamina.clients.scripted import ScriptedClient
@@ -39,7 +39,7 @@ from lamina.segments import (
     user,
     video,
 )
-from lamina.sessions import RuntimeOptions, Session, SetupOptions
+from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
 from lamina.summaries import Bounds, Condense, Question
 from tests.capabilities.walking import (
@@ -198,8 +198,7 @@ async def test_13_this_turns_large_context_is_summarised_in_pieces_when_it_is_as
         MemoryStore(),
         "chat",
         model="gpt-5",
-        budget=budget,
-        runtime=RuntimeOptions(counter=CHARS4),
+        policy=Policy(budget=budget, counter=CHARS4),
         settings=NO_SETTINGS,
     ) as session:
         condense = Condense(write=write_summary, bounds=Bounds(window=6_000, at_once=2))
@@ -234,7 +233,7 @@ async def test_15_a_chat_sends_the_question_and_keeps_the_answer() -> None:
     client = ScriptedClient(["Good morning."])
     chat = Agent(client=client)
     async with open_for(
-        chat, MemoryStore(), "chat", model="gpt-5", setup=SetupOptions(recall=False), settings=NO_SETTINGS
+        chat, MemoryStore(), "chat", model="gpt-5", policy=Policy(recall="off"), settings=NO_SETTINGS
     ) as session:
         outcome = await chat.run(session, "Hello")
         assert (outcome.text, "tools" in client.requests[0]) == ("Good morning.", False)
@@ -248,7 +247,7 @@ async def test_15_tools_run_once_before_one_answer() -> None:
     client = ScriptedClient(["At noon."])
     once = Agent(client=client, actions=(action,), plan=ModelPlan(planner, "gpt-5", (action,)))
     async with open_for(
-        once, MemoryStore(), "chat", model="gpt-5", setup=SetupOptions(recall=False), settings=NO_SETTINGS
+        once, MemoryStore(), "chat", model="gpt-5", policy=Policy(recall="off"), settings=NO_SETTINGS
     ) as session:
         outcome = await once.run(session, "When do parcels leave?", attach=[note("api.md", API)])
     plan, question = messages(planner.requests[0])
@@ -671,11 +670,11 @@ def first_line_only(segment: Segment, form: Form, content: str, limit: int) -> A
 
 
 def test_d_how_a_source_is_compacted_is_chosen_by_its_kind_and_by_the_session() -> None:
-    words = Options(wording=Wording(words={"url": first_line_only}))
+    words = Wording(words={"url": first_line_only})
     attached = [note("spec.md", LONG_SPEC), url("https://x.example", "The first line.\n" + LONG_SPEC)]
     shown = {}
-    for name, options in (("plain", Options()), ("own", words)):
-        with talking(budget=Budget(window=4_000, reserve=0), options=options) as session:
+    for name, wording in (("plain", None), ("own", words)):
+        with talking(budget=Budget(window=4_000, reserve=0), wording=wording) as session:
             session.ask("1", attach=attached)
             shown[name] = [text for _, text in messages(session.request())]
     assert "The first line." in shown["own"]

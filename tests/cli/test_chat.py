@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from lamina.core.values import Role
-from lamina.sessions import Session, SetupOptions
+from lamina.fitting.policy import Policy
+from lamina.sessions import Session
 from lamina.stores.sealed import init_file
 from tests.cli.chatting import BACKSPACE, CTRL_C, CTRL_D, CTRL_U, TAB, UP, Answer, Model, Terminal, model
 
@@ -211,9 +212,7 @@ def test_ctrl_c_at_a_question_ends_the_turn_and_changes_nothing(folder: Path) ->
 
 
 async def played(folder: Path, turns: int) -> None:
-    async with Session.open(
-        folder / "chats.db", "s", model="gpt-5", setup=SetupOptions(recall=True)
-    ) as session:
+    async with Session.open(folder / "chats.db", "s", model="gpt-5", policy=Policy(recall="tool")) as session:
         for number in range(turns):
             await session.ask(f"Question {number}?")
             await session.record(f"Answer {number}. " + f"It rains in the hills of part {number}. " * 20)

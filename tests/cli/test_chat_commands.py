@@ -338,14 +338,14 @@ def test_a_session_is_exported_and_can_be_imported(chat: Chat, home: Path) -> No
     assert "nobody is there to confirm it" in again.err
     for name in ("s.md", "s.jsonl"):
         store = f"{home}/{name}.db"
-        assert run("sessions", "import", home / name, "t", "--store", store).code == 0
-        assert "user: One?" in run("sessions", "show", "t", "--store", store).out
+        assert run("conversations", "import", home / name, "t", "--store", store).code == 0
+        assert "user: One?" in run("conversations", "show", "t", "--store", store).out
 
 
 @pytest.mark.usefixtures("server")
 def test_nothing_is_deleted_where_nobody_can_be_asked(chat: Chat, home: Path) -> None:
     done = chat("One?", "/delete", "/delete nosuch")
-    assert "lamina sessions delete s --yes" in done.err
+    assert "lamina conversations delete s --yes" in done.err
     assert "there is no session 'nosuch'" in done.err
     assert names(home) == {"s"}
 
@@ -423,7 +423,7 @@ def test_a_picture_is_sent_as_such(server: Model, chat: Chat, home: Path) -> Non
 @pytest.mark.usefixtures("server")
 def test_what_is_kept_of_a_route_survives_a_copy(chat: Chat, home: Path) -> None:
     chat("One?", options=("--model", "local-7b", "--window", "9000"))
-    assert run("sessions", "copy", f"{home}/copy.db", "--store", f"{home}/c.db").code == 0
+    assert run("conversations", "copy", f"{home}/copy.db", "--store", f"{home}/c.db").code == 0
     place = ("--session", "s", "--store", f"{home}/copy.db", "--workspace", home / "notes")
     assert run("chat", *place, given=b"Two?\n").out == "Yes.\n"
 

@@ -39,8 +39,8 @@ from lamina.cli.chat.finding import (
 from lamina.cli.chat.inert import make_inert
 from lamina.cli.chat.maps import describe_turn
 from lamina.context.port import GatheredSegments
-from lamina.core.values import Budget
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session
 from lamina.settings import Settings
@@ -277,7 +277,7 @@ def test_without_style_or_without_rich_the_words_are_printed_as_they_come(
 async def told_after(room: int) -> str:
     """The line after the last of some answers, in a window of this size."""
     async with Session.open(
-        "memory:", "s", model="gpt-5", budget=Budget(window=room), settings=Settings()
+        "memory:", "s", model="gpt-5", policy=Policy(budget=room), settings=Settings()
     ) as session:
         for number in range(6):
             await session.ask(f"Question {number}? " + "The fence is green. " * 60)

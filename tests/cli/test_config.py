@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamina.errors import BadInput
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import find_line, load_settings
 from tests.cli.running import run
 
@@ -32,11 +33,11 @@ profile = "anthropic"
 def user_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's settings, in a file of their own."""
     path = tmp_path / "settings.toml"
-    path.write_text('# mine\nmodel = "gpt-5"\nwindow = 1000\n')
+    path.write_text('# mine\nmodel = "gpt-5"\n[policy]\nbudget = 1000\n')
     for name in ("LAMINA_KEY", "LAMINA_GATEWAY_TOKEN", "LAMINA_MODEL", "LAMINA_STORE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LAMINA_SETTINGS", str(path))
-    monkeypatch.setenv("LAMINA_WINDOW", "2000")
+    monkeypatch.setenv("LAMINA_POLICY_BUDGET", "2000")
     return path
 
 
@@ -49,7 +50,7 @@ def test_every_setting_has_its_origin(user_file: Path, monkeypatch: pytest.Monke
     rows = json.loads(done.out)["settings"]
     origins = {(row["group"], row["name"]): (row["value"], row["origin"]) for row in rows}
     assert origins["settings", "model"] == ("gpt-5", f"{user_file}:2")
-    assert origins["settings", "window"] == ("2000", "$LAMINA_WINDOW")
+    assert origins["settings", "policy.budget"] == ("window 2000", "$LAMINA_POLICY_BUDGET")
     assert origins["settings", "persona"] == ("-", "default")
     assert origins["settings", "LAMINA_KEY"] == ("set, not shown", "$LAMINA_KEY")
     assert origins["gateway", "port"] == ("5000", f"{file}:1")
@@ -57,8 +58,8 @@ def test_every_setting_has_its_origin(user_file: Path, monkeypatch: pytest.Monke
     assert origins["gateway", "deadlines.idle"] == ("9.0", f"{file}:5")
     assert origins["gateway", "deadlines.body"][1] == "default"
     assert origins["gateway", "tokens"] == ("1, for team", f"{file}:7")
-    assert origins["gateway", "keep"] == ("all", "option")
-    assert origins["gateway", "upstreams.claude.window"] == ("64000", "option")
+    assert origins["gateway", "policy.keep"] == ("all", "option")
+    assert origins["gateway", "upstreams.claude.policy.budget"] == ("window 64000", "option")
     assert origins["gateway", "upstreams.claude.url"] == ("https://example.org", f"{file}:12")
     assert "secret" not in done.out
     assert "a" * 64 not in done.out
@@ -70,10 +71,10 @@ def test_every_setting_has_its_origin(user_file: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('model = "x"\nwindow = "wide"\n', 2),
+        ('model = "x"\npolicy.keep = "some"\n', 2),
         ('model = "x"\nwidnow = 5\n', 2),
         ("model = \n", 1),
-        ("window = -1\n", 1),
+        ("policy.reserve = -1\n", 1),
     ],
 )
 def test_wrong_user_settings_name_their_line(text: str, line: int, user_file: Path) -> None:
@@ -84,8 +85,9 @@ def test_wrong_user_settings_name_their_line(text: str, line: int, user_file: Pa
 
 
 def test_a_wrong_variable_is_named_and_not_the_file(user_file: Path) -> None:
-    with pytest.raises(BadInput, match=r"^\$LAMINA_WINDOW: "):
-        load_settings(user_file, environment={"LAMINA_WINDOW": "wide"})
+    environment = {"LAMINA_SETTINGS": str(user_file), "LAMINA_POLICY_BUDGET": "wide"}
+    with pytest.raises(BadInput, match=r"^\$LAMINA_POLICY_BUDGET: "):
+        load_user_policy(load_settings(environment=environment), environment)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Commands about conversations that are kept: sessions, recall, rekey."""
+"""Commands about conversations that are kept: conversations, recall, rekey."""
 
 from __future__ import annotations
 
@@ -44,8 +44,10 @@ def kept(address: str, *, key: Key | None = None) -> None:
 def test_conversations_are_listed_and_shown(kind: str, tmp_path: Path) -> None:
     address = kind.format(tmp_path)
     kept(address)
-    assert run("sessions", "list", "--store", address).out.split() == ["6", "chat"]
-    shown = json.loads(run("sessions", "show", "chat", "--store", address, "--json").out)
+    [first, second] = run("conversations", "list", "--store", address).out.splitlines()
+    assert first.endswith("  session  chat")
+    assert second == "    6 records, 0 cuts, gpt-5: What does it say?"
+    shown = json.loads(run("conversations", "show", "chat", "--store", address, "--json").out)
     assert [said["text"] for said in shown["dialogue"]] == [
         "What does it say?", "Three retries.", "Sure?", "Yes.",
     ]  # fmt: skip
@@ -55,28 +57,28 @@ def test_conversations_are_listed_and_shown(kind: str, tmp_path: Path) -> None:
 def test_what_is_exported_is_imported_whole(form: str, tmp_path: Path) -> None:
     first, second, file_ = f"{tmp_path}/a.db", f"files:{tmp_path}/f", tmp_path / "chat"
     kept(first)
-    file_.write_text(run("sessions", "export", "chat", "--format", form, "--store", first).out, "utf-8")
-    assert run("sessions", "import", str(file_), "again", "--store", second).code == 0
+    file_.write_text(run("conversations", "export", "chat", "--format", form, "--store", first).out, "utf-8")
+    assert run("conversations", "import", str(file_), "again", "--store", second).code == 0
     one, other = (
-        run("sessions", "export", name, "--format", "json", "--store", where).out
+        run("conversations", "export", name, "--format", "json", "--store", where).out
         for name, where in (("chat", first), ("again", second))
     )
     assert one == other
-    assert run("sessions", "import", str(file_), "again", "--store", second).code == 2
+    assert run("conversations", "import", str(file_), "again", "--store", second).code == 2
 
 
 def test_what_is_deleted_is_gone_and_only_when_it_is_meant(tmp_path: Path) -> None:
     address = f"{tmp_path}/a.db"
     kept(address)
-    assert run("sessions", "delete", "chat", "--store", address).code == 2
-    assert run("sessions", "delete", "chat", "--yes", "--store", address).code == 0
-    gone = run("sessions", "show", "chat", "--store", address)
+    assert run("conversations", "delete", "chat", "--store", address).code == 2
+    assert run("conversations", "delete", "chat", "--yes", "--store", address).code == 0
+    gone = run("conversations", "show", "chat", "--store", address)
     assert (gone.code, gone.out) == (4, "")
     assert "there is none of this name" in gone.err
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    done = run("sessions", "list", "--store", str(tmp_path / "none.db"))
+    done = run("conversations", "list", "--store", str(tmp_path / "none.db"))
     assert done.code == 2
     assert not list(tmp_path.iterdir())
 
@@ -97,11 +99,11 @@ def test_a_sealed_store_opens_with_its_key_and_goes_over_to_another(tmp_path: Pa
     init_file(old)
     kept(address, key=from_file(old))
     assert b"retried" not in Path(address).read_bytes()
-    assert run("sessions", "verify", "--store", address, "--key-file", old).code == 0
+    assert run("conversations", "verify", "--store", address, "--key-file", old).code == 0
     done = run("rekey", "--store", address, "--key-file", old, "--new-key-file", new, "--json")
     assert json.loads(done.out)["records"] >= 6
-    assert run("sessions", "show", "chat", "--store", address, "--key-file", old).code == 4
-    assert "Three retries." in run("sessions", "show", "chat", "--store", address, "--key-file", new).out
+    assert run("conversations", "show", "chat", "--store", address, "--key-file", old).code == 4
+    assert "Three retries." in run("conversations", "show", "chat", "--store", address, "--key-file", new).out
 
 
 def test_a_record_that_was_changed_is_found(tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_a_record_that_was_changed_is_found(tmp_path: Path) -> None:
     kept(f"files:{address}", key=from_file(key))
     sealed = max(address.rglob("*.json"), key=lambda path: path.stat().st_size)
     sealed.write_bytes(sealed.read_bytes().replace(b"A", b"B", 1))
-    done = run("sessions", "verify", "--store", f"files:{address}", "--key-file", key)
+    done = run("conversations", "verify", "--store", f"files:{address}", "--key-file", key)
     assert done.code in (2, 4)
     assert done.err
 
@@ -128,23 +130,23 @@ def test_a_list_that_does_not_end_is_an_error(
         return await own(self, workspace, **{**asked, "after": ""})
 
     monkeypatch.setattr(SqliteStore, "list", same_page)
-    done = run("sessions", action, "--store", address)
+    done = run("conversations", action, "--store", address)
     assert done.code == 4
     assert "restore it from a backup" in done.err
 
 
 KINDS = ["sqlite:{}/a.db", "files:{}/folder"]
 WITHOUT_KEY = [
-    ("sessions", "list"),
-    ("sessions", "show", "chat"),
-    ("sessions", "export", "chat"),
-    ("sessions", "export", "chat", "--format", "json"),
-    ("sessions", "import", "{}/page.md", "another"),
-    ("sessions", "copy", "{}/copy.db"),
-    ("sessions", "delete", "chat", "--yes"),
-    ("sessions", "verify"),
-    ("sessions", "verify", "chat"),
-    ("sessions", "rescue", "chat"),
+    ("conversations", "list"),
+    ("conversations", "show", "chat"),
+    ("conversations", "export", "chat"),
+    ("conversations", "export", "chat", "--format", "json"),
+    ("conversations", "import", "{}/page.md", "another"),
+    ("conversations", "copy", "{}/copy.db"),
+    ("conversations", "delete", "chat", "--yes"),
+    ("conversations", "verify"),
+    ("conversations", "verify", "chat"),
+    ("conversations", "rescue", "chat"),
     ("recall", "chat", "spec.md"),
 ]
 
@@ -172,7 +174,7 @@ def test_a_sealed_store_is_closed_without_its_key(
         assert (done.code, done.out) == (4, "")
         assert done.err.startswith(problem)
         assert len(done.err.splitlines()) == 1
-    told = json.loads(run("sessions", "list", "--store", address, "--json").out)
+    told = json.loads(run("conversations", "list", "--store", address, "--json").out)
     assert told["error"]["kind"] == "keyneeded"
     assert _files_below(tmp_path) == before
 
@@ -190,7 +192,7 @@ def test_the_settings_lead_to_no_sealed_store_without_its_key(
     init_file(key)
     kept(address, key=from_file(key))
     monkeypatch.setenv("LAMINA_STORE", address)
-    assert run("sessions", "list").code == 4
+    assert run("conversations", "list").code == 4
 
     async def open_by_settings() -> None:
         async with Session.open(None, "chat", model="gpt-5") as session:
@@ -199,7 +201,7 @@ def test_the_settings_lead_to_no_sealed_store_without_its_key(
     with pytest.raises(KeyNeeded):
         anyio.run(open_by_settings)
     assert run("chat", "--model", "tiny", "--tools", "none", given=b"hello\n").code == 4
-    assert run("sessions", "list", "--key-file", key).code == 0
+    assert run("conversations", "list", "--key-file", key).code == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,11 +212,13 @@ def test_a_key_is_not_taken_for_a_plain_store(
     init_file(key)
     kept(address)
     before = _files_below(tmp_path)
-    listed = run("sessions", "list", "--store", address, "--key-file", key)
+    listed = run("conversations", "list", "--store", address, "--key-file", key)
     assert (listed.code, listed.out) == (4, "")
     assert "not sealed" in listed.err
     (tmp_path / "page.md").write_text("# chat\n\n**user**: hello\n")
-    imported = run("sessions", "import", tmp_path / "page.md", "new", "--store", address, "--key-file", key)
+    imported = run(
+        "conversations", "import", tmp_path / "page.md", "new", "--store", address, "--key-file", key
+    )
     assert imported.code == 4
     assert "holds conversations that are not sealed" in imported.err
     monkeypatch.setenv("LAMINA_KEY", Path(key).read_text())
@@ -228,17 +232,17 @@ def test_a_plain_store_is_copied_into_a_sealed_one_and_back(kind: str, tmp_path:
     plain, sealed, again = kind.format(tmp_path), f"{tmp_path}/sealed.db", f"files:{tmp_path}/again"
     key = str(tmp_path / "key")
     kept(plain)
-    copied = run("sessions", "copy", sealed, "--new-key-file", key, "--store", plain, "--json")
+    copied = run("conversations", "copy", sealed, "--new-key-file", key, "--store", plain, "--json")
     assert json.loads(copied.out) == {"copied": {"chat": 6}}
     assert b"retried" not in Path(sealed).read_bytes()
-    shown = run("sessions", "show", "chat", "--store", sealed, "--key-file", key, "--json")
+    shown = run("conversations", "show", "chat", "--store", sealed, "--key-file", key, "--json")
     assert json.loads(shown.out) == json.loads(
-        run("sessions", "show", "chat", "--store", plain, "--json").out
+        run("conversations", "show", "chat", "--store", plain, "--json").out
     )
-    assert run("sessions", "copy", again, "--store", sealed, "--key-file", key).code == 0
-    one, other = (run("sessions", "export", "chat", "--store", where).out for where in (plain, again))
+    assert run("conversations", "copy", again, "--store", sealed, "--key-file", key).code == 0
+    one, other = (run("conversations", "export", "chat", "--store", where).out for where in (plain, again))
     assert one == other
-    twice = run("sessions", "copy", again, "--store", plain)
+    twice = run("conversations", "copy", again, "--store", plain)
     assert twice.code == 2
     assert "already" in twice.err
 
@@ -249,19 +253,21 @@ def test_what_is_whole_of_a_damaged_conversation_is_rescued(tmp_path: Path) -> N
     with closing(sqlite3.connect(address, isolation_level=None)) as raw:
         raw.execute("UPDATE record SET body = x'00' WHERE seq = 3")
         raw.execute("UPDATE conversation SET state = x'00' WHERE name = 'chat'")
-    shown = run("sessions", "show", "chat", "--store", address)
+    shown = run("conversations", "show", "chat", "--store", address)
     assert (shown.code, shown.out) == (4, "")
     assert "its state is not what was written" in shown.err
     assert "records 0 to 2 and 4 to 5 can be read" in shown.err
-    done = run("sessions", "rescue", "chat", "--store", address)
+    done = run("conversations", "rescue", "chat", "--store", address)
     assert done.code == 0
     assert "not whole, or gone: 3" in done.err
     (tmp_path / "rescued").write_text(done.out)
-    assert run("sessions", "import", tmp_path / "rescued", "chat 2", "--store", address).code == 0
-    dialogue = json.loads(run("sessions", "show", "chat 2", "--store", address, "--json").out)["dialogue"]
+    assert run("conversations", "import", tmp_path / "rescued", "chat 2", "--store", address).code == 0
+    dialogue = json.loads(run("conversations", "show", "chat 2", "--store", address, "--json").out)[
+        "dialogue"
+    ]
     assert [said["text"] for said in dialogue] == ["What does it say?", "Sure?", "Yes."]
-    assert run("sessions", "rescue", "none", "--store", address).code == 4
-    assert run("sessions", "rescue", "none", "--store", "memory:").code == 2
+    assert run("conversations", "rescue", "none", "--store", address).code == 4
+    assert run("conversations", "rescue", "none", "--store", "memory:").code == 2
 
 
 def test_a_file_with_a_faulty_sqlite_is_safe_and_only_doctor_tells(
@@ -270,10 +276,10 @@ def test_a_file_with_a_faulty_sqlite_is_safe_and_only_doctor_tells(
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
     address = f"sqlite+sqlite3:{tmp_path}/a.db"
     kept(address)
-    assert run("sessions", "list", "--store", address).err == "1 conversation\n"
+    assert run("conversations", "list", "--store", address).err == "1 conversation\n"
     for action in ("show chat", "verify"):
-        assert "SQLite" not in run("sessions", *action.split(), "--store", address).err
-    assert json.loads(run("sessions", "verify", "--store", address, "--json").out)["risk"] == ""
+        assert "SQLite" not in run("conversations", *action.split(), "--store", address).err
+    assert json.loads(run("conversations", "verify", "--store", address, "--json").out)["risk"] == ""
     monkeypatch.setattr(links, "usual_driver", lambda: "sqlite3")
     lines = json.loads(run("doctor", "--store", address, "--json").out)["lines"]
     [line] = [line for line in lines if line["subject"] == "sqlite"]
@@ -294,8 +300,8 @@ def test_where_nothing_keeps_processes_apart_verify_tells_the_risk(
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
     monkeypatch.setattr(links, "can_lock", lambda: False)
     monkeypatch.setattr(links, "_warned", {"3.40.1"})
-    assert run("sessions", "verify", "--store", address).err.count("WAL-reset fault") == 1
-    told = json.loads(run("sessions", "verify", "--store", address, "--json").out)
+    assert run("conversations", "verify", "--store", address).err.count("WAL-reset fault") == 1
+    told = json.loads(run("conversations", "verify", "--store", address, "--json").out)
     assert "install apsw" in told["risk"]
 
 
@@ -311,13 +317,13 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("command", "code", "told"),
     [
-        (("sessions", "verify"), 0, "6 records in 1 conversations are as they were written"),
-        (("sessions", "list"), 0, "1 conversation"),
-        (("sessions", "verify", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
+        (("conversations", "verify"), 0, "as it was written: 6 records in 1 conversation"),
+        (("conversations", "list"), 0, "1 conversation"),
+        (("conversations", "verify", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
         (("rekey", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
-        (("sessions", "list", "--store", "postgresql://nowhere/x"), 2, "pip install 'lamina[postgres]'"),
+        (("conversations", "list", "--store", "postgresql://nowhere/x"), 2, "pip install 'lamina[postgres]'"),
         (
-            ("sessions", "list", "--store", "sqlite+apsw:a.db"),
+            ("conversations", "list", "--store", "sqlite+apsw:a.db"),
             2,
             "apsw is not installed; pip install 'lamina[apsw]'",
         ),
@@ -344,7 +350,7 @@ def test_without_any_extra_commands_work_or_say_what_to_install(
 def test_a_sealed_store_asks_for_its_key_without_any_extra(tmp_path: Path) -> None:
     init_file(tmp_path / "key")
     kept(f"{tmp_path}/a.db", key=from_file(tmp_path / "key"))
-    command = [sys.executable, "-c", BASE, "sessions", "list", "--store", f"{tmp_path}/a.db"]
+    command = [sys.executable, "-c", BASE, "conversations", "list", "--store", f"{tmp_path}/a.db"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4
     assert done.stderr.startswith("lamina: this store is sealed; give its key: ")

@@ -28,8 +28,9 @@ from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import PlainHead, Tool
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
 from lamina.segments import assistant, call, segment, user
-from lamina.sessions import RuntimeOptions, Session
+from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.workspace import grep as searching
@@ -309,9 +310,9 @@ async def used(session: Session, tools: Iterable[Offer], name: str, **arguments:
     return await session.results((await answer(tools, tool_call)).parts[0])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("order", [None, Options(), Options(order=Relevance())])
+@pytest.mark.parametrize("order", [None, Relevance()])
 def test_at_a_cut_of_a_session_a_move_supersedes_what_was_read_at_both_places(
-    bench: Bench, order: Options | None
+    bench: Bench, order: Relevance | None
 ) -> None:
     for name in ("old.txt", "other.txt"):
         (bench.root / name).write_text(f"{name} has lines\n" * 60)
@@ -322,8 +323,7 @@ def test_at_a_cut_of_a_session_a_move_supersedes_what_was_read_at_both_places(
             MemoryStore(),
             "a",
             model="gpt-5",
-            budget=budget,
-            runtime=RuntimeOptions(options=order),
+            policy=Policy(budget=budget, order=order),
             settings=Settings(),
         )
         async with opened_session as session:

@@ -12,6 +12,7 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.anthropic.check import RULES
 from lamina.dialects.anthropic.model import read_version, rejects_prefill, takes_system_messages
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import fit_request
 from tests.dialects.test_anthropic import Json, fitted
 
@@ -173,13 +174,13 @@ DIRECTIVE = {"role": "system", "content": [], "output_config": {"effort": "low"}
 def test_system_messages_that_only_set_something_may_stand_before_the_user(more: list[Json]) -> None:
     request = {**VALID, "messages": [*VALID["messages"], *more]}
     assert DIALECT.check(request) == []
-    assert fit_request(request, breakpoints="keep").request is request
+    assert fit_request(request, policy=Policy(breakpoints="keep")).request is request
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-5", "claude-haiku-5", "some-model"])
 def test_a_model_of_which_nothing_is_known_is_sent_what_the_client_sends(model: str) -> None:
     request = {**VALID, "model": model, "messages": [*VALID["messages"], INSTRUCTED]}
-    fitted = fit_request(request, budget=Budget(window=50_000), breakpoints="keep")
+    fitted = fit_request(request, budget=Budget(window=50_000), policy=Policy(breakpoints="keep"))
     assert fitted.request is request
 
 

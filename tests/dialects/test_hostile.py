@@ -20,7 +20,8 @@ from lamina.dialects.memos import CheckMemo
 from lamina.dialects.port import Violation
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
-from lamina.fitting.request import Fitted, RequestMemo, fit_request
+from lamina.fitting.policy import Policy
+from lamina.fitting.request import Fitted, RequestMemo, fit_request, translate
 from tests.dialects.hostile import DIALECTS_WITH_MESSAGES, Hostile, conversations
 
 EXPECTED = (BadInput, BudgetExceeded, InvalidRequest)
@@ -34,7 +35,9 @@ def fit(
 ) -> Fitted | LaminaError:
     """A fitted request, or one of the three errors that may come instead."""
     try:
-        return fit_request(request, dialect=name, budget=ROOM, ledger=ledger, memo=memo, breakpoints="keep")
+        return fit_request(
+            request, dialect=name, budget=ROOM, ledger=ledger, memo=memo, policy=Policy(breakpoints="keep")
+        )
     except EXPECTED as error:
         return error
 
@@ -332,9 +335,9 @@ def test_the_line_in_place_of_a_first_question_is_counted(name: str) -> None:
         {"role": "tool", "tool_call_id": "c1", "content": "found"},
         {"role": "user", "content": "Go."},
     ]
-    late = fit_request({"model": "m", "messages": messages}, to=name, budget=ROOM)
+    late = translate({"model": "m", "messages": messages}, to=name, budget=ROOM)
     messages = [{"role": "user", "content": "Hi."}, *messages]
-    early = fit_request({"model": "m", "messages": messages}, to=name, budget=ROOM)
+    early = translate({"model": "m", "messages": messages}, to=name, budget=ROOM)
     assert OPENING in json.dumps(late.request)
     assert OPENING not in json.dumps(early.request)
     assert late.envelope.account.request > early.envelope.account.request

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, fit_request
+from lamina import Budget, fit_request, translate
 from lamina.core.values import Text, ToolResult
 from lamina.core.waiting_calls import WaitingCalls
 from lamina.dialects import DIALECTS
@@ -324,7 +324,7 @@ def test_a_flat_prompt_gives_a_result_to_the_call_of_its_name() -> None:
     results = [Answered(1, "read", "x"), Answered(0, "delete", "x")]
     wire = next(wire for wire in WIRES if wire.name == "openai_chat")
     turns = [wire.user("go"), *wire.calls(calls), *wire.results(results), wire.user("on")]
-    fitted = fit_request(wire.wrap(turns), dialect="openai_chat", to="text", budget=BUDGET)
+    fitted = translate(wire.wrap(turns), dialect="openai_chat", to="text", budget=BUDGET)
     log = DIALECTS["text"].parse(fitted.request).log
     answers = [segment.parts[0] for segment in log if isinstance(segment.parts[0], ToolResult)]
     assert [(answer.name, answer.content) for answer in answers] == [

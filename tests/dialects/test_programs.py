@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, diff, fit_request
+from lamina import Budget, diff, fit_request, translate
 from lamina.core.values import Form, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
@@ -117,7 +117,7 @@ def test_no_cut_takes_what_belongs_to_a_program() -> None:
 def test_what_a_program_read_is_counted_where_a_model_reads_it() -> None:
     """Another provider has no programs: there the result is one like any other."""
     request = programmatic(PROGRAM)
-    fitted = fit_request(request, to="openai_chat", model="gpt-4o", budget=BUDGET)
+    fitted = translate(request, to="openai_chat", model="gpt-4o", budget=BUDGET)
     assert LARGE not in str(fitted.request)
     assert "recall(" in str(fitted.request)
 

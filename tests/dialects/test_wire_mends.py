@@ -19,6 +19,7 @@ from lamina.dialects.rules import check_growing
 from lamina.dialects.sending import render_request
 from lamina.dialects.words import OPENING
 from lamina.errors import InvalidRequest
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 
 Json = dict[str, Any]
@@ -209,7 +210,11 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
         limit = {"max_tokens": 9} if name == "anthropic" else {}
         request = {"model": model, **limit, field: items[:count]}
         result = fit_request(
-            request, dialect=dialect, budget=Budget(window=100_000), memo=memo, breakpoints="keep"
+            request,
+            dialect=dialect,
+            budget=Budget(window=100_000),
+            memo=memo,
+            policy=Policy(breakpoints="keep"),
         )
         assert result.request is request
         assert len(seen) <= (count if count == 101 else TAIL + 4)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, BudgetExceeded, fit_request
+from lamina import Budget, BudgetExceeded, Policy, fit_request
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Ledger
 from lamina.dialects.anthropic.server import BETAS
 from lamina.fitting.request import Fitted, RequestMemo
-from tests.fitting.scripted_api import Call, Said, Thought, message_block
 from tests.servers.bound_thinking import THINKING, ThinkingBinding
+from tests.wrapped.scripted_api import Call, Said, Thought, message_block
 
 WORDS = "parse render ledger cut window server client retry limit error and the of".split()
 MODELS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1")
@@ -119,9 +119,7 @@ def run_fuzzed_loop(seed: int, *, window: int, requests: int) -> LoopTally:
                 budget=Budget(window=window),
                 ledger=ledger,
                 memo=memo,
-                recall="tool",
-                counter=CHARS4,
-                breakpoints="keep",
+                policy=Policy(recall="tool", counter=CHARS4, breakpoints="keep"),
             )
         except BudgetExceeded:
             return tally._replace(over_budget=1)

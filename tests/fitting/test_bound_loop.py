@@ -10,12 +10,13 @@ from typing import Any
 import anthropic
 import pytest
 
-from lamina import Budget, BudgetExceeded
+from lamina import BudgetExceeded, Policy
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
-from lamina.fitting import ServerHelp, wrap
-from tests.fitting.scripted_api import Call, Said, Thought
+from lamina.fitting import ServerHelp
+from lamina.wrapped import wrap
 from tests.servers.bound_thinking import BoundModel, bound_model
+from tests.wrapped.scripted_api import Call, Said, Thought
 
 TOOLS = [{"name": "bash", "description": "Run a command.", "input_schema": {"type": "object"}}]
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
@@ -78,7 +79,7 @@ def open_bare(model: BoundModel) -> anthropic.Anthropic:
 
 
 def open_wrapped(model: BoundModel, *, window: int = 1_500, **more: Any) -> Any:
-    return wrap(open_bare(model), budget=Budget(window=window), counter=STRICT, **more)
+    return wrap(open_bare(model), policy=Policy(budget=window, counter=STRICT, **more))
 
 
 def names_of(request: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Ledger, fit_request
+from lamina import Budget, Ledger, Policy, fit_request
 from lamina.core.tokens import BYTES4
 from lamina.fitting.request import Fitted, RequestMemo
 
@@ -38,7 +38,8 @@ def anthropic_request(steps: int, *, model: str, limit: int = WINDOW, **fields: 
 
 
 def fit(request: dict[str, Any], **options: Any) -> Fitted:
-    return fit_request(request, **({"budget": Budget(window=WINDOW), "counter": BYTES4} | options))
+    policy = Policy(budget=WINDOW, counter=BYTES4)
+    return fit_request(request, policy=policy, **options)
 
 
 def count_cuts(budget: Budget, *, steps: int, limit: int = WINDOW) -> int:

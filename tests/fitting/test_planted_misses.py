@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 import pytest
 
 import lamina
-from lamina import Budget
+from lamina import Budget, Policy
 from lamina.caches import CacheRules, Tally, cost, rules_for, simulator
 from lamina.caches.stream import Stream
+from lamina.conversations import pending_call
+from lamina.conversations.events import NOT_CACHED
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
-from lamina.fitting import Lifetimes, MissEvent, pending_call
-from lamina.fitting.events import NOT_CACHED
+from lamina.fitting import Lifetimes
 from lamina.models.facts import model as facts_of
+from lamina.wrapped import MissEvent
 
 SYSTEM = "Answer from the notes, and name the note that you took each fact from. " * 90
 TURNS = 6
@@ -151,7 +153,10 @@ def play(
     bare = FakeApi(api, clock)
     events: list[MissEvent] = []
     client: Any = lamina.wrap(
-        bare, budget=Budget(window=200_000), counter=BYTES4, on_miss=events.append, breakpoints=breakpoints
+        bare,
+        budget=Budget(window=200_000),
+        policy=Policy(counter=BYTES4, breakpoints=breakpoints),
+        on_miss=events.append,
     )
     if name:
         client = client.conversation(name)
@@ -239,5 +244,7 @@ def test_requests_without_a_marker_are_reported_with_the_setting_that_marks_them
 ) -> None:
     unmarked = play(MESSAGES, no_fault, monkeypatch, breakpoints="keep")
     assert {event.cause for event in unmarked.events} == {"no breakpoint"}
-    assert unmarked.events[-1].remedy == 'client = lamina.wrap(client, breakpoints="auto")'
+    assert (
+        unmarked.events[-1].remedy == 'client = lamina.wrap(client, policy=lamina.Policy(breakpoints="auto"))'
+    )
     assert all("cache_control" in str(request) for request in play(MESSAGES, no_fault, monkeypatch).sent)

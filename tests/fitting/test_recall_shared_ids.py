@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from lamina import Budget, fit_request
+from lamina.conversations.recall_loop import RecallLoop, place_after, splice_exchanges
+from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.core.values import ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
-from lamina.fitting.recall_loop import RecallLoop, place_after, splice_exchanges
-from lamina.fitting.request_digests import NO_DIGESTS, digest_log
-from tests.fitting.scripted_api import APIS, Call, Said
-from tests.fitting.test_truncated_calls import APIS_OF_DIALECTS, NAMES
+from tests.conversations.test_truncated_calls import APIS_OF_DIALECTS, NAMES
+from tests.wrapped.scripted_api import APIS, Call, Said
 
 Json = dict[str, Any]
 BUDGET = Budget(window=8_000)

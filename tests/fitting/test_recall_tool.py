@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, fit_request
+from lamina import Budget, Policy, fit_request
 from lamina.core.cut import OVER_THE_TRIGGER
 from lamina.core.envelope import TOOLS_CHANGED
 from lamina.core.tokens import CHARS4
@@ -45,7 +45,7 @@ def make_request(dialect: str, steps: int, *, tools: int = 1) -> dict[str, Any]:
 
 def fit(request: dict[str, Any], room: int, ledger: Ledger | None = None) -> Fitted:
     budget = Budget(window=room, reserve=0)
-    return fit_request(request, budget=budget, ledger=ledger, recall="tool", counter=CHARS4)
+    return fit_request(request, budget=budget, ledger=ledger, policy=Policy(recall="tool", counter=CHARS4))
 
 
 def find_floor(request: dict[str, Any]) -> int:
@@ -101,9 +101,7 @@ def test_where_thinking_holds_a_cut_back_no_tool_changes_what_it_is_bound_to() -
             thinking(steps),
             budget=Budget(window=1_200, reserve=0),
             ledger=ledger,
-            recall="tool",
-            counter=CHARS4,
-            server=strict,
+            policy=Policy(recall="tool", counter=CHARS4, server=strict),
         )
         ledger = fitted.ledger
         assert not fitted.has_recall

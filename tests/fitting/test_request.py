@@ -14,6 +14,7 @@ from lamina.core.values import Budget, Form, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded, LaminaError
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import RequestMemo, fit_request
 
 SMALL = Budget(window=3_000, reserve=500)
@@ -54,7 +55,7 @@ def talk(steps: int, *, size: int = 600) -> dict[str, Any]:
 @pytest.mark.parametrize(("request_", "name"), [(chat(3), "openai_chat"), (talk(3), "anthropic")])
 def test_nothing_to_do_gives_back_the_same_object(request_: dict[str, Any], name: str) -> None:
     before = json.dumps(request_)
-    fitted = fit_request(request_, breakpoints="keep")
+    fitted = fit_request(request_, policy=Policy(breakpoints="keep"))
     assert fitted.request is request_
     assert json.dumps(request_) == before
     assert DIALECTS[name].recognises(request_)
@@ -71,8 +72,7 @@ def test_a_growing_request_is_fitted_and_stays_valid(make: Any) -> None:
             budget=SMALL,
             ledger=ledger.dump(),
             memo=memo,
-            counter=STRICT_HALF,
-            breakpoints="keep",
+            policy=Policy(counter=STRICT_HALF, breakpoints="keep"),
         )
         dialect = DIALECTS["openai_chat" if make is chat else "anthropic"]
         assert dialect.check(fitted.request) == []
@@ -129,9 +129,9 @@ def test_a_mutated_message_is_seen_in_spite_of_the_memo() -> None:
 
 
 def test_reported_usage_calibrates_the_estimate() -> None:
-    first = fit_request(chat(3), counter=ESTIMATE)
+    first = fit_request(chat(3), policy=Policy(counter=ESTIMATE))
     reported = Usage(input=2 * first.envelope.tokens)
-    second = fit_request(chat(3), counter=ESTIMATE, ledger=first.ledger, usage=reported)
+    second = fit_request(chat(3), policy=Policy(counter=ESTIMATE), ledger=first.ledger, usage=reported)
     assert second.envelope.tokens == pytest.approx(2 * first.envelope.tokens, rel=0.02)
     assert second.request == first.request
 
@@ -174,7 +174,7 @@ def test_unknown_dialect_and_breakpoints_say_what_is_known() -> None:
     with pytest.raises(BadInput, match="openai_chat"):
         fit_request(chat(1), dialect="latin")
     with pytest.raises(BadInput, match="keep"):
-        fit_request(chat(1), breakpoints="all")  # type: ignore[arg-type]
+        fit_request(chat(1), policy=Policy(breakpoints="all"))  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="version"):
         fit_request(chat(1), ledger={"version": 99})
 

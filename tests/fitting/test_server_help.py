@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from anthropic.types.beta import BetaMessage
 
-from lamina import Budget, fit_request
+from lamina import Budget, Policy, fit_request
 from lamina.core.tokens import ESTIMATE
 from lamina.core.values import Cut, Head, Ledger
 from lamina.dialects.anthropic.model import asks_to_clear
@@ -45,7 +45,7 @@ def test_thinking_that_no_longer_fits_is_dropped_by_the_server_unless_that_is_tu
     request = thinking(40)
     before = deepcopy(request)
     with pytest.raises(BudgetExceeded, match="drop_block"):
-        fit_request(request, budget=SMALL, server=KEEP)
+        fit_request(request, budget=SMALL, policy=Policy(server=KEEP))
     fitted = fit_request(request, budget=SMALL)
     assert fitted.request["thinking"] == {
         "type": "adaptive",
@@ -60,7 +60,7 @@ def test_thinking_that_no_longer_fits_is_dropped_by_the_server_unless_that_is_tu
 def test_it_is_asked_for_from_the_first_cut_on_and_in_every_later_request() -> None:
     """The server does not remember it, and until the next cut the thinking that it dropped is sent again."""
     request = thinking(2)
-    fitted = fit_request(request, budget=SMALL, breakpoints="keep")
+    fitted = fit_request(request, budget=SMALL, policy=Policy(breakpoints="keep"))
     assert fitted.request is request
     assert fitted.headers == {}
     ledger: Ledger | None = None
@@ -168,11 +168,11 @@ def test_what_was_cleared_is_a_line_in_the_ledger_once_for_each_change() -> None
 
 def test_the_callers_edits_pass_untouched_and_do_not_fool_the_calibration() -> None:
     request = talk(9) | {"context_management": CLEARING}
-    first = fit_request(request, counter=ESTIMATE, breakpoints="keep")
+    first = fit_request(request, policy=Policy(counter=ESTIMATE, breakpoints="keep"))
     assert first.request is request
     half = first.envelope.tokens // 2
     usage = Usage(input=first.envelope.tokens - half, cleared=Cleared(tokens=half, tool_uses=4))
-    second = fit_request(request, counter=ESTIMATE, ledger=first.ledger, usage=usage)
+    second = fit_request(request, policy=Policy(counter=ESTIMATE), ledger=first.ledger, usage=usage)
     assert second.ledger.calibration is not None
     assert second.ledger.calibration.millis == 1000
     assert second.envelope.cut is None
@@ -185,7 +185,7 @@ def test_what_the_server_clears_is_not_cut_once_more() -> None:
     whole = fit_request(request, budget=Budget(window=100_000)).envelope.tokens
     assert fit_request(request, budget=budget).envelope.cut is not None
     usage = Usage(input=whole - 3_000, cleared=Cleared(tokens=3_000, tool_uses=9))
-    spared = fit_request(request, budget=budget, usage=usage, breakpoints="keep")
+    spared = fit_request(request, budget=budget, usage=usage, policy=Policy(breakpoints="keep"))
     assert spared.envelope.cut is None
     assert spared.request is request
     del request["context_management"]

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 from tests.fuzzing.client import Client
 from tests.fuzzing.counting import COUNTERS, count
 from tests.fuzzing.moves import MOVES
@@ -97,12 +98,13 @@ def _arguments(client: Client, ledger: Any) -> dict[str, Any]:
     settings = client.settings
     found: dict[str, Any] = {
         "dialect": settings.dialect,
-        "budget": Budget(window=settings.window, reserve=settings.reserve),
         "ledger": ledger,
-        "breakpoints": settings.breakpoints,
+        "policy": Policy(
+            budget=Budget(window=settings.window, reserve=settings.reserve),
+            breakpoints=settings.breakpoints,
+            counter=COUNTERS.get(settings.counter),
+        ),
     }
-    if settings.counter:
-        found["counter"] = COUNTERS[settings.counter]
     if client.idle is not None:
         found["idle"] = client.idle
     if client.reported is not None:

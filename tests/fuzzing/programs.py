@@ -12,7 +12,7 @@ _HEAD = '''"""Plays {script}"""
 
 import json
 
-from lamina import Budget, LaminaError, fit_request
+from lamina import LaminaError, Policy, fit_request
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, STRICT
 from lamina.fitting import RequestMemo
 
@@ -20,15 +20,12 @@ COUNTERS = {{"": None, "chars4": CHARS4, "estimate": ESTIMATE, "rfc": RFC, "stri
 ledger, memo = None, RequestMemo()
 
 
-def play(move, request, *, window, reserve, counter, **arguments):
+def play(move, request, *, window, reserve, counter, breakpoints, **arguments):
     global ledger
     print(f"--- {{move}}")
-    budget = Budget(window=window, reserve=reserve)
-    counter = COUNTERS[counter]
+    policy = Policy(budget=window, reserve=reserve, counter=COUNTERS[counter], breakpoints=breakpoints)
     try:
-        fitted = fit_request(
-            json.loads(request), budget=budget, counter=counter, ledger=ledger, memo=memo, **arguments
-        )
+        fitted = fit_request(json.loads(request), ledger=ledger, policy=policy, memo=memo, **arguments)
     except LaminaError as error:
         print(type(error).__name__, error)
         return

@@ -15,7 +15,7 @@ from itertools import count
 from threading import Thread
 from typing import Any
 
-from tests.fitting.scripted_api import Call, Said, Thought
+from tests.wrapped.scripted_api import Call, Said, Thought
 from tools.open_responses.schema import check_request
 
 Json = dict[str, Any]

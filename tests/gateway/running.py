@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 import uvicorn
 
+from lamina.fitting.policy import Policy
 from lamina.gateway.app import create_app
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.gateway.journal import Journal
@@ -40,7 +41,7 @@ def settings_for(stub: Stub | str, store: Path | str = "", **changes: Any) -> Ga
     Requests of these tests have no cache markers, and get none: most tests compare what was sent.
     """
     url = stub if isinstance(stub, str) else stub.url
-    upstream = {"breakpoints": "keep"} | changes.pop("upstream", {})
+    upstream = group_policy({"breakpoints": "keep"} | changes.pop("upstream", {}))
     upstreams = {
         "claude": UpstreamSettings(url=url, profile="anthropic", **upstream),
         "openai": UpstreamSettings(url=url, profile="openai", **upstream),
@@ -50,7 +51,13 @@ def settings_for(stub: Stub | str, store: Path | str = "", **changes: Any) -> Ga
     if not store:
         changes.setdefault("keep", "nothing")
     values: dict[str, Any] = {"port": 0, "store": str(store), "upstreams": upstreams} | changes
-    return GatewaySettings(**values)
+    return GatewaySettings(**group_policy(values))
+
+
+def group_policy(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of settings, with those of a policy put into one."""
+    policy = {name: fields.pop(name) for name in Policy.__struct_fields__ if name in fields}
+    return {**fields, "policy": Policy(**policy)}
 
 
 @asynccontextmanager

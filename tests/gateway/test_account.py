@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.agent.limits import price
+from lamina.conversations.costs import price_usage
 from lamina.dialects.usage import Usage
 from lamina.gateway.account import AnsweredRequest, GatewayAccount
 from lamina.models.facts import model
@@ -21,7 +21,7 @@ def answer(**fields: Any) -> AnsweredRequest:
 
 
 def sum_prices(*usages: Usage) -> float:
-    amounts = [price(usage, MODEL) for usage in usages]
+    amounts = [price_usage(usage, MODEL) for usage in usages]
     return sum(amount for amount in amounts if amount is not None)
 
 

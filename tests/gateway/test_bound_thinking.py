@@ -12,6 +12,7 @@ import anthropic
 import pytest
 
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
+from lamina.fitting.server_reports import ServerHelp
 from tests.fitting.test_bound_loop import (
     STEPS,
     check_recall_stays,
@@ -21,12 +22,14 @@ from tests.fitting.test_bound_loop import (
 from tests.gateway.running import run_gateway, settings_for
 from tests.servers.bound_thinking import BoundModel, bound_model
 
+WITHOUT_SWITCH = ServerHelp(drop_block=False)
+
 
 async def loop_through_gateway(
     model: BoundModel, store: Path, *, restart_after: int = STEPS * 9, stream: bool = False, **upstream: Any
 ) -> str:
     """What the client says at its end. The gateway starts anew after so many requests, from its store."""
-    settings = settings_for(model.url, store, upstream={"window": 6_000} | upstream)
+    settings = settings_for(model.url, store, upstream={"budget": 6_000} | upstream)
     headers = {BETAS: "mine-2026", "x-lamina-conversation": "loop"}
     loop = asyncio.get_running_loop()
     calls = count()
@@ -68,7 +71,7 @@ def test_a_loop_is_longer_than_the_window_and_the_gateway_starts_anew_in_it(
 def test_an_upstream_that_refuses_the_switch_gets_the_request_without_it(tmp_path: Path) -> None:
     with bound_model(make_script(STEPS), knows_switch=False) as model:
         with pytest.raises(anthropic.BadRequestError, match="thinking in this tool loop") as caught:
-            asyncio.run(loop_through_gateway(model, tmp_path / "gateway.db", window=2_500))
+            asyncio.run(loop_through_gateway(model, tmp_path / "gateway.db", budget=2_500))
         assert "system text" not in str(caught.value)
     assert model.refused == ["thinking.adaptive.block_binding: Extra inputs are not permitted"]
     assert not any(model.binding.switched)
@@ -79,6 +82,6 @@ def test_the_switch_can_be_turned_off(tmp_path: Path) -> None:
         bound_model(make_script(STEPS)) as model,
         pytest.raises(anthropic.BadRequestError, match="thinking in this tool loop"),
     ):
-        asyncio.run(loop_through_gateway(model, tmp_path / "gateway.db", window=2_500, drop_block=False))
+        asyncio.run(loop_through_gateway(model, tmp_path / "gateway.db", budget=2_500, server=WITHOUT_SWITCH))
     assert model.refused == []
     assert not any(BINDING_BETA in betas for betas in model.betas)

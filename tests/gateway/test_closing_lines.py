@@ -132,7 +132,7 @@ async def play_run(stub: CachingStub, store: Path, steps: range, *, size: int = 
     """Play the requests of these steps through a gateway of their own, which ends after them."""
     seen_before = len(stub.calls)
     journal = store.with_suffix(".jsonl")
-    settings = settings_for(stub, store, upstream={"window": 8_000, "reserve": 500})
+    settings = settings_for(stub, store, upstream={"budget": 8_000, "reserve": 500})
     async with run_gateway(settings, journal_path=journal) as gateway, open_client() as client:
         for step in steps:
             body = dump(messages_request(step, size=size))

@@ -40,7 +40,7 @@ def test_conversations_are_listed_shown_pruned_and_deleted(
     assert main(["conversations", "show", name, *place]) == 0
     assert "cut 1: over the trigger" in capsys.readouterr().out
     assert main(["conversations", "prune", "--days", "1", "--yes", *place, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"deleted": []}
+    assert json.loads(capsys.readouterr().out) == {"deleted": [], "size": 0}
     assert main(["conversations", "delete", name, *place]) == 2
     assert main(["conversations", "delete", name, "--yes", *place]) == 0
     assert main(["conversations", "show", name, *place]) == 4
@@ -84,9 +84,9 @@ def test_settings_are_checked_before_anything_starts(
     upstream = ["--upstream", "http://127.0.0.1:8080", "--profile", "llama.cpp", "--window", "32000"]
     assert main(["serve", "--check", "--port", "0", *upstream]) == 0
     settings = json.loads(capsys.readouterr().out)
-    assert settings["upstreams"]["upstream"]["window"] == 32_000
+    assert settings["upstreams"]["upstream"]["policy"]["budget"] == {"window": 32_000}
     file = tmp_path / "gateway.toml"
-    file.write_text("port = 4949\nkeep = 'some'\n")
+    file.write_text("port = 4949\npolicy.keep = 'some'\n")
     assert main(["serve", "--settings", str(file)]) == 2
     assert f"{file}:2" in capsys.readouterr().err
     for path, problem in (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lamina.fitting.policy import Policy
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.gateway.usage import UsageReader
 from tests.gateway.client_shapes import SHAPES
@@ -116,9 +117,9 @@ def test_each_profile_leaves_out_its_list_and_nothing_else() -> None:
 
     async def send_to(profile: str) -> SeenRequest:
         async with run_stub() as stub, open_client() as client:
-            upstream = UpstreamSettings(url=stub.url, profile=profile, window=200_000)  # type: ignore[arg-type]
+            upstream = UpstreamSettings(url=stub.url, profile=profile, policy=Policy(budget=200_000))  # type: ignore[arg-type]
             upstreams = {"one": upstream}
-            settings = GatewaySettings(port=0, keep="nothing", upstreams=upstreams)
+            settings = GatewaySettings(port=0, policy=Policy(keep="nothing"), upstreams=upstreams)
             async with (
                 run_gateway(settings) as gateway,
                 client.post(gateway.url + request.path, data=body, headers=request.headers) as answer,
@@ -149,12 +150,15 @@ def test_upstreams_are_chosen_by_prefix_then_by_model_then_by_api() -> None:
         async with run_stub() as first, run_stub() as second, run_stub() as third, open_client() as client:
             upstreams = {
                 "local": UpstreamSettings(
-                    url=f"{first.url}/base", profile="llama.cpp", models=("qwen*", "tiny"), window=32_000
+                    url=f"{first.url}/base",
+                    profile="llama.cpp",
+                    models=("qwen*", "tiny"),
+                    policy=Policy(budget=32_000),
                 ),
                 "openai": UpstreamSettings(url=second.url, profile="openai"),
                 "claude": UpstreamSettings(url=third.url, profile="anthropic", prefix="/claude"),
             }
-            settings = GatewaySettings(port=0, keep="nothing", upstreams=upstreams)
+            settings = GatewaySettings(port=0, policy=Policy(keep="nothing"), upstreams=upstreams)
             async with run_gateway(settings) as gateway:
                 for model in ("qwen3-coder", "gpt-5"):
                     await post(client, gateway.url, chat_request(0, model=model), "/v1/chat/completions")

@@ -72,11 +72,11 @@ def test_a_store_that_cannot_be_opened_is_wrong(tmp_path: Path) -> None:
 
 def test_wrong_settings_are_named_with_their_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "gateway.toml"
-    file.write_text("port = 4949\nkeep = 'some'\n")
+    file.write_text("port = 4949\npolicy.keep = 'some'\n")
     code, lines = lines_of("--store", "memory:", "--settings", file)
     assert code == 1
     assert f"{file}:2" in lines["gateway"]["text"]
-    monkeypatch.setenv("LAMINA_WINDOW", "many")
+    monkeypatch.setenv("LAMINA_POLICY_BUDGET", "many")
     code, lines = lines_of("--store", "memory:")
     assert code == 1
     assert lines["settings"]["verdict"] == "wrong"
@@ -166,10 +166,10 @@ def test_markers_and_attribution_depend_on_client_and_upstream(
     assert lines["markers at own"]["text"] == "lamina places cache markers in requests that have none"
     assert "attribution at own" not in lines
     settings = file.read_text()
-    file.write_text(settings + "breakpoints = 'keep'\n")
+    file.write_text(settings + "policy.breakpoints = 'keep'\n")
     _, lines = lines_of(*store, "--settings", file, "--client", "aider")
-    assert lines["markers at own"]["next_step"] == 'set `breakpoints = "auto"` under [upstreams.own]'
-    file.write_text(settings.replace("'anthropic'", "'vllm'") + "breakpoints = 'plan'\n")
+    assert lines["markers at own"]["next_step"] == 'set `policy.breakpoints = "auto"` under [upstreams.own]'
+    file.write_text(settings.replace("'anthropic'", "'vllm'") + "policy.breakpoints = 'plan'\n")
     _, lines = lines_of(*store, "--settings", file, "--client", "claude")
     assert lines["markers at own"]["verdict"] == lines["attribution at own"]["verdict"] == "ok"
 

@@ -386,7 +386,7 @@ def test_a_request_that_was_too_long_is_cut_deeper_and_sent_once_more(tmp_path: 
 
 def test_a_floor_above_the_window_is_explained() -> None:
     async def main() -> None:
-        settings = settings_for("http://127.0.0.1:9", upstream={"window": 1_000})
+        settings = settings_for("http://127.0.0.1:9", upstream={"budget": 1_000})
         async with run_gateway(settings) as gateway, open_client() as client:
             request = messages_request(2, system="You are thorough. " * 2_000)
             status, body = await post(client, gateway.url, request)

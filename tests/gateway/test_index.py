@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lamina.conversations.recognise import recognise
 from lamina.dialects import DIALECTS
-from lamina.fitting.recognise import recognise
 from lamina.gateway import conversations
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.config import RequestLimits

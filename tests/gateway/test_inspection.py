@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from lamina.dialects.usage import Usage
 from lamina.gateway.config import AccessToken
-from tests.gateway.growing import HEADERS, chat_request, dump
+from tests.conversations.recorded_talk import Received, StoreAsker
+from tests.conversations.truth import check_truth
+from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
-from tests.gateway.upstream_stub import run_stub
+from tests.gateway.upstream_stub import CACHED, SeenRequest, run_stub
 
 TOKENS = tuple(
     AccessToken(sha256=sha256(name.encode()).hexdigest(), workspace=name) for name in ("search", "sales")
@@ -18,9 +23,13 @@ TOKENS = tuple(
 PAGES = "/lamina/inspect/"
 
 
-def test_a_conversation_that_went_through_the_gateway_is_shown() -> None:
+def test_a_conversation_that_went_through_the_gateway_is_shown(tmp_path: Path) -> None:
     async def main() -> None:
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, tmp_path / "gateway.db")) as gateway,
+            open_client() as client,
+        ):
             for steps in range(4):
                 address = f"{gateway.url}/v1/chat/completions"
                 async with client.post(address, data=dump(chat_request(steps)), headers=HEADERS) as answer:
@@ -33,7 +42,7 @@ def test_a_conversation_that_went_through_the_gateway_is_shown() -> None:
             async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
                 (session,) = (await page.json())["sessions"]
             assert session["name"] == gateway.events("answered")[-1]["conversation"]
-            assert session["calls"] == 4  # the last one too, whose answer has not come back yet
+            assert session["calls"] == 4
             assert session["tokens"] == gateway.events("answered")[-1]["input"]
             async with client.get(f"{gateway.url}{PAGES}api/session/{session['id']}") as page:
                 assert page.status == 200
@@ -48,11 +57,11 @@ def test_a_conversation_that_went_through_the_gateway_is_shown() -> None:
     asyncio.run(main())
 
 
-def test_a_token_opens_its_own_workspace_only() -> None:
+def test_a_token_opens_its_own_workspace_only(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             run_stub() as stub,
-            run_gateway(settings_for(stub, tokens=TOKENS)) as gateway,
+            run_gateway(settings_for(stub, tmp_path / "gateway.db", tokens=TOKENS)) as gateway,
             open_client() as client,
         ):
             headers = {**HEADERS, "x-lamina-token": "search"}
@@ -96,5 +105,58 @@ def test_the_pages_can_be_switched_off() -> None:
                 async with client.get(gateway.url + PAGES) as page:
                     await page.read()
                 assert [seen.path for seen in stub.seen] == [PAGES]
+
+    asyncio.run(main())
+
+
+def receive(seen: SeenRequest) -> Received:
+    """A request as the stub got it, with the usage that it reports for one of these bytes."""
+    usage = Usage(input=len(seen.body) // 4 + 9 + CACHED, cached=CACHED, written=9, output=5)
+    return Received(body=seen.body, model="claude-sonnet-5", usage=usage)
+
+
+def test_the_page_shows_what_the_upstream_received_also_after_a_restart(tmp_path: Path) -> None:
+    """Cuts, tokens, left-out lists, visibility and costs, with the same request sent twice."""
+    store = tmp_path / "gateway.db"
+    settings: dict[str, Any] = {"upstream": {"window": 8_000, "reserve": 500}, "keep": "all"}
+    probes = ["function_0(argument)", "function_7(argument)", "nobody said this"]
+    shown: list[Any] = []
+
+    async def run_once(steps: list[int]) -> list[SeenRequest]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, **settings)) as gateway,
+            open_client() as client,
+        ):
+            for number in steps:
+                request = dump(messages_request(number))
+                address = f"{gateway.url}/v1/messages"
+                async with client.post(address, data=request, headers=HEADERS) as answer:
+                    assert answer.status == 200
+                    await answer.read()
+            async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
+                (session,) = (await page.json())["sessions"]
+            async with client.get(f"{gateway.url}{PAGES}api/session/{session['id']}") as page:
+                shown.append(await page.json())
+            return stub.seen
+
+    before = asyncio.run(run_once([*range(14), 13]))
+    after = asyncio.run(run_once([14, 15]))
+    received = [receive(seen) for seen in [*before, *after]]
+    assert len(shown[0]["calls"]) == 15
+    assert len(shown[1]["calls"]) == len(received) == 17
+    assert shown[1]["totals"]["cuts"] >= 1
+    reported = [each.usage.input for each in received if each.usage is not None]
+    assert [call["tokens"] for call in shown[1]["calls"]] == reported
+    check_truth(received, StoreAsker(store), "default", probes=probes)
+
+
+def test_a_gateway_that_keeps_nothing_says_so() -> None:
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            async with client.get(f"{gateway.url}{PAGES}api/sessions") as page:
+                answer = await page.json()
+            assert answer["sessions"] == []
+            assert 'keep = "all"' in answer["problems"][0]["reason"]
 
     asyncio.run(main())

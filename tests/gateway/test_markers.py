@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from lamina.fitting.markers import Breakpoints
+from lamina.fitting.policy import Policy
 from lamina.gateway.config import UpstreamSettings
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -16,7 +18,7 @@ MARKER = {"type": "ephemeral"}
 
 
 def send(
-    request: dict[str, Any], *, breakpoints: str = "auto", profile: str = "anthropic"
+    request: dict[str, Any], *, breakpoints: Breakpoints = "auto", profile: str = "anthropic"
 ) -> tuple[bytes, Any]:
     """The body as the client sends it, and as the upstream sees it."""
     body = dump(request)
@@ -24,7 +26,7 @@ def send(
     async def main() -> Any:
         async with run_stub() as stub:
             settings = settings_for(stub)
-            upstream: Any = {"url": stub.url, "profile": profile, "breakpoints": breakpoints}
+            upstream: Any = {"url": stub.url, "profile": profile, "policy": Policy(breakpoints=breakpoints)}
             settings.upstreams.clear()
             settings.upstreams["only"] = UpstreamSettings(**upstream)
             async with run_gateway(settings) as gateway, open_client() as client:

@@ -16,11 +16,11 @@ from typing import Any
 import openai
 import pytest
 
-from lamina.fitting import recall_loop
-from lamina.fitting.recall_notice import NOTICE
+from lamina.conversations import recall_loop
+from lamina.conversations.recall_notice import NOTICE
+from lamina.fitting.policy import Policy
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.testing.model_server import MODEL, run_model_server
-from tests.fitting.scripted_api import Call, Said, Thought
 from tests.gateway.open_responses_upstream import (
     ANSWER,
     CompliantUpstream,
@@ -32,13 +32,14 @@ from tests.gateway.open_responses_upstream import (
 )
 from tests.gateway.running import settings_for
 from tests.gateway.test_sdks import gateway_in_thread
+from tests.wrapped.scripted_api import Call, Said, Thought
 from tools.clients.recorder import run_recorder
 from tools.open_responses.calls import Api, read_stream
 from tools.open_responses.cases import CASES, WEATHER_TOOL, assistant, check_stream, find_whole, user
 from tools.open_responses.schema import check_event
 from tools.open_responses.suite import CaseResult, run_suite
 
-WINDOW = {"window": 4_000, "reserve": 300}
+WINDOW = {"budget": 4_000, "reserve": 300}
 
 Json = dict[str, Any]
 
@@ -141,7 +142,9 @@ def test_llama_cpp_has_the_same_results_and_bytes_through_the_gateway(tmp_path: 
     with run_model_server() as server, run_recorder() as recorder:
         directly = run_suite(Api(f"{server.url}/v1", MODEL, max_output_tokens=16))
         recorder.target = server.url
-        upstream = UpstreamSettings(url=recorder.url, profile="llama.cpp", window=server.window)
+        upstream = UpstreamSettings(
+            url=recorder.url, profile="llama.cpp", policy=Policy(budget=server.window)
+        )
         store = str(tmp_path / "gateway.db")
         settings = GatewaySettings(port=0, store=store, upstreams={"local": upstream})
         with gateway_in_thread(settings) as gateway:

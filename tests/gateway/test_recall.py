@@ -19,13 +19,14 @@ import anthropic
 import openai
 import pytest
 
+from lamina.conversations import recall_loop
+from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.recall_notice import NOTICE
+from lamina.conversations.recall_streams import filter_for
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage
-from lamina.fitting import recall_loop
-from lamina.fitting.recall_loop import RecallExchange, RecallPlace
-from lamina.fitting.recall_notice import NOTICE
-from lamina.fitting.recall_streams import filter_for
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import fit_request
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.calls import OutgoingRequest
@@ -33,17 +34,17 @@ from lamina.gateway.config import Deadlines
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
-from tests.fitting import test_truncated_calls as truncated_calls
-from tests.fitting.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api
+from tests.conversations import test_truncated_calls as truncated_calls
 from tests.gateway.running import RunningGateway, replace_deadlines, settings_for
 from tests.gateway.test_sdks import gateway_in_thread
+from tests.wrapped.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api
 
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
 FACT = "The harbour opens at 05:41."
 ANSWER = f"It says: {FACT}"
 QUESTION = "When opens the harbour?"
 OWN_RESULT = "content of a.txt"
-WINDOW = {"window": 4_000, "reserve": 300}
+WINDOW = {"budget": 4_000, "reserve": 300}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 
 Script = Callable[["Wire", dict[str, Any]], Said]
@@ -455,7 +456,7 @@ def test_several_recalls_and_their_account() -> None:
     assert ", 2 recalls;" in account.write_lines()[0]
 
 
-@pytest.mark.parametrize(("recall", "shows_handles"), [("off", False), ("mcp", True)])
+@pytest.mark.parametrize(("recall", "shows_handles"), [("off", False), ("handles", True)])
 def test_without_the_tool_handles_are_shown_only_to_a_client_that_has_one(
     recall: str,
     shows_handles: bool,  # noqa: FBT001 - a parameter of the test
@@ -609,7 +610,9 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
     sounds = [[one for one in said if thoughts or not isinstance(one, Thought)] for said in SOUNDS]
     bodies = ["".join(APIS[verb][1](said, 10)).encode() for said in sounds]
     request = wire.request([*long_history(wire), wire.user(QUESTION)]) | {"model": "m"}
-    fitted = fit_request(request, dialect=name, budget=Budget(window=4_000, reserve=300), recall="tool")
+    fitted = fit_request(
+        request, dialect=name, budget=Budget(window=4_000, reserve=300), policy=Policy(recall="tool")
+    )
     place = RecallPlace(turns=1, segments=1, link=b"x")
     media_type = "application/x-ndjson" if name == "ollama" else "text/event-stream"
 

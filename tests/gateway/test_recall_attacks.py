@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.fitting.scripted_api import ApiFailure, Call, Said, scripted_api
 from tests.gateway.running import RunningGateway, settings_for
 from tests.gateway.test_recall import (
     ANSWER,
@@ -30,6 +29,7 @@ from tests.gateway.test_recall import (
     read_events,
 )
 from tests.gateway.test_sdks import gateway_in_thread
+from tests.wrapped.scripted_api import ApiFailure, Call, Said, scripted_api
 
 WIRE = Wire("anthropic", streams=True)
 

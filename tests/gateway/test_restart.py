@@ -31,9 +31,9 @@ workers = {workers}
 [upstreams.claude]
 url = "{url}"
 profile = "anthropic"
-window = 8000
-reserve = 500
-breakpoints = "keep"
+policy.budget = 8000
+policy.reserve = 500
+policy.breakpoints = "keep"
 """
 STEPS = 24
 

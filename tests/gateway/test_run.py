@@ -16,6 +16,7 @@ import pytest
 
 from lamina.cli.run import find_inspector, run_client
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.clients import find_client, point_client, read_direct_urls
 from lamina.gateway.config import GatewaySettings
@@ -37,9 +38,9 @@ SETTINGS = """
 [upstreams.claude]
 url = "{url}"
 profile = "anthropic"
-window = 8000
-reserve = 500
-breakpoints = "keep"
+policy.budget = 8000
+policy.reserve = 500
+policy.breakpoints = "keep"
 
 [upstreams.openai]
 url = "{url}"
@@ -365,7 +366,7 @@ def test_it_says_where_to_see_what_the_model_sees() -> None:
     assert find_inspector(GatewaySettings(), url, "agent") == f"{url}/lamina/inspect/"
     hidden = GatewaySettings(inspect=False)
     assert "inspect" in find_inspector(hidden, url, "/usr/bin/claude")
-    kept = GatewaySettings(inspect=False, keep="all", store="postgresql://me:secret@host/db")
+    kept = GatewaySettings(inspect=False, policy=Policy(keep="all"), store="postgresql://me:secret@host/db")
     stored = find_inspector(kept, url, "agent")
     assert "inspect" in stored
     assert "secret" not in stored

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from lamina.gateway.conversation_store import ConversationSnapshot, StoreGone
+from lamina.conversations.store import ConversationState
+from lamina.gateway.conversation_store import StoreGone
 from lamina.gateway.conversations import ConversationIndex, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
@@ -30,7 +31,7 @@ def test_records_that_wait_are_saved_once_when_the_store_is_back() -> None:
     async def main() -> None:
         store: Any = FailingStore(2)
         saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
-        conversation = LiveConversation("default", "name", "family", ConversationSnapshot())
+        conversation = LiveConversation("default", "name", "family", ConversationState())
         conversation.add_records([b"first"])
         saver.save_later(conversation)
         assert not await saver.flush()
@@ -61,7 +62,7 @@ def test_conversations_that_wait_are_saved_together() -> None:
         saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
         for number in range(40):
             saver.save_later(
-                LiveConversation("default", f"{number}", f"family {number}", ConversationSnapshot())
+                LiveConversation("default", f"{number}", f"family {number}", ConversationState())
             )
         assert await saver.flush()
 

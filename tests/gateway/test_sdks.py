@@ -15,6 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from lamina.fitting.policy import Policy
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.testing.model_server import run_model_server
 from tests.gateway.running import RunningGateway, run_gateway, settings_for
@@ -157,9 +158,11 @@ def test_many_tool_turns_through_llama_cpp(ask: Ask, turns: int, tmp_path: Path)
         upstream = UpstreamSettings(
             url=server.url,
             profile="llama.cpp",
-            window=WINDOW - 1_000,  # llama.cpp's template adds words around each call
-            reserve=64,
-            tokenizer=byte_tokenizer(tmp_path),
+            policy=Policy(
+                budget=WINDOW - 1_000,  # llama.cpp's template adds words around each call
+                reserve=64,
+                counter=byte_tokenizer(tmp_path),
+            ),
         )
         settings = GatewaySettings(port=0, store=str(store), upstreams={"local": upstream})
         with gateway_in_thread(settings) as gateway:
@@ -183,7 +186,7 @@ def test_many_tool_turns_through_llama_cpp(ask: Ask, turns: int, tmp_path: Path)
 def test_gemini_and_ollama_send_valid_requests_after_cuts(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
     with checking() as server:
-        upstream = {"window": 4_000, "reserve": 200}
+        upstream = {"budget": 4_000, "reserve": 200}
         settings = settings_for(server.url, store, upstream=upstream)
         with gateway_in_thread(settings) as gateway:
             for steps in range(0, 30, 6):

@@ -18,6 +18,7 @@ import zstandard
 
 import lamina.gateway
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
 from lamina.gateway.bodies import decode_body
 from lamina.gateway.config import (
     AccessToken,
@@ -164,7 +165,9 @@ def test_the_caches_of_workspaces_are_salted_where_the_server_can() -> None:
     async def main() -> None:
         async with run_stub() as stub:
             upstreams = {"local": UpstreamSettings(url=stub.url, profile="vllm")}
-            settings = GatewaySettings(port=0, keep="nothing", upstreams=upstreams, tokens=TOKENS)
+            settings = GatewaySettings(
+                port=0, policy=Policy(keep="nothing"), upstreams=upstreams, tokens=TOKENS
+            )
             async with run_gateway(settings) as gateway, open_client() as client:
                 for token in ("team-a-token", "team-b-token", "team-a-token"):
                     headers = {"authorization": f"Bearer {token}"}
@@ -462,7 +465,7 @@ def test_addresses_in_a_request_are_not_fetched() -> None:
             5,
             "url",
         ),
-        ("keep = [\n", 0, "TOML"),
+        ("hosts = [\n", 0, "TOML"),
     ],
 )
 def test_a_wrong_setting_fails_with_its_line(text: str, line: int, problem: str, tmp_path: Path) -> None:

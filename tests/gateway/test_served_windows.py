@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 
+from lamina.fitting.policy import Policy
 from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.served_windows import PAUSE, ServedWindows
 from lamina.gateway.sizes import find_budget
@@ -54,10 +55,20 @@ def test_a_listed_window_is_asked_for_once_and_bounds_requests() -> None:
 
 def test_a_window_of_the_settings_wins_and_nobody_is_asked() -> None:
     server = LocalServer(LISTING)
-    for other in (upstream(window=4000), upstream(profile="openai"), upstream(profile="anthropic")):
+    limited = upstream(policy=Policy(budget=4000))
+    for other in (
+        limited,
+        upstream(profile="openai"),
+        upstream(profile="anthropic"),
+    ):
         ask(server.windows(), other)
     assert not server.asked
-    assert find_budget(upstream(window=4000).settings, "parcel-7b", None, served_window=8192).window == 4000
+    assert (
+        find_budget(
+            upstream(policy=Policy(budget=4000)).settings, "parcel-7b", None, served_window=8192
+        ).window
+        == 4000
+    )
 
 
 def test_a_server_that_lists_nothing_is_asked_again_after_a_while() -> None:

@@ -9,10 +9,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lamina.cli.tail import JournalReader
+from lamina.fitting.policy import Policy
 from lamina.gateway import journal as journal_module
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.journal import find_journal, place_journal
@@ -116,16 +118,16 @@ def test_a_large_file_is_renamed_and_no_line_is_lost(tmp_path: Path, monkeypatch
 
 
 def test_what_is_sealed_or_not_kept_has_no_file_unless_it_is_named(tmp_path: Path) -> None:
-    def find(**settings: str) -> Path | None:
-        return find_journal(GatewaySettings(store="x.db", **settings), {"LAMINA_SETTINGS": str(empty)})  # type: ignore[arg-type]
+    def find(**settings: Any) -> Path | None:
+        return find_journal(GatewaySettings(store="x.db", **settings), {"LAMINA_SETTINGS": str(empty)})
 
     empty = tmp_path / "settings.toml"
     empty.write_text("")
     assert find() == Path("x.db.requests.jsonl")
-    assert find(keep="nothing") is None
+    assert find(policy=Policy(keep="nothing")) is None
     assert find(key_file="key") is None
     assert find(journal="off") is None
-    assert find(keep="nothing", journal="here.jsonl") == Path("here.jsonl")
+    assert find(policy=Policy(keep="nothing"), journal="here.jsonl") == Path("here.jsonl")
     assert place_journal("files:folder") == Path("folder.requests.jsonl")
     assert place_journal("postgresql://me:secret@host/db").name == "gateway.requests.jsonl"
     assert run("tail", "--once", "--store", tmp_path / "none.db").code == 2

@@ -74,7 +74,7 @@ def test_a_trace_goes_from_client_through_gateway_to_upstream(
 
     async def send_two_requests() -> list[str]:
         async with run_stub() as stub:
-            upstream = {"window": 9_000, "reserve": 500}
+            upstream = {"budget": 9_000, "reserve": 500}
             settings = settings_for(stub, tmp_path / "chats.db", telemetry="otlp", upstream=upstream)
             async with run_gateway(settings) as gateway:
                 await ask(gateway.url, conversation(2), conversation(60))
@@ -117,7 +117,7 @@ def test_without_telemetry_the_clients_trace_passes_as_it_is() -> None:
 
 def test_nothing_of_opentelemetry_is_imported_unless_it_is_turned_on() -> None:
     program = (
-        "import sys, lamina.fitting.wrap, lamina.sessions.session, lamina.gateway.app\n"
+        "import sys, lamina.wrapped.client, lamina.sessions.session, lamina.gateway.app\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -133,7 +133,7 @@ NOT_COUNTED_HERE = {
 def test_the_dashboard_asks_only_for_what_the_gateway_measures(tmp_path: Path) -> None:
     async def read_metrics() -> str:
         async with run_stub() as stub:
-            upstream = {"window": 9_000, "reserve": 500}
+            upstream = {"budget": 9_000, "reserve": 500}
             async with run_gateway(settings_for(stub, tmp_path / "chats.db", upstream=upstream)) as gateway:
                 await ask(gateway.url, conversation(2), conversation(60))
                 async with open_client() as client:

@@ -144,7 +144,7 @@ def built(inspector: Inspector, session_id: str, view: View) -> BuiltSession:
 
 
 def explain_call(built: BuiltSession, number: int) -> Manifest:
-    return explain(build_call(built, number))
+    return explain(build_call(built, number).envelope)
 
 
 def whole(words: str) -> int:
@@ -185,7 +185,7 @@ def test_why_a_request_cost_more(
 def test_what_the_model_did_not_see(view: View, built: BuiltSession, session_id: str) -> None:
     last = len(built.calls) - 1
     view.go(f"#/s/{session_id}/r/{last}")
-    envelope = build_call(built, last)
+    envelope = build_call(built, last).envelope
     lowered = [entry for entry in envelope.entries if entry.form.name != "FULL"]
     lowered = [entry for entry in lowered if entry.segment.origin != "lamina"]
     assert bool(lowered) == (view.settings.policy == "lamina")
@@ -229,7 +229,7 @@ def test_was_a_file_visible_at_turn_nine(view: View, built: BuiltSession, sessio
     turn_ends = {call.turn: call.number for call in built.calls}
     states = []
     for turn in (9, max(turn_ends)):
-        envelope = build_call(built, turn_ends[turn])
+        envelope = build_call(built, turn_ends[turn]).envelope
         [entry] = [entry for entry in envelope.entries if "step_3_399(" in str(entry.segment.parts)]
         is_full = entry.form.name == "FULL"
         expected_states = ["full"] if is_full else ["part", "recall"]

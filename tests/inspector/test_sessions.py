@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from lamina.cli.inspect import StoreSource
+from lamina.cli.stored_sessions import LogSource
 from lamina.inspector import building, comparisons, exports, request_views, segment_views, views, visibility
 from lamina.inspector.building import build_session
 from lamina.inspector.sessions import Sessions
@@ -186,7 +186,7 @@ def test_a_store_is_followed(tmp_path: Path) -> None:
 
     anyio.run(talk, "first")
     arguments = argparse.Namespace(store=str(path), workspace="", key_file=None)
-    source = StoreSource(arguments, pause=0)
+    source = LogSource(arguments, pause=0)
     inspector = Inspector(Sessions(sources=[source]))
     assert [summary.name for summary in inspector.sessions.summaries()] == ["first"]
     state = inspector.sessions.state()

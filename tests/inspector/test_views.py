@@ -49,7 +49,7 @@ def test_every_request_is_what_explain_says(
     built = inspector.built(session_id, settings)
     for call in built.calls[::5]:
         shown = request_views.show_request(inspector, session_id, call.number, settings)
-        manifest = explain(build_call(built, call.number))
+        manifest = explain(build_call(built, call.number).envelope)
         assert [entry["tokens"] for entry in shown["entries"]] == [row.tokens for row in manifest.rows]
         assert [entry["why"] for entry in shown["entries"]] == [row.why for row in manifest.rows]
         assert call.tokens == manifest.tokens
@@ -61,7 +61,7 @@ def test_a_request_built_again_is_the_request_of_the_walk(inspector: Inspector, 
     built = inspector.built(session_id, NARROW)
     assert any(call.cut for call in built.calls)
     for call in built.calls:
-        assert build_call(built, call.number).account.total == call.tokens
+        assert build_call(built, call.number).envelope.account.total == call.tokens
 
 
 def test_what_is_left_out_keeps_its_former_size_and_its_reason(inspector: Inspector, session_id: str) -> None:

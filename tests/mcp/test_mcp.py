@@ -22,7 +22,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
-from lamina import Budget
+from lamina import Budget, Policy
 from lamina.errors import BadInput
 from lamina.mcp.http import HttpAddress, make_app
 from lamina.mcp.library import open_library
@@ -50,7 +50,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 async def _fill(path: Path) -> None:
     budget = Budget(window=6_000, reserve=500, keep_last=1)
-    async with open_store(str(path)) as store, Session.open(store, "chat", budget=budget) as session:
+    async with (
+        open_store(str(path)) as store,
+        Session.open(store, "chat", policy=Policy(budget=budget)) as session,
+    ):
         await session.ask("What does it say?", attach=[file("spec.md", SPEC)])
         for turn in range(9):
             await session.record(f"Answer {turn}: " + "three retries with a pause. " * 120)

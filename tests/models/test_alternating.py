@@ -10,7 +10,7 @@ from google.genai.types import GenerateContentConfig
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, Ledger, fit_request
+from lamina import Budget, Ledger, Policy, fit_request
 from lamina.core.tokens import ESTIMATE, STRICT, Counter
 from lamina.dialects.usage import Usage
 from lamina.fitting.request import Fitted
@@ -52,7 +52,9 @@ def test_another_counter_changes_nothing_that_was_sent_but_at_a_cut_for_room(
     for step in range(1, len(sizes) + 1):
         counter = order[step % len(order)]
         request = talk(sizes[:step])
-        fitted = fit_request(request, budget=BUDGET, counter=counter, ledger=ledger, usage=usage)
+        fitted = fit_request(
+            request, budget=BUDGET, policy=Policy(counter=counter), ledger=ledger, usage=usage
+        )
         now = sent(fitted)
         new = fitted.ledger.cuts[cuts:]
         assert all(cut.reason in FOR_ROOM for cut in new)
@@ -67,12 +69,12 @@ def test_another_counter_changes_nothing_that_was_sent_but_at_a_cut_for_room(
 
 def test_the_ledger_says_by_which_counter_its_tokens_are() -> None:
     request = talk([3])
-    first = fit_request(request, counter=ESTIMATE)
+    first = fit_request(request, policy=Policy(counter=ESTIMATE))
     assert first.ledger.mark is not None
     assert first.ledger.mark.counter == ESTIMATE.identity == first.envelope.account.counter
     assert len({counter.identity for counter in (EXACT, ESTIMATE, OTHER, STRICT)}) == 4
     reported = Usage(input=first.envelope.tokens * 3 // 2)
-    second = fit_request(request, counter=ESTIMATE, ledger=first.ledger, usage=reported)
+    second = fit_request(request, policy=Policy(counter=ESTIMATE), ledger=first.ledger, usage=reported)
     assert second.ledger.calibration is not None
     assert second.ledger.calibration.counter == ESTIMATE.identity
 
@@ -80,15 +82,17 @@ def test_the_ledger_says_by_which_counter_its_tokens_are() -> None:
 @pytest.mark.parametrize("counter", [EXACT, OTHER, STRICT])
 def test_what_one_counter_learnt_is_not_applied_to_another_and_not_lost(counter: Counter) -> None:
     request = talk([9])
-    first = fit_request(request, counter=ESTIMATE)
+    first = fit_request(request, policy=Policy(counter=ESTIMATE))
     reported = Usage(input=first.envelope.tokens * 3 // 2)
-    learnt = fit_request(request, counter=ESTIMATE, ledger=first.ledger, usage=reported)
+    learnt = fit_request(request, policy=Policy(counter=ESTIMATE), ledger=first.ledger, usage=reported)
     assert learnt.envelope.account.margin > 0
-    other = fit_request(request, counter=counter, ledger=learnt.ledger, usage=reported)
-    alone = fit_request(request, counter=counter)
+    other = fit_request(request, policy=Policy(counter=counter), ledger=learnt.ledger, usage=reported)
+    alone = fit_request(request, policy=Policy(counter=counter))
     assert other.envelope.tokens == alone.envelope.tokens
     assert other.ledger.calibration == learnt.ledger.calibration
-    again = fit_request(request, counter=ESTIMATE, ledger=other.ledger, usage=Usage(input=99_000))
+    again = fit_request(
+        request, policy=Policy(counter=ESTIMATE), ledger=other.ledger, usage=Usage(input=99_000)
+    )
     assert again.ledger.calibration == learnt.ledger.calibration
     assert again.envelope.tokens == learnt.envelope.tokens
 
@@ -101,15 +105,17 @@ def test_another_framing_is_another_counter() -> None:
 
 def test_a_ledger_from_before_counters_had_names_is_read() -> None:
     """Its calibration holds until a report replaces it; nothing is learnt from tokens of unknown origin."""
-    fitted = fit_request(talk([9]), counter=ESTIMATE)
+    fitted = fit_request(talk([9]), policy=Policy(counter=ESTIMATE))
     old = fitted.ledger.dump() | {"calibration": {"millis": 1500, "samples": 8}}
     del old["mark"]["counter"]
     ledger = Ledger.load(json.loads(json.dumps(old)))
     assert calibrate_ledger(ledger, Usage(input=9_999), ESTIMATE) is ledger
-    first = fit_request(talk([9]), counter=ESTIMATE, ledger=ledger, usage=9_999)
+    first = fit_request(talk([9]), policy=Policy(counter=ESTIMATE), ledger=ledger, usage=9_999)
     assert first.envelope.tokens > fitted.envelope.tokens * 4 // 3
     assert first.request == fitted.request
-    second = fit_request(talk([9]), counter=ESTIMATE, ledger=first.ledger, usage=fitted.envelope.tokens)
+    second = fit_request(
+        talk([9]), policy=Policy(counter=ESTIMATE), ledger=first.ledger, usage=fitted.envelope.tokens
+    )
     assert second.ledger.calibration is not None
     assert (second.ledger.calibration.millis, second.ledger.calibration.samples) == (1000, 1)
 
@@ -126,16 +132,23 @@ def test_a_ledger_from_before_counters_had_names_is_read() -> None:
 def test_a_request_that_goes_on_from_what_only_the_server_has_teaches_nothing(chain: dict[str, Any]) -> None:
     """The server counts all that came before, and lamina has only what is new."""
     request = {"model": "gpt-5", "input": [{"role": "user", "content": "And now? " * 50}], **chain}
-    first = fit_request(request, counter=ESTIMATE)
-    second = fit_request(request, counter=ESTIMATE, ledger=first.ledger, usage=first.envelope.tokens * 2)
+    first = fit_request(request, policy=Policy(counter=ESTIMATE))
+    second = fit_request(
+        request, policy=Policy(counter=ESTIMATE), ledger=first.ledger, usage=first.envelope.tokens * 2
+    )
     assert second.ledger.calibration is None
 
 
 @pytest.mark.parametrize("config", [{"cached_content": "c"}, GenerateContentConfig(cached_content="c")])
 def test_nor_does_one_that_reads_an_explicit_cache(config: Any) -> None:
     request = {"model": "gemini-3-pro", "contents": "And now? " * 50, "config": config}
-    first = fit_request(request, counter=ESTIMATE)
-    second = fit_request(request, counter=ESTIMATE, ledger=first.ledger, usage=first.envelope.tokens * 2)
+    first = fit_request(request, policy=Policy(counter=ESTIMATE))
+    second = fit_request(
+        request, policy=Policy(counter=ESTIMATE), ledger=first.ledger, usage=first.envelope.tokens * 2
+    )
     assert second.ledger.calibration is None
     plain = {"model": "gemini-3-pro", "contents": "And now? " * 50, "config": {"temperature": 1}}
-    assert fit_request(plain, counter=ESTIMATE, ledger=first.ledger, usage=300).ledger.calibration is not None
+    assert (
+        fit_request(plain, policy=Policy(counter=ESTIMATE), ledger=first.ledger, usage=300).ledger.calibration
+        is not None
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, BudgetExceeded, explain, fit_request, table
+from lamina import Budget, BudgetExceeded, Policy, explain, fit_request, table
 from lamina.core.tokens import STRICT
 
 LONG = "a description of one field " * 20_000
@@ -135,7 +135,7 @@ def test_the_account_has_a_line_for_the_answer_and_sums_to_the_total() -> None:
         },
         "prediction": {"type": "content", "content": "words"},
     }
-    fitted = fit_request(request, counter=STRICT)
+    fitted = fit_request(request, policy=Policy(counter=STRICT))
     account, manifest = fitted.envelope.account, explain(fitted.envelope)
     assert fitted.request is request
     assert account.answer == len(

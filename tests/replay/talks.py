@@ -11,7 +11,7 @@ from lamina.caches import CacheRules, all_rules
 from lamina.core.tokens import Counter
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.policies.port import Policy, PolicyRequest, Setting
+from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
 from lamina.replay.values import RecordedUsage, Trace
 
 Json = dict[str, Any]
@@ -72,7 +72,7 @@ def setting(
     )
 
 
-def scripted(*requests: list[Json] | Exception, recalls: bool = False) -> Policy:
+def scripted(*requests: list[Json] | Exception, recalls: bool = False) -> ReplayPolicy:
     """A policy that sends these, call by call; an exception is raised."""
 
     def start(_: Setting) -> Any:
@@ -86,7 +86,7 @@ def scripted(*requests: list[Json] | Exception, recalls: bool = False) -> Policy
 
         return run
 
-    return Policy(name="scripted", title="scripted", start=start, recalls=recalls)
+    return ReplayPolicy(name="scripted", title="scripted", start=start, recalls=recalls)
 
 
 def session(steps: int, *, words: int = 10) -> list[Json]:

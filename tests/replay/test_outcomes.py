@@ -9,7 +9,7 @@ from lamina.caches import all_rules
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import find_policy
-from lamina.replay.policies.port import Policy
+from lamina.replay.policies.port import ReplayPolicy
 from lamina.replay.values import RecordedUsage, ReplayOutcome
 from lamina.replay.walk import walk
 from tests.replay.talks import Json, says, scripted, setting, system, talk, user
@@ -23,7 +23,7 @@ ASKED = (
 
 
 def come_of(
-    found: Policy,
+    found: ReplayPolicy,
     *messages: Json,
     used: dict[int, RecordedUsage] | None = None,
     points: bool = False,

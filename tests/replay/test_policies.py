@@ -11,7 +11,7 @@ from lamina.replay.model_calls import RecordedConversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.policies.plain import KEEP, DropOldest, pinned_positions
-from lamina.replay.policies.port import Policy, group_messages
+from lamina.replay.policies.port import ReplayPolicy, group_messages
 from lamina.replay.walk import WalkStep, walk
 from tests.examples import up_to
 from tests.replay.talks import Json, result, says, session, setting, system, talk, user
@@ -163,10 +163,10 @@ def test_lamina_stays_within_the_room_and_loses_nothing(name: str) -> None:
     assert sum(each.lost for each in sent) == 0
 
 
-MINE = Policy(name="mine", title="what a test adds", start=DropOldest)
+MINE = ReplayPolicy(name="mine", title="what a test adds", start=DropOldest)
 
 
-def mine() -> Policy:
+def mine() -> ReplayPolicy:
     return MINE
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from lamina.replay.policies import find_policy
-from lamina.replay.policies.port import Policy, PolicyRun, Setting
+from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting
 from lamina.replay.runs import ReplayOptions, replay, replay_trace
 from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Trace, UnreadableLine
@@ -106,7 +106,7 @@ def test_a_policy_runs_once_for_each_cache_only_if_it_asks_for_its_rules(
         started.append(setting.rules.name)
         return find_policy("none").start(setting)
 
-    found = Policy(name="p", title="p", start=start, by_rules=by_rules)
+    found = ReplayPolicy(name="p", title="p", start=start, by_rules=by_rules)
     monkeypatch.setattr("lamina.replay.runs.find_policy", lambda _: found)
     account = replay(
         TRACES[:1], policies=["p"], windows=[600], rules=["anthropic", "gemini", "vllm"], count_as="gpt-5.4"

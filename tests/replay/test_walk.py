@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.replay.needed_names import NeededTerms
-from lamina.replay.policies.port import Policy, PolicyRequest, Setting
+from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
 from lamina.replay.values import RecordedUsage
 from lamina.replay.walk import WalkStep, walk
 from tests.replay.talks import Json, result, says, scripted, setting, system, talk, user
@@ -12,7 +12,7 @@ SYSTEM, FIRST, SECOND = system("Be brief."), user("Take key_1 for it."), user("A
 TALK = (SYSTEM, FIRST, says("It is key_1."), SECOND, says("Also key_1."))
 
 
-def walked(policy: Policy, *messages: Json, **fields: Any) -> list[WalkStep]:
+def walked(policy: ReplayPolicy, *messages: Json, **fields: Any) -> list[WalkStep]:
     found = talk(*(messages or TALK), **fields)
     its = setting(found)
     return walk(found, policy, its, NeededTerms(found, its.message_sizes))
@@ -75,7 +75,7 @@ def test_a_policy_that_cannot_start_has_failed_at_every_call() -> None:
     def start(_: Setting) -> Any:
         raise OSError("not there")
 
-    steps = walked(Policy(name="p", title="p", start=start))
+    steps = walked(ReplayPolicy(name="p", title="p", start=start))
     assert ["not there" in step.failed for step in steps] == [True, True]
 
 
@@ -96,7 +96,7 @@ def test_a_policy_is_told_how_long_nothing_was_sent() -> None:
         return run
 
     walked(
-        Policy(name="p", title="p", start=start),
+        ReplayPolicy(name="p", title="p", start=start),
         used={2: RecordedUsage(at=100.0), 4: RecordedUsage(at=700.0)},
     )
     assert idle == [0.0, 600.0]
@@ -106,4 +106,4 @@ def test_the_policys_own_seconds_are_taken_where_it_tells_them() -> None:
     def start(_: Setting) -> Any:
         return lambda request, _idle: PolicyRequest(messages=request["messages"], seconds=3.5)
 
-    assert [step.seconds for step in walked(Policy(name="p", title="p", start=start))] == [3.5, 3.5]
+    assert [step.seconds for step in walked(ReplayPolicy(name="p", title="p", start=start))] == [3.5, 3.5]

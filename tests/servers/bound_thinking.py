@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
-from tests.fitting.scripted_api import Call, Said, Thought, message_block, stream_message, write_message
+from tests.wrapped.scripted_api import Call, Said, Thought, message_block, stream_message, write_message
 
 THINKING = ("thinking", "redacted_thinking")
 BILLING = "x-anthropic-billing-header:"

@@ -12,6 +12,7 @@ import anyio
 
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead, Tool
+from lamina.fitting.policy import Policy
 from lamina.sessions import RuntimeOptions, Session, SetupOptions
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
@@ -40,9 +41,9 @@ def opened(store: Store, name: str = "a", **arguments: Any) -> AbstractAsyncCont
 
 
 def group_options(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `Session.open`, with those of its two structs put into them by their names."""
+    """The arguments of `Session.open`, with those of its three structs put into them by their names."""
     grouped = dict(arguments)
-    for name, struct in (("setup", SetupOptions), ("runtime", RuntimeOptions)):
+    for name, struct in (("setup", SetupOptions), ("runtime", RuntimeOptions), ("policy", Policy)):
         fields = {field: grouped.pop(field) for field in struct.__struct_fields__ if field in grouped}
         grouped[name] = struct(**fields)
     return grouped

@@ -11,6 +11,7 @@ import pytest
 
 from lamina.core.hashing import canonical_json
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 from lamina.segments import file
 from lamina.sessions import RuntimeOptions, Session
 from lamina.stores.address import open_store
@@ -43,7 +44,7 @@ def opening(store: Store) -> AbstractAsyncContextManager[Session]:
         store,
         "chat",
         model="gpt-5",
-        budget=Budget(window=2_500, reserve=0),
+        policy=Policy(budget=Budget(window=2_500, reserve=0)),
         runtime=RuntimeOptions(clock=None),
     )
 

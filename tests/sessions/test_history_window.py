@@ -39,7 +39,7 @@ def _text(content: Any) -> str:
 async def test_the_last_messages_are_sent_and_the_rest_is_recalled(dialect: str) -> None:
     store = MemoryStore()
     async with opened(
-        store, model=MODELS[dialect], dialect=dialect, recall=True, history=LastN(4, 0)
+        store, model=MODELS[dialect], dialect=dialect, recall="tool", history=LastN(4, 0)
     ) as session:
         await talked(session, 8)
         await session.ask("What was first?")
@@ -131,7 +131,7 @@ async def test_a_source_does_not_say_again_what_the_conversation_has() -> None:
     assert len(request["messages"]) == 11
     assert session.notes[-1] == (
         "6 messages that a source found stand in this conversation already, and were left out; "
-        "to send only the last ones, open it with setup=SetupOptions(history=LastN(6))"
+        "to send only the last ones, open it with policy=Policy(history=LastN(6))"
     )
 
 

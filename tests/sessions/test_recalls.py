@@ -65,7 +65,7 @@ async def test_what_was_lowered_is_recalled_in_full_in_slices_and_by_search_afte
 
 @awaited
 async def test_the_models_own_recalls_are_answered_in_pieces() -> None:
-    async with opened(MemoryStore(), model="gpt-5", budget=BUDGET, recall=True) as session:
+    async with opened(MemoryStore(), model="gpt-5", budget=BUDGET, recall="tool") as session:
         handle = await lowered(session)
         texts = []
         for arguments in (
@@ -98,18 +98,18 @@ async def test_the_models_own_recalls_are_answered_in_pieces() -> None:
 @awaited
 async def test_the_tool_is_in_the_list_from_the_first_request_on_or_never(dialect: str) -> None:
     store, speaks = MemoryStore(), DIALECTS[dialect]
-    async with opened(store, **setup_of(dialect, recall=True)) as session:
+    async with opened(store, **setup_of(dialect, recall="tool")) as session:
         await session.ask("hello")
         request = await session.request()
         head = speaks.plain_head(speaks.parse(request).head)
         assert [tool.name for tool in head.tools] == ["read_file", "recall"]
         await session.record(answer(dialect, "hi"))
-    async with opened(store, recall=False) as session:
+    async with opened(store, recall="off") as session:
         assert session.setup.recall
         assert "recall tool" in session.notes[0]
     async with opened(store, "b", **setup_of(dialect)) as session:
         await session.ask("hello")
-    async with opened(store, "b", recall=True) as session:
+    async with opened(store, "b", recall="tool") as session:
         assert not session.setup.recall
 
 
@@ -119,7 +119,7 @@ async def test_the_tool_joins_those_in_the_dialects_own_words(dialect: str) -> N
     speaks = DIALECTS[dialect]
     own = speaks.own_head(HEAD).head
     async with opened(
-        MemoryStore(), model=MODELS[dialect], dialect=dialect, head=own, recall=True
+        MemoryStore(), model=MODELS[dialect], dialect=dialect, head=own, recall="tool"
     ) as session:
         await session.ask("hello")
         request = await session.request()
@@ -130,5 +130,5 @@ async def test_the_tool_joins_those_in_the_dialects_own_words(dialect: str) -> N
 
 @awaited
 async def test_a_dialect_without_tools_says_so() -> None:
-    async with opened(MemoryStore(), **setup_of("text", recall=True)) as session:
+    async with opened(MemoryStore(), **setup_of("text", recall="tool")) as session:
         assert session.notes == ("text cannot say: tools",)

@@ -9,7 +9,6 @@ import pytest
 
 from lamina.context.relevance import Relevance
 from lamina.core.laws import Case, audit
-from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Segment
 from lamina.segments import assistant, call, file
 from lamina.sessions import Session
@@ -26,7 +25,7 @@ TIGHT = Budget(window=12_000, reserve=0, keep_last=1, trigger=0.42, target=0.4, 
 
 
 def begun(store: MemoryStore, *, budget: Budget = WIDE, **how: Any) -> Any:
-    return opened(store, model="gpt-5", budget=budget, options=Options(order=Relevance(**how)))
+    return opened(store, model="gpt-5", budget=budget, order=Relevance(**how))
 
 
 async def say(session: Session, prompt: str, *attach: Segment) -> None:

@@ -84,7 +84,7 @@ async def test_a_conversation_opened_without_a_word_goes_on_as_it_was() -> None:
 
 @awaited
 async def test_settings_say_what_neither_caller_nor_conversation_does() -> None:
-    store, usual = MemoryStore(), Settings(model="gpt-5", window=5_000, workspace="team")
+    store, usual = MemoryStore(), Settings(model="gpt-5", policy={"budget": 5_000}, workspace="team")
     async with Session.open(store, "a", settings=usual) as session:
         assert (session.setup.model, session.setup.budget) == ("gpt-5", Budget(window=5_000))
         await session.ask("hello")

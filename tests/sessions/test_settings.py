@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import STORE, Settings, config_folder, data_folder, load_settings
 
 
@@ -16,12 +18,17 @@ def file(folder: Path, text: str) -> Path:
 
 
 def test_a_file_is_read_and_the_environment_stands_over_it(tmp_path: Path) -> None:
-    path = file(tmp_path, 'model = "gpt-5"\nwindow = 9000\nstore = "a.db"\n')
-    assert load_settings(path, environment={}) == Settings(model="gpt-5", window=9000, store="a.db")
-    settings = load_settings(
-        environment={"LAMINA_SETTINGS": str(path), "LAMINA_WINDOW": "50", "LAMINA_WORKSPACE": "w"}
+    path = file(tmp_path, 'model = "gpt-5"\nstore = "a.db"\n[policy]\nbudget = 9000\nrecall = "off"\n')
+    assert load_settings(path, environment={}) == Settings(
+        model="gpt-5", policy={"budget": 9000, "recall": "off"}, store="a.db"
     )
-    assert settings == Settings(model="gpt-5", window=50, store="a.db", workspace="w")
+    settings = load_settings(
+        environment={"LAMINA_SETTINGS": str(path), "LAMINA_POLICY_BUDGET": "50", "LAMINA_WORKSPACE": "w"}
+    )
+    assert settings == Settings(
+        model="gpt-5", policy={"budget": "50", "recall": "off"}, store="a.db", workspace="w"
+    )
+    assert load_user_policy(settings) == Policy(budget=50, recall="off")
 
 
 def test_the_users_own_file_need_not_be_there_but_a_named_one_must(
@@ -40,8 +47,8 @@ def test_the_users_own_file_need_not_be_there_but_a_named_one_must(
     ("text", "problem"),
     [
         ("modell = 'x'", "unknown field `modell`"),
-        ("window = -1", "window"),
-        ("window = 'wide'", "window"),
+        ("window = 9000", "unknown field `window`"),
+        ("policy = 'wide'", "policy"),
         ("model = 3", "model"),
         ("= 3", "must be TOML"),
     ],
@@ -50,6 +57,33 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, proble
     with pytest.raises(BadInput, match=problem) as caught:
         load_settings(file(tmp_path, text), environment={})
     assert caught.value.place == f"{tmp_path / 'settings.toml'}:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("[policy]\nbudget = 'wide'", 2, "budget"),
+        ("[policy]\nkeep = 'all'\nbudget.window = -1", 3, "window is -1"),
+        ("[policy]\nwindow = 9000", 2, "unknown field `window`"),
+        ("[policy]\norder = 'newest'", 2, "order"),
+        ("policy = {reserve = -1}", 1, "reserve is -1"),
+    ],
+)
+def test_what_is_wrong_in_the_policy_is_named_with_its_line(
+    tmp_path: Path, text: str, line: int, problem: str
+) -> None:
+    path = file(tmp_path, text)
+    environment = {"LAMINA_SETTINGS": str(path)}
+    with pytest.raises(BadInput, match=problem) as caught:
+        load_user_policy(load_settings(environment=environment), environment)
+    assert caught.value.place == f"{path}:{line}"
+
+
+def test_a_wrong_policy_of_a_variable_is_named_after_it(tmp_path: Path) -> None:
+    path = file(tmp_path, "[policy]\nbudget = 9000")
+    environment = {"LAMINA_SETTINGS": str(path), "LAMINA_POLICY_RECALL": "sometimes"}
+    with pytest.raises(BadInput, match=r"^\$LAMINA_POLICY_RECALL: "):
+        load_user_policy(load_settings(environment=environment), environment)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

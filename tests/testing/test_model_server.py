@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from lamina import Budget, fit_request
+from lamina import Budget, Policy, fit_request
 from lamina.testing.model_server import (
     COUNTER,
     MODEL,
@@ -123,7 +123,7 @@ def test_the_counter_bounds_a_prompt(
 ) -> None:
     parameters = {"tools": tools} if tools else {}
     request = {"model": MODEL, "messages": messages, **parameters}
-    counted = fit_request(request, budget=Budget(window=4096), counter=COUNTER).envelope.tokens
+    counted = fit_request(request, budget=Budget(window=4096), policy=Policy(counter=COUNTER)).envelope.tokens
     prompt = chat(server, messages, **parameters)["usage"]["prompt_tokens"]
     assert prompt <= counted <= prompt * 1.5
 

@@ -29,7 +29,8 @@ from lamina.core.tokens import CHARS4
 from lamina.core.values import ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.sessions import RuntimeOptions, Session
+from lamina.fitting.policy import Policy
+from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.workspace.workspace import Workspace
@@ -225,7 +226,7 @@ async def by_project_file(_: Path, path: str) -> Attempt:
 async def by_attaching(root: Path, path: str) -> Attempt:
     store = MemoryStore()
     async with Session.open(
-        store, "a", model="gpt-5", runtime=RuntimeOptions(counter=CHARS4), root=root, settings=Settings()
+        store, "a", model="gpt-5", policy=Policy(counter=CHARS4), root=root, settings=Settings()
     ) as session:
         try:
             await session.ask("look", attach=[path])

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.core.values import Role
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.gateway.routes import match_route
 from tools.clients.recorder import Recorded
 from tools.clients.upstream import Arrived, list_tools

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from lamina.dialects import DIALECTS
 from lamina.gateway.routes import match_route
-from tests.fitting.scripted_api import APIS, Call, Said, Thought
 from tests.servers.bound_thinking import Refused, ThinkingBinding
+from tests.wrapped.scripted_api import APIS, Call, Said, Thought
 
 SHELLS = ("Bash", "exec_command", "shell_command", "run_shell_command", "bash", "shell")
 AGENTS = ("Agent", "Task", "task")

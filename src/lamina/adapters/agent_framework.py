@@ -26,8 +26,8 @@ from agent_framework import (
 
 from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 
 LEDGER = "lamina_ledger"
 """The key of the session's state under which the ledger stands."""
@@ -37,16 +37,14 @@ _SESSIONS = 256
 
 
 class LaminaChatMiddleware(ChatMiddleware):
-    """Fits each request into the window. `budget` is a `Budget` or a window in tokens.
+    """Fits each request into the window. `policy` says how; `budget` replaces that of the policy.
 
-    Without a budget the window of the model counts. `recall_tool` belongs to the agent's tools; with `recall`
-    off no handles are shown, and the agent needs none.
+    Without a budget the window of the model counts. `recall_tool` belongs to the agent's tools. If the policy
+    turns recall off, no handles are shown, and the agent needs no tool.
     """
 
-    def __init__(
-        self, *, budget: Budget | int | None = None, recall: bool = True, counter: Counter | None = None
-    ) -> None:
-        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+    def __init__(self, *, policy: Policy | None = None, budget: Budget | int | None = None) -> None:
+        self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
         self.recall_tool = self._make_recall_tool()
         self._messages: RecentValues[str, list[Message]] = RecentValues(_SESSIONS)
 

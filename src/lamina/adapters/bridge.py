@@ -22,14 +22,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from lamina.core.ledger import load_ledger
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.usage import Usage
-from lamina.errors import BadInput
+from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import RECALL, answer_recall
-from lamina.fitting.request import Fitted, RecallMode, RequestMemo, find_dialect, fit_request
+from lamina.fitting.request import Fitted, RequestMemo, find_dialect, fit_request
 from lamina.fitting.server_reports import ServerRequest, add_server_help
 
 __all__ = [
@@ -118,9 +117,10 @@ class FittedMessages(msgspec.Struct, frozen=True, kw_only=True):
 class ContextFitter:
     """Fits the messages of one framework into a model's window.
 
-    `budget` is a budget or a window in tokens; without it the window of `model` counts. With `recall` on,
-    what is left out shows its handle: the agent must then have the tool `RECALL` from its first call on,
-    and `answer` answers its calls. `counter` counts tokens in place of the model's own counter.
+    `policy` says how, and `budget` replaces that of the policy; without either the window of `model` counts.
+    Unless the policy turns recall off, what is left out shows its handle: the agent must then have the tool
+    `RECALL` from its first call on, and `answer` answers its calls. A framework's messages have no place for
+    cache markers, so those of the caller stay as they are.
 
     A fitter may serve many conversations, from many threads. It remembers what it has read of the last ones.
     That saves time and changes nothing.
@@ -131,23 +131,17 @@ class ContextFitter:
         codec: MessageCodec = PASS_THROUGH,
         *,
         model: str = "",
+        policy: Policy | None = None,
         budget: Budget | int | None = None,
-        recall: bool = True,
-        counter: Counter | None = None,
     ) -> None:
-        if isinstance(budget, int):
-            budget = Budget(window=budget)
-        if not isinstance(budget, Budget | None):
-            hint = "give a Budget, or the window in tokens"
-            raise BadInput(f"{type(budget).__name__} is not a budget", place="budget", hint=hint)
         self.codec = codec
         self.model = model
-        self.budget = budget
-        self.recall = recall
-        self._recall_mode: RecallMode = "handles"
-        if not recall:
-            self._recall_mode = "off"
-        self._counter = counter
+        self.policy = choose_policy(policy, budget=budget, place="budget")
+        self.budget = self.policy.own_budget
+        self.recall = self.policy.recall != "off"
+        self._sent_policy = msgspec.structs.replace(
+            self.policy, breakpoints="keep", recall="handles" if self.recall else "off"
+        )
         self._dialect = find_dialect(codec.dialect)
         self._field = _FIELDS.get(codec.dialect, "messages")
         self._memos: RecentValues[str, _Memo] = RecentValues(_MEMOS)
@@ -183,13 +177,10 @@ class ContextFitter:
         fitted = fit_request(
             self._make_request([*system_turns, *written.turns], tools=tools, head=head),
             dialect=self._dialect,
-            budget=self.budget,
             ledger=ledger,
-            counter=self._counter,
             usage=usage,
+            policy=self._sent_policy,
             memo=memo.request,
-            breakpoints="keep",  # a framework's messages have no place for lamina's markers
-            recall=self._recall_mode,
         )
         self._memos[name] = memo
         sent_turns = fitted.request[self._field][len(system_turns) :]

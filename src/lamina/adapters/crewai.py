@@ -33,8 +33,8 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn
 from lamina.adapters.chat_turns import write_output_format
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 
 _CONVERSATIONS = 256
 """How many conversations are remembered: their histories for `recall`, and their ledgers."""
@@ -59,21 +59,21 @@ class _Conversation(msgspec.Struct, kw_only=True):
 
 
 class LaminaHooks:
-    """Fits the requests of all agents while it is open. `budget` is a `Budget` or a window in tokens.
+    """Fits the requests of all agents while it is open. `policy` says how.
 
-    Without a budget the window of the model counts. `recall_tool` belongs to the agents' tools; with `recall`
-    off no handles are shown, and they need none. `ledgers` are those of an earlier process.
+    `budget` replaces that of the policy. Without either the window of the model counts. `recall_tool` belongs
+    to the agents' tools. If the policy turns recall off, no handles are shown, and they need no tool.
+    `ledgers` are those of an earlier process.
     """
 
     def __init__(
         self,
         *,
+        policy: Policy | None = None,
         budget: Budget | int | None = None,
-        recall: bool = True,
-        counter: Counter | None = None,
         ledgers: Mapping[str, Any] | None = None,
     ) -> None:
-        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+        self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
         self.ledgers: RecentValues[str, Any] = RecentValues(_CONVERSATIONS)
         self.ledgers.update(ledgers or {})
         self._conversations: RecentValues[int, _Conversation] = RecentValues(_CONVERSATIONS)

@@ -19,8 +19,8 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter, RecentValues, Turn
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 
 LEDGER = "lamina_ledger"
 """The key of the session's state under which the ledgers stand, one for each agent."""
@@ -30,21 +30,20 @@ _SESSIONS = 256
 
 
 class LaminaPlugin(BasePlugin):
-    """Fits each request into the window. `budget` is a `Budget` or a window in tokens.
+    """Fits each request into the window. `policy` says how; `budget` replaces that of the policy.
 
-    Without a budget the window of the model counts. With `recall` off no handles are shown.
+    Without a budget the window of the model counts. If the policy turns recall off, no handles are shown.
     """
 
     def __init__(
         self,
         *,
+        policy: Policy | None = None,
         budget: Budget | int | None = None,
-        recall: bool = True,
-        counter: Counter | None = None,
         name: str = "lamina",
     ) -> None:
         super().__init__(name=name)
-        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+        self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
         self._contents: RecentValues[tuple[str, str], list[types.Content]] = RecentValues(_SESSIONS)
         self._recall_tool = self._make_recall_tool()
 

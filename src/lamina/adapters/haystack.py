@@ -23,6 +23,7 @@ from haystack.tools import Tool
 from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy, load_policy
 
 LEDGER = "lamina_ledger"
 """The key in the metadata of a reply under which the ledger stands."""
@@ -35,21 +36,21 @@ def make_hooks(
     *,
     generator: Any = None,
     model: str = "",
+    policy: Policy | None = None,
     budget: Budget | int | None = None,
-    recall: bool = True,
 ) -> dict[str, list[Any]]:
-    """Return the hooks of an agent. `budget` is a `Budget` or a window in tokens.
+    """Return the hooks of an agent. `policy` says how to fit; `budget` replaces that of the policy.
 
     `generator` is the agent's chat generator: Haystack does not show it to hooks. Its model and its
-    `response_format` count. Without a budget the window of the model counts. With `recall` off no handles are
-    shown; otherwise `recall_tool` belongs to the agent's tools.
+    `response_format` count. Without a budget the window of the model counts. If the policy turns recall off,
+    no handles are shown; otherwise `recall_tool` belongs to the agent's tools.
     """
     settings = getattr(generator, "generation_kwargs", None) or {}
     output_format = chat.write_output_format(settings.get("response_format"))
     fit = FitHook(
         model=model or str(getattr(generator, "model", None) or ""),
+        policy=policy,
         budget=budget,
-        recall=recall,
         output_format=output_format,
     )
     whole = WholeHook()
@@ -65,12 +66,12 @@ class FitHook:
         self,
         *,
         model: str = "",
+        policy: Policy | None = None,
         budget: Budget | int | None = None,
-        recall: bool = True,
         output_format: dict[str, Any] | None = None,
     ) -> None:
         self.output_format = output_format or {}
-        self.fitter = ContextFitter(CODEC, model=model, budget=budget, recall=recall)
+        self.fitter = ContextFitter(CODEC, model=model, policy=policy, budget=budget)
 
     def run(self, state: State) -> None:
         """Fit the messages of the state, and put the whole history where `WholeHook` finds it."""
@@ -83,15 +84,14 @@ class FitHook:
         _set(state, "hook_context", {**(state.data.get("hook_context") or {}), _WAITING: waiting})
 
     def to_dict(self) -> dict[str, Any]:
-        budget = msgspec.to_builtins(self.fitter.budget)
-        options = {"model": self.fitter.model, "budget": budget, "recall": self.fitter.recall}
+        options = {"model": self.fitter.model, "policy": self.fitter.policy.dump()}
         return dict(default_to_dict(self, **options, output_format=self.output_format))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         parameters = data["init_parameters"]
-        budget = msgspec.convert(parameters["budget"], Budget | None)
-        hook: Self = default_from_dict(cls, {**data, "init_parameters": {**parameters, "budget": budget}})
+        policy = load_policy(parameters["policy"])
+        hook: Self = default_from_dict(cls, {**data, "init_parameters": {**parameters, "policy": policy}})
         return hook
 
 

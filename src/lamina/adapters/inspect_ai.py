@@ -34,6 +34,7 @@ from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages, MessageCodec, Turn
 from lamina.core.values import Budget
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import fit_request
 
 _OWN = "lamina"
@@ -48,7 +49,7 @@ class LaminaSampleState(StoreModel):
 
 
 class LaminaCompaction(CompactionStrategy):
-    """Fits the messages when Inspect counts more than `budget`, a `Budget` or a window in tokens.
+    """Fits the messages when Inspect counts more than the budget: `budget`, or that of the `policy`.
 
     If several agents of a sample compact, give each strategy and each `recall` the `name` of its agent. If
     the model is asked for a structured answer, give its `response_schema`: Inspect does not count it.
@@ -57,20 +58,20 @@ class LaminaCompaction(CompactionStrategy):
     def __init__(
         self,
         *,
-        budget: Budget | int,
-        recall: bool = True,
+        policy: Policy | None = None,
+        budget: Budget | int | None = None,
         memory: bool = False,
         name: str | None = None,
         response_schema: ResponseSchema | None = None,
     ) -> None:
-        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall)
+        self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
         if self.fitter.budget is None:
             raise BadInput(
-                "the budget is None", place="budget", hint="give a Budget, or the window in tokens"
+                "there is no budget", place="budget", hint="give a Budget, or the window in tokens"
             )
         self.budget = self.fitter.budget
         self.name = name
-        self._cutting = ContextFitter(CODEC, budget=_force_cut(self.budget), recall=recall)
+        self._cutting = ContextFitter(CODEC, policy=self.fitter.policy.with_budget(_force_cut(self.budget)))
         self._output_format = _write_output_format(response_schema)
         room = self.budget.window - (self.budget.reserve or 0)
         room -= _count_output_format(self._output_format)  # Inspect counts messages and tools only

@@ -31,9 +31,9 @@ from langgraph.types import Command
 from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages
 from lamina.adapters.chat_turns import read_text
 from lamina.adapters.langchain_messages import CODEC
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.dialects.anthropic.server import merge_betas
+from lamina.fitting.policy import Policy
 
 
 class LaminaState(AgentState[Any]):
@@ -45,8 +45,8 @@ class LaminaState(AgentState[Any]):
 class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
     """Fits each request into the window, and gives the agent the tool `recall`.
 
-    `budget` is a `Budget` or a window in tokens; without it the window of the model counts. `model` is the
-    name of the model; without it the name is read from the chat model.
+    `policy` says how, and `budget` replaces that of the policy; without either the window of the model
+    counts. `model` is the name of the model; without it the name is read from the chat model.
     """
 
     state_schema = LaminaState
@@ -54,15 +54,14 @@ class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
     def __init__(
         self,
         *,
+        policy: Policy | None = None,
         budget: Budget | int | None = None,
         model: str = "",
-        recall: bool = True,
-        counter: Counter | None = None,
     ) -> None:
         super().__init__()
-        self.fitter = ContextFitter(CODEC, model=model, budget=budget, recall=recall, counter=counter)
+        self.fitter = ContextFitter(CODEC, model=model, policy=policy, budget=budget)
         self.tools = []
-        if recall:
+        if self.fitter.recall:
             self.tools = [_make_recall_tool(self.fitter)]
 
     def wrap_model_call(

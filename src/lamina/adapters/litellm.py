@@ -16,18 +16,19 @@ from typing import Any
 from uuid import uuid4
 
 import litellm
+import msgspec
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.utils import CallTypes
 
 from lamina.adapters.bridge import RecentValues
 from lamina.adapters.chat_turns import write_output_format
-from lamina.core.tokens import Counter
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.recall_answers import strip_recalls
 from lamina.core.values import Budget
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.usage import find_usage
-from lamina.fitting.conversations import Conversations
-from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.recall_answers import strip_recalls
+from lamina.fitting.policy import Policy, choose_policy
 
 _PENDING = 1_024
 """How many calls may be under way at once. Of calls that never end the oldest are forgotten."""
@@ -40,21 +41,18 @@ _FOLLOW_UP = "lamina_follow_up"
 
 
 class LaminaLogger(CustomLogger):
-    """Fits each chat completion into the window. `budget` is a `Budget` or a window in tokens.
+    """Fits each chat completion into the window. `policy` says how; `budget` replaces that of the policy.
 
-    Without a budget the window of the model counts. With `recall` off no handles are shown.
+    Without a budget the window of the model counts. If the policy turns recall off, no handles are shown.
     """
 
-    def __init__(
-        self, *, budget: Budget | int | None = None, recall: bool = True, counter: Counter | None = None
-    ) -> None:
+    def __init__(self, *, policy: Policy | None = None, budget: Budget | int | None = None) -> None:
         super().__init__()
-        if isinstance(budget, int):
-            budget = Budget(window=budget)
-        self._streamed = Conversations(budget, counter, recall="off")
+        policy = choose_policy(policy, budget=budget, place="LaminaLogger")
+        self._streamed = Conversations(msgspec.structs.replace(policy, recall="off"))
         self._answered = self._streamed
-        if recall:
-            self._answered = Conversations(budget, counter, recall="tool")
+        if policy.recall != "off":
+            self._answered = Conversations(policy)
         self._pending: RecentValues[str, PendingCall] = RecentValues(_PENDING)
 
     async def async_pre_call_deployment_hook(

@@ -31,6 +31,7 @@ from lamina.adapters.bridge import RECALL, ContextFitter
 from lamina.adapters.llama_index_messages import CODEC, TAGGED_CODEC
 from lamina.core.values import Budget
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy, choose_policy, load_policy
 
 LEDGER = "lamina_ledger"
 """The field of a message under which a ledger stands. These messages have a key of their own in the store."""
@@ -42,7 +43,7 @@ _FITTERS = 8
 class LaminaMemory(BaseChatStoreMemory):
     """Keeps all messages in a chat store. `get` returns them fitted, `get_all` returns them whole."""
 
-    budget: dict[str, Any]
+    policy: dict[str, Any]
     _fitters: dict[tuple[bool, int, bool], ContextFitter] = PrivateAttr(default_factory=dict)
     _beside: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -60,20 +61,22 @@ class LaminaMemory(BaseChatStoreMemory):
         chat_history: Sequence[llama.ChatMessage] | None = None,
         llm: Any = None,
         *,
+        policy: Policy | None = None,
         budget: Budget | int | None = None,
         **store: Any,
     ) -> Self:
         """Return a memory for one conversation: `chat_store` and `chat_store_key` say where it is.
 
-        Without a budget the window that `llm` states counts.
+        `policy` says how messages are fitted, and `budget` replaces that of the policy. Without either the
+        window that `llm` states counts. The policy is stored with the memory, so it must be plain data.
         """
-        if budget is None and llm is not None:
-            budget = llm.metadata.context_window
-        checked_budget = ContextFitter(CODEC, budget=budget).budget
-        if checked_budget is None:
+        chosen_policy = choose_policy(policy, budget=budget, place="budget")
+        if chosen_policy.budget is None and llm is not None:
+            chosen_policy = choose_policy(policy, budget=llm.metadata.context_window, place="llm")
+        if chosen_policy.budget is None:
             hint = "give a Budget, or the window in tokens, or the llm"
             raise BadInput("a memory needs a budget", place="budget", hint=hint)
-        memory = cls(budget=msgspec.to_builtins(checked_budget), **store)
+        memory = cls(policy=chosen_policy.dump(), **store)
         if chat_history is not None:
             memory.set(list(chat_history))
         return memory
@@ -134,15 +137,25 @@ class LaminaMemory(BaseChatStoreMemory):
         if key not in self._fitters:
             if len(self._fitters) > _FITTERS:
                 self._fitters.clear()
-            budget = msgspec.convert({**self.budget, "window": self.budget["window"] - taken}, Budget)
+            policy = _take_room(load_policy(self.policy), taken)
+            if not recall:
+                policy = msgspec.structs.replace(policy, recall="off")
             codec = CODEC
             if tagged:
                 codec = TAGGED_CODEC
-            self._fitters[key] = ContextFitter(codec, budget=budget, recall=recall)
+            self._fitters[key] = ContextFitter(codec, policy=policy)
         return self._fitters[key]
 
     def _ledger_key(self) -> str:
         return f"{self.chat_store_key}:{LEDGER}"
+
+
+def _take_room(policy: Policy, taken: int) -> Policy:
+    """Return the policy with a window that leaves so many tokens to what is sent beside the messages."""
+    budget = policy.own_budget
+    if budget is None:
+        return policy
+    return policy.with_budget(msgspec.structs.replace(budget, window=budget.window - taken))
 
 
 class LaminaAgent(FunctionAgent):

@@ -32,8 +32,8 @@ from agents.run import CallModelData, CallModelInputFilter, ModelInputData
 
 from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter
 from lamina.adapters.store_thread import StoreAddress, StoreThread, decode_stored, open_store_thread
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 from lamina.stores.port import Store, Where
 
 _CODEC = msgspec.structs.replace(PASS_THROUGH, dialect="openai_responses")
@@ -42,8 +42,9 @@ _CODEC = msgspec.structs.replace(PASS_THROUGH, dialect="openai_responses")
 class LaminaSession:
     """A conversation named `session_id` in the store at `address`; see `lamina.adapters.store_thread`.
 
-    A `StoreThread` may be given in place of an address, so that many sessions share one. `budget` is a
-    `Budget` or a window in tokens; without it the window of the agent's model counts.
+    A `StoreThread` may be given in place of an address, so that many sessions share one. `policy` says
+    how requests are fitted, and `budget` replaces that of the policy; without either the window of the
+    agent's model counts.
     """
 
     def __init__(
@@ -53,13 +54,12 @@ class LaminaSession:
         *,
         key: Any = None,
         workspace: str = "openai-agents",
+        policy: Policy | None = None,
         budget: Budget | int | None = None,
-        recall: bool = True,
-        counter: Counter | None = None,
     ) -> None:
         self.session_id = session_id
         self.session_settings: SessionSettings | None = None
-        self.fitter = ContextFitter(_CODEC, budget=budget, recall=recall, counter=counter)
+        self.fitter = ContextFitter(_CODEC, policy=policy, budget=budget)
         self.store = open_store_thread(address, key=key)
         self.recall_tool = FunctionTool(
             name=RECALL.name,

@@ -29,8 +29,8 @@ from pydantic_ai.toolsets import FunctionToolset
 from lamina.adapters import chat_turns as chat
 from lamina.adapters.bridge import RECALL, ContextFitter
 from lamina.adapters.pydantic_messages import CODEC
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 
 LEDGER = "lamina_ledger"
 """The key in the metadata of a response under which the ledger stands."""
@@ -39,13 +39,11 @@ LEDGER = "lamina_ledger"
 class LaminaCapability(AbstractCapability[Any]):
     """Fits each request into the window, and gives the agent the tool `recall`.
 
-    `budget` is a `Budget` or a window in tokens; without it the window of the model counts.
+    `policy` says how, and `budget` replaces that of the policy. Without either the model's window counts.
     """
 
-    def __init__(
-        self, *, budget: Budget | int | None = None, recall: bool = True, counter: Counter | None = None
-    ) -> None:
-        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+    def __init__(self, *, policy: Policy | None = None, budget: Budget | int | None = None) -> None:
+        self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
         self._ledger: dict[str, Any] | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> LaminaCapability:  # noqa: ARG002 - pydantic-ai's

@@ -25,8 +25,8 @@ from smolagents.models import CODEAGENT_RESPONSE_FORMAT, get_tool_json_schema
 
 from lamina.adapters.bridge import RECALL, ContextFitter
 from lamina.adapters.smolagents_steps import CODEC
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 
 
 class LaminaAgentMemory(AgentMemory):
@@ -53,8 +53,8 @@ class _Question:
 class _FittedMemory:
     """What both agents have besides their class of smolagents.
 
-    `budget` is a `Budget` or a window in tokens; without it the window of the model counts. The agent has the
-    tool `recall`; with `recall` off it gets none, and no handles are shown.
+    `policy` says how, and `budget` replaces that of the policy. Without either the model's window counts.
+    The agent has the tool `recall`. If the policy turns recall off, it gets none, and no handles are shown.
     """
 
     # Attributes of smolagents' agents.
@@ -68,15 +68,14 @@ class _FittedMemory:
         tools: Sequence[Tool],
         model: Any,
         *args: Any,
+        policy: Policy | None = None,
         budget: Budget | int | None = None,
-        recall: bool = True,
-        counter: Counter | None = None,
         **kwargs: Any,
     ) -> None:
         model_id = str(getattr(model, "model_id", None) or "")
-        self.fitter = ContextFitter(CODEC, model=model_id, budget=budget, recall=recall, counter=counter)
+        self.fitter = ContextFitter(CODEC, model=model_id, policy=policy, budget=budget)
         all_tools = list(tools)
-        if recall:
+        if self.fitter.recall:
             all_tools.append(RecallTool(self))
         super().__init__(all_tools, model, *args, **kwargs)  # type: ignore[call-arg]
         self.memory = LaminaAgentMemory(self.memory.system_prompt.system_prompt)  # type: ignore[has-type]

@@ -29,22 +29,20 @@ from lamina.adapters.chat_turns import (
     write_result,
     write_tool,
 )
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
 
 
 class LaminaConversationManager(ConversationManager):
-    """Fits each request into the window. `budget` is a `Budget` or a window in tokens.
+    """Fits each request into the window. `policy` says how; `budget` replaces that of the policy.
 
-    Without a budget the window of the model counts. `recall_tool` belongs to the agent's tools; with `recall`
-    off no handles are shown, and the agent needs none.
+    Without a budget the window of the model counts. `recall_tool` belongs to the agent's tools. If the policy
+    turns recall off, no handles are shown, and the agent needs no tool.
     """
 
-    def __init__(
-        self, *, budget: Budget | int | None = None, recall: bool = True, counter: Counter | None = None
-    ) -> None:
+    def __init__(self, *, policy: Policy | None = None, budget: Budget | int | None = None) -> None:
         super().__init__()
-        self.fitter = ContextFitter(CODEC, budget=budget, recall=recall, counter=counter)
+        self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
         self.ledger: dict[str, Any] | None = None
         self._agents: WeakSet[Agent] = WeakSet()
         self.recall_tool = self._make_recall_tool()

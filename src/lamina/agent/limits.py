@@ -1,14 +1,13 @@
 """The limits of a turn of an agent, and what it has spent: steps, tokens, money.
 
-Prices are those of `lamina.models.facts`, with the cache rules' shares for cached tokens. This module stops
-nothing by itself.
+`lamina.conversations.costs` has the prices. This module stops nothing by itself.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from lamina.caches import Tally, cost
+from lamina.conversations.costs import price_usage
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 
@@ -73,7 +72,7 @@ class TurnCost(msgspec.Struct, frozen=True, kw_only=True):
             cached=usage.cached,
             written=usage.written,
             output=usage.output,
-            money=price(usage, model),
+            money=price_usage(usage, model),
         )
         return self + call
 
@@ -91,24 +90,9 @@ class TurnCost(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def price(usage: Usage, model: str) -> float | None:
-    """Return what one call cost in USD; None if no price is known."""
-    fresh = max(usage.input - usage.cached - usage.written, 0)
-    tally = Tally(
-        read=usage.cached,
-        written=usage.written - usage.written_long,
-        written_long=usage.written_long,
-        uncached=fresh,
-    )
-    try:
-        return cost(tally, model, output=usage.output).total
-    except BadInput:
-        return None
-
-
 def check_price(limits: TurnLimits, model: str) -> None:
     """Raise BadInput for a limit on money if the price of the model is not known."""
-    if limits.money is not None and price(Usage(input=1), model) is None:
+    if limits.money is not None and price_usage(Usage(input=1), model) is None:
         raise BadInput(
             f"no price of {model!r} is known",
             place="Limits.money",

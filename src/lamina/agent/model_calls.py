@@ -17,12 +17,12 @@ import msgspec
 from lamina.agent.outcome import Listener
 from lamina.clients.events import Client, Reason, Reply, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
+from lamina.conversations.pending_call import RETRY_SHARE, limit_budget
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget
 from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.overflow import Overflow, read_overflow
 from lamina.errors import BudgetExceeded
-from lamina.fitting.pending_call import RETRY_SHARE, limit_budget
 from lamina.models.facts import model
 from lamina.sessions import Recorded, Session
 

@@ -15,9 +15,10 @@ import msgspec
 from lamina.agent.loop import Agent
 from lamina.agent.persona import CITING, EXPLORER, guidelines
 from lamina.context.port import Source
-from lamina.core.values import Budget, Head
+from lamina.core.values import Head
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy, choose_policy
 from lamina.sessions import Persona, RuntimeOptions, Session, SetupOptions
 from lamina.sessions.system_sections import UsualPersona, Words
 from lamina.settings import Settings
@@ -31,10 +32,10 @@ async def open_for(
     conversation: str,
     /,
     *,
+    policy: Policy | None = None,
     workspace: str | None = None,
     key: Any = None,
     model: str | None = None,
-    budget: Budget | None = None,
     system: str = "",
     persona: Persona | Words | None = None,
     sources: Sequence[Source] = (),
@@ -45,12 +46,13 @@ async def open_for(
 ) -> AsyncIterator[Session]:
     """Open a session in the dialect of the agent's client. The arguments are those of `Session.open`.
 
-    The model has the recall tool, unless `setup` says otherwise. Without a `persona` the conversation keeps
-    its own. If it has none, that of the user's settings is used, or else `EXPLORER`. Tools and guidelines are
-    sent first, since they do not change in a conversation.
+    The model has the recall tool, unless the policy says otherwise. Without a `persona` the conversation
+    keeps its own. If it has none, that of the user's settings is used, or else `EXPLORER`. Tools and
+    guidelines are sent first, since they do not change in a conversation.
     """
     setup = setup or SetupOptions()
-    has_recall = setup.recall is not False
+    policy = choose_policy(policy, place="open_for")
+    has_recall = policy.recall_mode("tool") == "tool"
     own_actions = () if agent.plan else agent.actions
     tools = tuple(action.tool for action in own_actions)
     plain_head = setup.head or PlainHead()
@@ -64,17 +66,15 @@ async def open_for(
     async with Session.open(
         store,
         conversation,
+        policy=msgspec.structs.replace(policy, recall=policy.recall_mode("tool")),
         workspace=workspace,
         key=key,
         model=model,
-        budget=budget,
         system="\n\n".join(filter(None, contract)),
         persona=UsualPersona(EXPLORER) if persona is None else persona,
         sources=sources,
         root=root,
-        setup=msgspec.structs.replace(
-            setup, dialect=agent.client.dialect, head=plain_head, recall=has_recall
-        ),
+        setup=msgspec.structs.replace(setup, dialect=agent.client.dialect, head=plain_head),
         runtime=runtime,
         settings=settings,
     ) as session:

@@ -35,13 +35,13 @@ COMMANDS = {
     "tail": "follow the requests of a gateway: tokens, cache, cuts, causes of misses, money",
     "config": "print every setting that holds, and where it comes from",
     "doctor": "check the settings, the store, the client and the upstreams, with the next step",
-    "conversations": "list, show, delete or prune what the gateway keeps",
+    "conversations": "find, show, export, copy, delete, prune and verify conversations of every door",
     "chat": "talk with a model in the terminal, and see what it sees",
     "fit": "make a request fit the window of its model",
     "check": "list the rules of the API that a request breaks",
     "explain": "show every segment of a request: layer, form, tokens and why",
     "diff": "say where and why two requests part",
-    "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
+    "sessions": "the old name of conversations, for one more release",
     "recall": "bring back the full text behind a handle",
     "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
     "rekey": "seal a store anew under another key",
@@ -60,7 +60,7 @@ examples:
   lamina fit request.json --ledger ledger.json > fitted.json
   lamina explain request.json --window 32000
   lamina diff before.json after.json
-  lamina sessions list
+  lamina conversations list
 
 Commands that read a FILE read standard input where it is "-".
 """
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _print_warning  # type: ignore[assignment]
-            # `lamina sessions verify` prints this one
+            # `lamina conversations verify` prints this one
             warnings.filterwarnings("ignore", message="SQLite .* can damage a file")
             code = _run(words)
         sys.stdout.flush()

@@ -16,7 +16,9 @@ from lamina.cli.parser import add_json
 from lamina.cli.serve import read_settings, settings_path
 from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
-from lamina.settings import Settings, find_line, find_settings_file, load_settings, variable_of
+from lamina.fitting.policy import PLAIN_FIELDS
+from lamina.sessions.user_policy import load_user_policy
+from lamina.settings import find_line, find_settings_file, load_settings, variable_of
 from lamina.stores.address import KEY_VARIABLE
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina config [--settings FILE] [--host HOST] [--port N] [--workers N] [--store STORE]\n"
-        "                [--key-file FILE] [--keep all|lowered|nothing] [--recall tool|mcp|off]\n"
+        "                [--key-file FILE] [--keep all|lowered|nothing] [--recall tool|handles|off]\n"
         "                [--upstream URL] [--profile NAME] [--window N] [--changed] [--json]"
     )
     parser.epilog = _EXAMPLES
@@ -91,16 +93,19 @@ def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSe
     settings = load_settings(environment=environment)
     file = find_settings_file(None, environment)
     text = _read_if_there(file)
-    for name in Settings.__struct_fields__:
-        value = getattr(settings, name)
+    values = msgspec.structs.asdict(settings)
+    policy = load_user_policy(settings, environment)
+    del values["policy"]
+    if not settings.store:
+        values["store"] = settings.store_address()
+    values |= {f"policy.{name}": getattr(policy, name) for name in PLAIN_FIELDS}
+    for name, value in values.items():
         origin = "default"
         line = find_line(text, name)
         if environment.get(variable_of(name)):
             origin = f"${variable_of(name)}"
         elif line:
             origin = f"{file}:{line}"
-        elif name == "store":
-            value = settings.store_address()
         yield EffectiveSetting(group="settings", name=name, value=_write_value(value), origin=origin)
     for variable in _SECRET_VARIABLES:
         if environment.get(variable):
@@ -137,7 +142,7 @@ def _is_option(name: str, arguments: argparse.Namespace, differs: bool) -> bool:
     """Whether an option of the command line sets this."""
     if name.startswith("upstreams."):
         return differs
-    return getattr(arguments, name.replace("-", "_"), None) is not None
+    return getattr(arguments, name.removeprefix("policy.").replace("-", "_"), None) is not None
 
 
 def _flatten(settings: GatewaySettings) -> dict[str, str]:
@@ -153,6 +158,11 @@ def _flatten(settings: GatewaySettings) -> dict[str, str]:
         elif name == "upstreams":
             for upstream_name, upstream in value.items():
                 values |= _prefix_fields(f"upstreams.{upstream_name}", upstream)
+                del values[f"upstreams.{upstream_name}.policy"]
+                policy = upstream.policy.dump()  # the rest is the gateway's
+                values |= {f"upstreams.{upstream_name}.policy.{name}": policy[name] for name in policy}
+        elif name == "policy":
+            values |= {f"policy.{field}": getattr(value, field) for field in PLAIN_FIELDS}
         elif isinstance(value, msgspec.Struct):
             values |= _prefix_fields(name, value)
         else:
@@ -178,6 +188,10 @@ def _write_value(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.to_builtins(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_write_value(part)}" for name, part in value.items())
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return hide_password(str(value))

@@ -25,8 +25,9 @@ from lamina.cli.parser import add_json, whole_number
 from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.cli.replay import page_writer
 from lamina.core.hashing import handle
-from lamina.core.values import Budget, Entry, Form, Ledger, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Ledger, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.replay.account_sums import Total, sum_outcomes
 from lamina.replay.account_table import account_json, format_percent
@@ -189,14 +190,14 @@ def _fit_calls(request: dict[str, Any], window: int) -> tuple[Fitted, list[CutLi
 
     A cut is told by what was in full in the call before it, and is no longer.
     """
-    budget = Budget(window=window, reserve=window // RESERVE)
     rules = rules_for(MODEL, dialect=CHAT)
+    policy = Policy(budget=window, reserve=window // RESERVE, rules=rules)
     memo = RequestMemo()
     ledger = Ledger()
     full: set[str] = set()
     cuts = []
     for number, call in enumerate(split_calls(request), start=1):
-        fitted = fit_request(call, dialect=CHAT, budget=budget, ledger=ledger, memo=memo, rules=rules)
+        fitted = fit_request(call, dialect=CHAT, ledger=ledger, policy=policy, memo=memo)
         ledger = fitted.ledger
         entries = fitted.envelope.entries
         cut = fitted.envelope.cut

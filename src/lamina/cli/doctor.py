@@ -22,6 +22,7 @@ from lamina.cli.parser import add_json, whole_number
 from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key, hide_password
 from lamina.errors import LaminaError
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store
 from lamina.stores.port import OwnName, Where
@@ -162,6 +163,7 @@ def _check_user_settings() -> CheckLine:
     """Whether the user's settings can be read, and which of them are set."""
     try:
         settings = load_settings()
+        load_user_policy(settings, os.environ)
     except LaminaError as error:
         return CheckLine(
             subject="settings",
@@ -194,7 +196,7 @@ def _check_store(arguments: argparse.Namespace) -> CheckLine:
 async def _read_from_store(arguments: argparse.Namespace) -> None:
     key = await find_key(arguments.key_file)
     async with open_chosen_store(arguments.store, load_settings(), key=key, create=False) as store:
-        await store.read(Where(OwnName("gateway/default"), "ready"), last=0)
+        await store.read(Where(OwnName("lamina.conversations/default"), "ready"), last=0)
 
 
 def _is_missing_file(arguments: argparse.Namespace) -> bool:
@@ -327,11 +329,11 @@ def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckL
     """Whether somebody marks what Anthropic's API shall cache. Without a mark it caches nothing."""
     for name, upstream in _list_anthropic(row, settings):
         subject = f"markers at {name}"
-        if upstream.breakpoints == "plan":
+        if upstream.policy.breakpoints == "plan":
             yield CheckLine(subject=subject, verdict="ok", text="lamina places cache markers")
-        elif row.marks_cache and upstream.breakpoints != "none":
+        elif row.marks_cache and upstream.policy.breakpoints != "none":
             yield CheckLine(subject=subject, verdict="ok", text=f"{row.name} places its own cache markers")
-        elif upstream.breakpoints == "auto":
+        elif upstream.policy.breakpoints == "auto":
             text = "lamina places cache markers in requests that have none"
             yield CheckLine(subject=subject, verdict="ok", text=text)
         else:
@@ -340,7 +342,7 @@ def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckL
                 subject=subject,
                 verdict="remark",
                 text=f"{client} may place no cache markers, and then nothing is read from the cache",
-                next_step=f'set `breakpoints = "auto"` under [upstreams.{name}]',
+                next_step=f'set `policy.breakpoints = "auto"` under [upstreams.{name}]',
             )
 
 
@@ -378,7 +380,7 @@ def _list_anthropic(row: ClientRow, settings: GatewaySettings) -> Iterator[tuple
 
     if "anthropic" not in row.apis:
         return
-    for name, upstream in settings.upstreams.items():
+    for name, upstream in settings.list_upstreams().items():
         if "anthropic" in PROFILES[upstream.profile].dialects:
             yield name, upstream
             return  # the first one that speaks an API gets its requests

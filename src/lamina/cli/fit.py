@@ -13,11 +13,11 @@ from lamina.cli.parser import add_budget, add_dialect, add_file, add_json
 from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import describe_cut, explain, table
-from lamina.core.values import Budget, Form
+from lamina.core.values import Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.fitting.request import Fitted, fit_request
-from lamina.models.facts import model
+from lamina.fitting.policy import Policy
+from lamina.fitting.request import Fitted, fit_request, translate
 
 _EXAMPLES = """\
 The fitted request goes to standard output, the account to standard error. With --ledger every
@@ -97,18 +97,20 @@ def fit_from_arguments(arguments: argparse.Namespace) -> Fitted:
     request = read_request(arguments.file)
     ledger = read_ledger(arguments.ledger)
     try:
-        name = arguments.model or str(request.get("model", ""))
-        budget = _budget(name, window=arguments.window, reserve=arguments.reserve)
+        policy = Policy(budget=arguments.window, reserve=arguments.reserve, breakpoints=arguments.breakpoints)
         with progress(f"fitting {arguments.file}"):
-            return fit_request(
-                request,
-                dialect=arguments.dialect,
-                to=arguments.to,
-                model=arguments.model,
-                budget=budget,
-                ledger=ledger,
-                breakpoints=arguments.breakpoints,
-            )
+            if arguments.to is not None:
+                return translate(
+                    request,
+                    to=arguments.to,
+                    model=arguments.model,
+                    dialect=arguments.dialect,
+                    ledger=ledger,
+                    policy=policy,
+                )
+            if arguments.model:
+                request = {**request, "model": arguments.model}
+            return fit_request(request, dialect=arguments.dialect, ledger=ledger, policy=policy)
     except BadInput as error:
         if error.place != "model":
             raise
@@ -137,12 +139,3 @@ def fit_summary(envelope: Envelope) -> str:
     )
     lines = [first_line, describe_cut(envelope.cut), *envelope.notes]
     return "\n".join(line for line in lines if line)
-
-
-def _budget(name: str, *, window: int | None, reserve: int | None) -> Budget | None:
-    """The budget that the options name. A reserve alone leaves the window of the model."""
-    if window is None and reserve is None:
-        return None
-    if window is None:
-        return msgspec.structs.replace(model(name).budget, reserve=reserve)
-    return Budget(window=window, reserve=reserve)

@@ -51,7 +51,7 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--recall",
-        choices=("tool", "mcp", "off"),
+        choices=("tool", "handles", "off"),
         help="how the model reads again what was cut: a tool that the gateway adds and answers (tool, the "
-        "default), the tool of `lamina mcp` in the client (mcp), or not at all (off)",
+        "default), the tool of `lamina mcp` in the client (handles), or not at all (off)",
     )

@@ -6,46 +6,37 @@
 from __future__ import annotations
 
 import argparse
-import math
 import secrets
 import sys
-import time
 import webbrowser
 from pathlib import Path
-
-import anyio
 
 from lamina.cli.demo import SEED, make_demo_trace
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import tell
 from lamina.cli.parser import whole_number
-from lamina.cli.stored import add_store, open_existing, open_named_store
+from lamina.cli.stored import add_store
+from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.dialects.usage import count_noun
-from lamina.errors import BadInput, LaminaError
-from lamina.formats.codec import decode
+from lamina.errors import BadInput
 from lamina.inspector.one_file import write_page
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
 from lamina.inspector.sessions import Sessions, TraceSource
 from lamina.inspector.views import Inspector
-from lamina.replay.traces.lamina_exports import log_to_trace
 from lamina.replay.values import Trace, UnreadableLine
-from lamina.stores.paging import every_conversation
-from lamina.stores.port import OwnName, Store, Where
 
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
-
-GATEWAY_WORKSPACE = "gateway/"
-"""Begins the names of the workspaces with a gateway's conversations."""
 
 MOST_PROBLEMS = 3
 """Files and records that could not be read, as far as the terminal names them."""
 
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
-what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
-opened. With --store, the conversations of a store are: sessions, and what a gateway with --keep all has
-stored. Nothing is sent anywhere. The store of `lamina chat` is opened by --store alone.
+what `lamina conversations export` wrote. Without a path, the sessions of Claude Code and Codex on this
+machine are opened. With --store, the conversations of a store are: sessions, and what lamina recorded of the requests
+that went through it, as they were sent. Nothing is sent anywhere. --store alone opens your own store: that of
+`lamina chat` and of `lamina run`.
 
 examples:
   lamina inspect --open
@@ -128,7 +119,9 @@ def _find_sessions(arguments: argparse.Namespace) -> Sessions:
     """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places."""
     sources: list[TraceSource] = []
     if arguments.store is not None:
-        sources.append(StoreSource(arguments))
+        only = getattr(arguments, "conversation", "")
+        sources.append(LogSource(arguments, only=only))
+        sources.append(open_recorded(arguments, only=only))
     if arguments.demo is not None:
         sources.append(DemoSource(arguments.demo))
     if sources:
@@ -157,97 +150,6 @@ class DemoSource:
 
     def read(self) -> list[Trace | UnreadableLine]:
         return [make_demo_trace(self._seed)]
-
-
-class StoreSource:
-    """The conversations of a store. One that has grown is read again, the others are remembered.
-
-    A live page asks often. So the store is not looked at again within `pause` seconds.
-    """
-
-    def __init__(self, arguments: argparse.Namespace, *, pause: float = 1.0) -> None:
-        self._arguments = arguments
-        self._pause = pause
-        self._counts: dict[str, int] = {}
-        self._looked_at = -math.inf
-        self._traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
-
-    def state(self) -> dict[str, int]:
-        """The number of records of each conversation."""
-        if time.monotonic() - self._looked_at > self._pause:
-            self._counts = anyio.run(self._count_records)
-            self._looked_at = time.monotonic()
-        return self._counts
-
-    def read(self) -> list[Trace | UnreadableLine]:
-        return anyio.run(self._read_conversations)
-
-    async def _count_records(self) -> dict[str, int]:
-        """How many records each conversation has: one that has more than before is read again."""
-        async with open_named_store(self._arguments) as (store, workspace):
-            counts: dict[str, int] = {}
-            for place in _list_places(workspace):
-                async for head in every_conversation(store, place):
-                    counts[f"{place}/{head.conversation}"] = head.count
-            return counts
-
-    async def _read_conversations(self) -> list[Trace | UnreadableLine]:
-        """All conversations of the store.
-
-        Those that have not grown since the last time are not read again.
-        """
-        traces: dict[str, tuple[int, Trace | UnreadableLine]] = {}
-        async with open_named_store(self._arguments) as (store, workspace):
-            for place in _list_places(workspace):
-                async for head in every_conversation(store, place):
-                    name = f"{place}/{head.conversation}"
-                    traces[name] = self._traces.get(name, (-1, _NOTHING))
-                    if traces[name][0] != head.count:
-                        where = Where(place, head.conversation)
-                        traces[name] = (head.count, await _read_trace(store, where))
-        self._traces = traces
-        return [trace for _, trace in traces.values()]
-
-
-_NOTHING = UnreadableLine(place="", reason="it was not read yet")
-
-
-def _list_places(workspace: str) -> list[str]:
-    """The workspaces of a store that hold conversations: the sessions', and the gateway's."""
-    return [workspace, OwnName(f"{GATEWAY_WORKSPACE}{workspace or 'default'}")]
-
-
-async def _read_trace(store: Store, where: Where) -> Trace | UnreadableLine:
-    if where.workspace.startswith(GATEWAY_WORKSPACE):
-        return await _read_gateway_conversation(store, where)
-    return await _read_conversation(store, where.workspace, where.conversation)
-
-
-async def _read_gateway_conversation(store: Store, where: Where) -> Trace | UnreadableLine:
-    """A conversation of a gateway that keeps everything. Of any other, what was not lowered is missing."""
-    try:
-        from lamina.gateway.conversation_store import LINK, decode_state  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        return UnreadableLine(place=where.conversation, reason=str(error))
-    try:
-        page = await store.read(where)
-        state = decode_state(page.head.state)
-        log = decode(record.body for record in page.records)
-    except LaminaError as error:
-        return UnreadableLine(place=where.conversation, reason=str(error))
-    if len(log) * LINK < len(state.chain):
-        reason = "only what was lowered is stored; start the gateway with --keep all to inspect it later"
-        return UnreadableLine(place=where.conversation, reason=reason)
-    return log_to_trace(tuple(log), where.conversation, model=state.model)
-
-
-async def _read_conversation(store: Store, workspace: str, name: str) -> Trace | UnreadableLine:
-    """One conversation of a store as a trace. One that cannot be read is told with its reason."""
-    try:
-        async with open_existing(store, workspace, name) as session:
-            return log_to_trace(session.log, name, model=session.setup.model or "")
-    except LaminaError as error:
-        return UnreadableLine(place=name, reason=str(error))
 
 
 def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:

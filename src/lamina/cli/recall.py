@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 import anyio
 import msgspec
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
-from lamina.cli.stored import add_store, open_existing, open_named_store
+from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
+from lamina.conversations.deleting import recorded_workspace
+from lamina.conversations.listing import resolve_name
+from lamina.conversations.recorded_log import describe_kept, read_recorded_log
+from lamina.core.values import Ledger, Segment
+from lamina.errors import StoreError
+from lamina.fitting.recalls import recall_text
+from lamina.stores.port import Store, Where
 
 _EXAMPLES = """\
 KEY is what a handle in a request says: recall("k7f3..."). It never expires.
@@ -29,7 +37,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "              [--workspace NAME] [--key-file FILE] [--json]"
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("conversation", metavar="CONVERSATION", help="its name")
+    parser.add_argument("conversation", metavar="CONVERSATION", help="its name, or the beginning of it")
     parser.add_argument("key", metavar="KEY", help="a handle, or the key of a segment")
     parser.add_argument("--part", metavar="START:LENGTH", type=_part, help="only these characters, from 0")
     parser.add_argument("--find", metavar="TEXT", default="", help="only where this occurs")
@@ -43,11 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _recall(arguments: argparse.Namespace) -> int:
     """Print what a key stands for, a part of it, or the places in it that have a text."""
-    async with (
-        open_named_store(arguments) as (store, workspace),
-        open_existing(store, workspace, arguments.conversation) as session,
-    ):
-        recalled = session.recall(arguments.key, part=arguments.part, find=arguments.find)
+    async with open_named_store(arguments) as (store, workspace):
+        name = await resolve_name(store, workspace, arguments.conversation)
+        log, ledger = await _read_log(store, workspace, name)
+        recalled = recall_text(log, arguments.key, ledger=ledger, part=arguments.part, find=arguments.find)
     if arguments.json:
         emit(msgspec.to_builtins(recalled))
         return 0
@@ -59,6 +66,20 @@ async def _recall(arguments: argparse.Namespace) -> int:
     if recalled.more:
         tell(f"and {recalled.more} more")
     return 0
+
+
+async def _read_log(store: Store, workspace: str, name: str) -> tuple[Sequence[Segment], Ledger]:
+    """The log of a session, else what a door has recorded, with the ledger that names it."""
+    if (await store.read(Where(workspace, name), last=0)).head.count:
+        async with open_existing(store, workspace, name) as session:
+            return session.log, session.ledger
+    recorded = await read_recorded_log(store, recorded_workspace(workspace), name)
+    if recorded is None:
+        raise no_such_conversation(name)
+    if not recorded.log:
+        problem = describe_kept(recorded.state, recorded.record)
+        raise StoreError(problem, conversation=name, hint="the client itself may still have it")
+    return recorded.log, recorded.ledger
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -11,6 +11,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 
 from lamina.caches import all_rules
 from lamina.cli.files import check_folder, refuse_databases, write_file
@@ -18,6 +20,8 @@ from lamina.cli.judged_replay import run_judged_replay
 from lamina.cli.output import ProgressLine, emit, tell
 from lamina.cli.parser import whole_number
 from lamina.cli.replay_progress import ReplayedSessions
+from lamina.cli.stored import add_store, ask_store, find_gateway_workspace
+from lamina.cli.stored_sessions import LogSource
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.replay.account_sums import OWN_WINDOW
@@ -28,6 +32,7 @@ from lamina.replay.parquet import open_tables
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import replay
 from lamina.replay.traces import read_traces
+from lamina.replay.traces.recorded_conversations import list_recorded, read_recorded
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
 AUTO = "auto"
@@ -38,9 +43,11 @@ BAR_WIDTH = 30
 
 _EXAMPLES = """\
 PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (lamina[remote]): requests and answers of
-OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what `lamina sessions
-export` wrote; also as .gz and .zst. What a line is, its content says. Nothing is sent anywhere: caches are
-simulated by their rules.
+OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
+`lamina conversations export` wrote; also as .gz and .zst. What a line is, its content says. With --store, the
+conversations of a store are read: what lamina recorded of the requests that went through it, and its
+sessions. Nothing is sent
+anywhere: caches are simulated by their rules.
 
 With --judge, a model says what each policy loses: how much less likely a recorded answer is after what the
 policy would have sent than after the whole conversation. JUDGE is a model.gguf (torch if it is installed,
@@ -50,6 +57,7 @@ answers are sent to that server, and nowhere else.
 
 examples:
   lamina replay ~/.claude/projects
+  lamina replay --store
   lamina replay logs/ --window 32000,64000 --html report.html
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai --json account.json
   lamina replay 's3://logs/2026-*/*.jsonl.zst' --engine dask --cluster tcp://10.0.0.5:8786 --parquet out/
@@ -62,14 +70,16 @@ exit status: 0 done, 2 nothing that can be replayed
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina replay PATH... [--window N,...] [--policy P,...] [--rules R,...] [--model M]\n"
+        "lamina replay [PATH...] [--store [STORE]] [--window N,...] [--policy P,...] [--rules R,...]\n"
+        "                     [--model M]\n"
         "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
         "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
         "                     [--judge JUDGE] [--answers N] [--seconds N]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("paths", metavar="PATH", nargs="+", help="files, folders, globs or URLs of recorded sessions")
+    add("paths", metavar="PATH", nargs="*", help="files, folders, globs or URLs of recorded sessions")
+    add_store(parser, alone=True)
     add(
         "--window",
         metavar="N,...",
@@ -138,7 +148,10 @@ def run(arguments: argparse.Namespace) -> int:
     rules = _chosen("--rules", arguments.rules, [AUTO, *sorted(all_rules())])
     windows = _windows(arguments.window)
     jobs = arguments.jobs or _processors()
-    refuse_databases(arguments.paths, hint="write its conversations out: lamina sessions export")
+    refuse_databases(arguments.paths, hint="a store is read with --store")
+    if not arguments.paths and arguments.store is None:
+        hint = "name files or folders with recorded sessions, or a store with --store"
+        raise BadInput("there is nothing to replay", place="PATH", hint=hint)
     for path in (arguments.json, arguments.html):
         check_folder(path)
     if arguments.judge:
@@ -164,7 +177,10 @@ def run(arguments: argparse.Namespace) -> int:
             fill_head=True,
             progress=ReplayedSessions(keep_rows).add,
         )
-    _refuse_empty(account, arguments.paths)
+    places = [*arguments.paths]
+    if arguments.store is not None:
+        places.append(arguments.store or "your store")
+    _refuse_empty(account, places)
     print_account(account, json_file=arguments.json, html_file=arguments.html)
     if arguments.parquet:
         tell(f"wrote {arguments.parquet}")
@@ -172,8 +188,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_chosen(arguments: argparse.Namespace, bar: _Bar) -> Iterator[Trace | UnreadableLine]:
-    """The sessions of the paths, up to the limit, drawn on the bar as they are read."""
-    return bar.count(_limit_traces(read_traces(arguments.paths, progress=bar.read), arguments.limit))
+    """The sessions of the paths and of the store, up to the limit, drawn on the bar as they are read."""
+    traces: list[Iterable[Trace | UnreadableLine]] = []
+    if arguments.paths:
+        traces.append(read_traces(arguments.paths, progress=bar.read))
+    if arguments.store is not None:
+        traces.append(read_stored_traces(arguments))
+    return bar.count(_limit_traces(chain.from_iterable(traces), arguments.limit))
+
+
+def read_stored_traces(arguments: argparse.Namespace) -> Iterator[Trace | UnreadableLine]:
+    """What lamina recorded in a store, and the sessions in it, one after the other.
+
+    The store is opened for each, so that whoever writes to it does not wait for the replay.
+    """
+    workspace = find_gateway_workspace(arguments)
+    for name in ask_store(arguments, partial(list_recorded, workspace=workspace)):
+        yield ask_store(arguments, partial(read_recorded, workspace=workspace, name=name))
+    yield from LogSource(arguments).read()
 
 
 def _open_chosen_engine(

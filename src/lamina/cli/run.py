@@ -34,7 +34,8 @@ The gateway listens on a free port of this machine, and the client gets the vari
 it there: claude, codex, gemini, opencode, aider and qwen by name, any other command by OPENAI_BASE_URL,
 ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL. If one of these is set already, its server is the upstream.
 If the gateway dies it comes back on the same port. At the end three lines on standard error say how many
-requests there were, what they cost, and what they would have cost without lamina.
+requests there were, what they cost, and what they would have cost without lamina. Requests and answers are
+kept in your own data folder for 30 days, at most 2 GB (--keep says otherwise): lamina conversations list.
 
 examples:
   lamina run -- claude
@@ -135,7 +136,7 @@ def find_inspector(settings: GatewaySettings, url: str, client: str) -> str:
     """
     if settings.inspect:
         return f"{url}{INSPECTOR_PATH}"
-    if settings.keep == "all":
+    if settings.policy.keep == "all":
         store = hide_password(settings.store or load_settings().store_address())
         return f"lamina inspect --store {store} --open"
     if Path(client).stem in CLIENTS_WITH_LOGS:
@@ -152,9 +153,24 @@ def _read_settings(client: str, arguments: argparse.Namespace) -> GatewaySetting
     if path is None and not arguments.upstream:
         settings = _keep_direct_urls(settings, client, os.environ)
     settings = apply_arguments(settings, arguments, place="run")
+    if path is None:
+        settings = _keep_own(settings, arguments)
     settings = msgspec.structs.replace(settings, host="127.0.0.1", port=0, workers=1)
     check_settings(settings, os.environ, path)
     return settings
+
+
+def _keep_own(settings: GatewaySettings, arguments: argparse.Namespace) -> GatewaySettings:
+    """Keep everything, so that it can be inspected afterwards: it is the user's own machine and folder.
+
+    With a settings file, or with --keep, it is as they say.
+    """
+    from lamina.conversations.retention import RUN_BYTES, RUN_DAYS  # noqa: PLC0415 - with the gateway only
+
+    limited = msgspec.structs.replace(settings, keep_days=RUN_DAYS, keep_bytes=RUN_BYTES)
+    if arguments.keep is not None:
+        return limited
+    return msgspec.structs.replace(limited, policy=msgspec.structs.replace(settings.policy, keep="all"))
 
 
 def _keep_direct_urls(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
 import msgspec
 
 from lamina.cli.gateway_options import add_gateway_options, add_listening_options, require_gateway
@@ -37,7 +35,7 @@ exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina serve [--settings FILE] [--host HOST] [--port N] [--workers N] [--store STORE]\n"
-        "                [--key-file FILE] [--keep all|lowered|nothing] [--recall tool|mcp|off]\n"
+        "                [--key-file FILE] [--keep all|lowered|nothing] [--recall tool|handles|off]\n"
         "                [--upstream URL] [--profile NAME] [--window N] [--check]"
     )
     parser.epilog = _EXAMPLES
@@ -50,13 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
     require_gateway("serve")
     from lamina.gateway.routes import INSPECTOR  # noqa: PLC0415 - an extra
     from lamina.gateway.server import run_server  # noqa: PLC0415 - an extra
+    from lamina.gateway.serving import check_start  # noqa: PLC0415 - an extra
 
     settings = read_settings(arguments, os.environ, place="serve")
     if arguments.check:
         emit(msgspec.to_builtins(settings))
         return 0
-    check_address(settings.host, settings.port)
-    anyio.run(check_store, settings)
+    check_start(settings, os.environ, settings_path(arguments))
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
     address = f"http://{settings.host}:{settings.port}"
     tell(f"lamina: serving on {address}, upstreams: {names}")
@@ -64,33 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
         tell(f"lamina: what went through it is shown at {address}{INSPECTOR}/")
     run_server(settings)
     return 0
-
-
-def check_address(host: str, port: int) -> None:
-    """Raise BadInput if the address cannot be listened on, before anything says that it is served.
-
-    The server would find out by itself, but only after it has started, and in its own words.
-    """
-    family = socket.AF_INET
-    if ":" in host:
-        family = socket.AF_INET6
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            problem = f"port {port} of {host} cannot be used: {error.strerror}"
-            hint = "stop what uses it, or give another --port"
-            raise BadInput(problem, place="serve", hint=hint) from None
-
-
-async def check_store(settings: GatewaySettings) -> None:
-    """Open the store and close it again. Raises what is wrong with its address, its key or its file."""
-    from lamina.gateway.conversation_store import GatewayStore  # noqa: PLC0415 - an extra
-
-    store = GatewayStore(settings)
-    await store.open()
-    await store.close()
 
 
 def read_settings(
@@ -120,18 +91,22 @@ def apply_arguments(
     `--upstream` replaces all upstreams of the file, and `--window` is set for each of them.
     """
     values = msgspec.to_builtins(settings)
-    for name in ("host", "port", "workers", "store", "key_file", "keep", "recall"):
+    for name in ("host", "port", "workers", "store", "key_file"):
         value = getattr(arguments, name, None)
         if value is not None:
             values[name] = value
+    for name in ("keep", "recall"):
+        value = getattr(arguments, name, None)
+        if value is not None:
+            values["policy"][name] = value
     if arguments.upstream:
-        upstream = {"url": arguments.upstream, "profile": arguments.profile or "openai"}
+        upstream = {"url": arguments.upstream, "profile": arguments.profile or "openai", "policy": {}}
         values["upstreams"] = {"upstream": upstream}
     elif arguments.profile:
         raise BadInput("--profile needs --upstream", place=place, hint="or use --settings")
     if arguments.window:
         for upstream in values["upstreams"].values():
-            upstream["window"] = arguments.window
+            upstream["policy"]["budget"] = arguments.window
     try:
         return msgspec.convert(values, type(settings))
     except msgspec.ValidationError as error:

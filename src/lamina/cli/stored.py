@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
+
+import anyio
 
 from lamina.errors import StoreError
 from lamina.sessions import Session
 from lamina.settings import load_settings
 from lamina.stores.address import KEY_VARIABLE, import_sealed, open_chosen_store, resolve_key
 from lamina.stores.port import Store, Where
+
+GATEWAY_WORKSPACE = "default"
+"""The workspace of a gateway's conversations, if nobody named another."""
+
+_Value = TypeVar("_Value")
 
 
 def add_store(parser: argparse.ArgumentParser, *, alone: bool = False) -> None:
@@ -44,6 +51,22 @@ async def open_named_store(
     key = await find_key(arguments.key_file)
     async with open_chosen_store(arguments.store, settings, key=key, create=create) as store:
         yield store, workspace
+
+
+def ask_store(arguments: argparse.Namespace, operation: Callable[[Store], Awaitable[_Value]], /) -> _Value:
+    """Open the store, do something with it, and close it again: others may write to it meanwhile."""
+
+    async def ask() -> _Value:
+        async with open_named_store(arguments) as (store, _):
+            return await operation(store)
+
+    return anyio.run(ask)
+
+
+def find_gateway_workspace(arguments: argparse.Namespace) -> str:
+    """The workspace in which a gateway keeps the conversations of this user."""
+    workspace = load_settings().workspace if arguments.workspace is None else arguments.workspace
+    return workspace or GATEWAY_WORKSPACE
 
 
 async def find_key(path: str | None) -> Any:
@@ -83,4 +106,4 @@ async def open_existing(store: Store, workspace: str, name: str) -> AsyncIterato
 
 
 def no_such_conversation(name: str) -> StoreError:
-    return StoreError("there is none of this name", conversation=name, hint="see lamina sessions list")
+    return StoreError("there is none of this name", conversation=name, hint="see lamina conversations list")

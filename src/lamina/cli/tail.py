@@ -243,7 +243,7 @@ class _Printer:
                 self._print(event, _describe_other(event))
 
     def _describe_answer(self, event: Mapping[str, Any]) -> str:
-        from lamina.agent.limits import price  # noqa: PLC0415 - only for those who print
+        from lamina.conversations.costs import price_usage  # noqa: PLC0415 - only for those who print
         from lamina.dialects.usage import Usage  # noqa: PLC0415 - as above
 
         usage = Usage(
@@ -253,7 +253,9 @@ class _Printer:
             written_long=event.get("written_long", 0),
             output=event.get("output", 0),
         )
-        amount = price(usage, str(event.get("model", "")))
+        amount = price_usage(
+            usage, str(event.get("model", "")), dialect=str(event.get("dialect", "")), at=event.get("at")
+        )
         money = "price ?"
         if amount is not None:
             money = f"${amount:.4f}"

@@ -6,7 +6,7 @@ Without a name they are the messages themselves, for a request that is built wit
 they are one excerpt, for a prompt in another conversation. Tool calls and context are not messages.
 
 Do not use this for a session's own history, which the session sends by itself. To send only the end of that,
-open the session with `SetupOptions(history=LastN(6))`. A session does not take in again what it has already.
+open the session with `Policy(history=LastN(6))`. A session does not take in again what it has already.
 """
 
 from __future__ import annotations

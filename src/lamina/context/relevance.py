@@ -1,6 +1,6 @@
 """How much attachments have to do with the prompt, and what follows from it: what is lowered first.
 
-    Session.open(..., runtime=RuntimeOptions(options=Options(order=Relevance())))
+    Session.open(..., policy=Policy(order=Relevance()))
     Options(order=Relevance(freshness="fresh", judge=by_index(index)))
 
 A relevance is an order for cuts: another order proposes, and this one changes the priorities that the other

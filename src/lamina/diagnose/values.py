@@ -78,8 +78,8 @@ _SAME_SYSTEM = (
     'system=SYSTEM_TEXT, messages=[*history, {"role": "user", "content": f"{changing_text}\\n{question}"}]'
 )
 _LET_LAMINA_CUT = "client = lamina.wrap(client); client.messages.create(messages=whole_history, ...)"
-_MARK = 'client = lamina.wrap(client, breakpoints="auto")'
-_PLAN = 'client = lamina.wrap(client, breakpoints="plan")'
+_MARK = 'client = lamina.wrap(client, policy=lamina.Policy(breakpoints="auto"))'
+_PLAN = 'client = lamina.wrap(client, policy=lamina.Policy(breakpoints="plan"))'
 _SAME_SETTING = "settings = {...}  # one dict for all calls: client.messages.create(**settings, ...)"
 
 CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
@@ -226,7 +226,8 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
         "expired": CauseWords(
             "the time between the requests is longer than the cache lives",
             "Ask for a longer lifetime, or read the prefix again before it ends.",
-            'client = lamina.wrap(client, breakpoints=lamina.fitting.Lifetimes(stable="1h", tail="1h"))',
+            'policy = lamina.Policy(breakpoints=lamina.fitting.Lifetimes(stable="1h", tail="1h"))\n'
+            "client = lamina.wrap(client, policy=policy)",
         ),
         "no breakpoint": CauseWords(
             "nothing was marked for the cache", "Put a cache marker at the end of what stays the same.", _MARK

@@ -52,12 +52,12 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     plan: MarkerPlan | None = None
 
 
-def check_breakpoints(breakpoints: Any) -> None:
+def check_breakpoints(breakpoints: Any, place: str) -> None:
     """Raise BadInput unless this is a value of `Breakpoints`."""
     if isinstance(breakpoints, Lifetimes) or breakpoints in _WORDS:
         return
     hint = 'use "auto", "keep", "plan", "none" or Lifetimes(...)'
-    raise BadInput(f"breakpoints is {breakpoints!r}", place="fit_request", hint=hint)
+    raise BadInput(f"breakpoints is {breakpoints!r:.100}", place=place, hint=hint)
 
 
 def place_markers(

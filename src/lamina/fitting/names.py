@@ -10,10 +10,10 @@ from typing import Any
 
 from lamina.core.recall import identify_segments
 from lamina.core.text.tags import make_inert
-from lamina.core.values import Budget, Segment, ToolCall, ToolResult
+from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.core.wording import name_of, text_of
 from lamina.dialects.origins import read_origin
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.errors import BudgetExceeded
 
 QUOTE = 30
 """How many characters of a segment an error shows."""
@@ -46,19 +46,6 @@ def name_segments(
         hint=error.hint,
         names=names,
     )
-
-
-def check_budget(budget: Any, place: str) -> None:
-    """Raise BadInput unless this is a budget, or None.
-
-    A whole number is most likely meant as the window, so the hint says how to write that.
-    """
-    if budget is None or isinstance(budget, Budget):
-        return
-    hint = "give Budget(window=...)"
-    if isinstance(budget, int):
-        hint = f"give Budget(window={budget})"
-    raise BadInput(f"budget is {budget!r:.100}", place=place, hint=hint)
 
 
 def _describe(segment: Segment, place: str) -> str:

@@ -17,11 +17,11 @@ from which everything that was lowered can be recalled.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
-from lamina.caches import CacheRules, rates, rules_for
+from lamina.caches import CacheRules, rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.build import Memo, build
 from lamina.core.cut_target import Rates
@@ -32,7 +32,7 @@ from lamina.core.ledger import load_ledger
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Form, Head, Ledger, Segment
-from lamina.core.wording import PLAIN, text_of
+from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
@@ -48,13 +48,12 @@ from lamina.dialects.sending import (
 from lamina.dialects.translate import choose_options, translate_head, translate_log
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
-from lamina.fitting.names import check_budget, name_segments
+from lamina.fitting.markers import Marked, place_markers
+from lamina.fitting.names import name_segments
 from lamina.fitting.output_limits import limit_output, note_lower_limit
+from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import RECALL, answer_recall, read_call, recall_tool, render_turns
 from lamina.fitting.server_reports import (
-    DEFAULT_HELP,
-    ServerHelp,
     ServerRequest,
     add_server_help,
     calibrate_ledger,
@@ -62,22 +61,10 @@ from lamina.fitting.server_reports import (
     record_clearing,
     usage_of,
 )
-from lamina.models.counters import counter_for
-from lamina.models.facts import model as facts_of
 from lamina.segments import call as call_segment
 
 AS_LOGGED = Layout(context="logged")
 """The messages of a request are already in their order, so `build` must not move any of them."""
-
-RecallMode = Literal["handles", "tool", "off"]
-"""How the model can have again what was lowered.
-
-With "handles", what is sent names the key of each thing, and the caller gives the model the tool
-(`Fitted.recall_tool`) and answers its calls (`Fitted.answer`). With "tool" the recall tool is added to the
-request at the first cut, and no handle is shown before that. With "off" no handle is ever shown.
-"""
-
-_WITHOUT_HANDLES = msgspec.structs.replace(PLAIN, handles=False)
 
 
 class RequestMemo:
@@ -151,67 +138,102 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 def fit_request(
     request: Mapping[str, Any],
     *,
-    dialect: str | Dialect | None = None,
-    to: str | Dialect | None = None,
-    model: str = "",
-    budget: Budget | None = None,
     ledger: Ledger | Mapping[str, Any] | None = None,
-    counter: Counter | None = None,
     usage: Usage | int | None = None,
+    policy: Policy | None = None,
+    budget: Budget | int | None = None,
+    dialect: str | Dialect | None = None,
     idle: float | None = None,
     memo: RequestMemo | None = None,
-    breakpoints: Breakpoints = "auto",
-    rules: CacheRules | None = None,
-    server: ServerHelp | None = None,
-    recall: RecallMode = "handles",
 ) -> Fitted:
     """Return the request, valid and within its model's window, continuing the last one byte for byte.
 
-    By default `dialect` is recognised from the request's shape, `budget` is taken from the model's window,
-    `counter` from its tokenizer and `rules` from its cache. Give `to` for an answer in another dialect and
-    `model` to ask another model. `ledger` is what the last call returned, `usage` what the provider reported
-    for it, and `idle` the seconds since then. `breakpoints` says what to do with cache markers, `server` what
-    the provider's server may do by itself, and `recall` how the model can have again what was lowered.
+    `ledger` is what the last call returned, `usage` what the provider reported for it, and `idle` the seconds
+    since then. `policy` says how to fit; what it leaves open comes from the request's model. `budget`
+    replaces that of the policy. By default `dialect` is recognised from the request's shape.
     """
-    check_breakpoints(breakpoints)
-    _check_recall(recall)
-    if not isinstance(budget, Budget | None):
-        check_budget(budget, "fit_request")
-    memo = memo or RequestMemo()
+    policy = choose_policy(policy, budget=budget, place="fit_request")
     source = _source_dialect(request, dialect)
-    target = source if to is None else find_dialect(to)
-    server = server or DEFAULT_HELP
+    call = _Call(
+        request=request, ledger=ledger, usage=usage, policy=policy, idle=idle, memo=memo or RequestMemo()
+    )
+    return _fit(call, source, source, "")
+
+
+def translate(
+    request: Mapping[str, Any],
+    *,
+    to: str | Dialect,
+    model: str = "",
+    ledger: Ledger | Mapping[str, Any] | None = None,
+    usage: Usage | int | None = None,
+    policy: Policy | None = None,
+    budget: Budget | int | None = None,
+    dialect: str | Dialect | None = None,
+    idle: float | None = None,
+    memo: RequestMemo | None = None,
+) -> Fitted:
+    """Return the request in the words of another dialect, for `model`, valid and within that model's window.
+
+    `Fitted.left` names the parameters and tools that the dialect cannot express. Without a `model`, the one
+    that the request names is asked. Everything else is as in `fit_request`: a conversation that is translated
+    call by call is continued byte for byte, too.
+    """
+    policy = choose_policy(policy, budget=budget, place="translate")
+    source = _source_dialect(request, dialect)
+    call = _Call(
+        request=request, ledger=ledger, usage=usage, policy=policy, idle=idle, memo=memo or RequestMemo()
+    )
+    return _fit(call, source, find_dialect(to), model)
+
+
+class _Call(msgspec.Struct, frozen=True, kw_only=True):
+    """What `fit_request` and `translate` were called with."""
+
+    request: Request
+    ledger: Ledger | Mapping[str, Any] | None
+    usage: Usage | int | None
+    policy: Policy
+    idle: float | None
+    memo: RequestMemo
+
+
+def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
+    """Fit a request of the `source` dialect, and write it in the `target` dialect for this model."""
+    request = call.request
+    policy = call.policy
+    memo = call.memo
     parsed = _parse(request, source, memo)
     if target is not source:
         parsed = msgspec.structs.replace(parsed, log=translate_log(parsed.log))
     own_head = _head_for(parsed.head, source, target, model)
     model_name = str(own_head.head.parameters.get("model", ""))
     if target is not source and not model_name:
-        hint = 'give model="..." with to=, or put the model into the request'
-        raise BadInput(f"no model for {target.name}", place="fit_request", hint=hint)
-    previous_ledger = load_ledger(ledger)
+        hint = 'give model="...", or put the model into the request'
+        raise BadInput(f"no model for {target.name}", place="translate", hint=hint)
+    previous_ledger = load_ledger(call.ledger)
+    recall_mode = policy.recall_mode("handles")
     fit = _Fit(
         original=request if target is source else None,
         parsed=parsed,
         head=own_head.head,
         target=target,
-        has_handles=recall == "handles",
-        counter=counter or counter_for(model_name),
-        rules=rules or rules_for(model_name, dialect=target.name),
-        breakpoints=breakpoints,
+        has_handles=recall_mode == "handles",
+        counter=policy.find_counter(model_name),
+        rules=policy.find_rules(model_name, dialect=target.name),
+        policy=policy,
         previous_ledger=previous_ledger,
         memo=memo,
-        drop_block=server.drop_block,
     )
-    with_recall = _add_recall_tool(fit) if recall == "tool" else fit
+    with_recall = _add_recall_tool(fit) if recall_mode == "tool" else fit
     reported = NOTHING_REPORTED
-    if usage is not None:
-        reported = usage_of(usage)
+    if call.usage is not None:
+        reported = usage_of(call.usage)
     inputs = _BuildInputs(
-        budget=_budget_for(request, fit.head, target, budget, reported),
+        budget=_budget_for(request, fit.head, target, policy, reported),
         ledger=_record_usage(previous_ledger, reported, fit.counter, request),
         rates=rates(fit.rules, model_name),
-        idle=idle or 0,
+        idle=call.idle or 0,
     )
     try:
         fit, envelope = _build_with_recall(fit, with_recall, inputs)
@@ -230,7 +252,7 @@ def fit_request(
         envelope = msgspec.structs.replace(envelope, notes=envelope.notes + outgoing.notes)
     helped = ServerRequest(request=outgoing.request)
     if envelope.ledger.cuts:
-        helped = add_server_help(outgoing.request, target, envelope.ledger, server)
+        helped = add_server_help(outgoing.request, target, envelope.ledger, policy.server)
     return Fitted(
         request=helped.request,
         ledger=envelope.ledger,
@@ -250,7 +272,6 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     `original` is the request as it came, if it came in the target dialect. `head` is the head to send: it is
     that of `parsed` itself, if nothing about it has to change. `has_recall`: it has the recall tool.
-    `drop_block`: the server may be asked to drop thinking that a cut has unbound.
     """
 
     original: Request | None
@@ -259,11 +280,10 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
     target: Dialect
     counter: Counter
     rules: CacheRules
-    breakpoints: Breakpoints
+    policy: Policy
     previous_ledger: Ledger
     memo: RequestMemo
     has_handles: bool
-    drop_block: bool
     has_recall: bool = False
 
 
@@ -322,12 +342,9 @@ def _head_for(head: Head, source: Dialect, target: Dialect, model: str) -> OwnHe
     return OwnHead(head=head)
 
 
-def _budget_for(
-    request: Request, head: Head, target: Dialect, budget: Budget | None, reported: Usage
-) -> Budget:
+def _budget_for(request: Request, head: Head, target: Dialect, policy: Policy, reported: Usage) -> Budget:
     """Return the caller's budget, or the model's, with room for the answer and for what the server clears."""
-    if budget is None:
-        budget = facts_of(str(head.parameters.get("model", ""))).budget
+    budget = policy.find_budget(str(head.parameters.get("model", "")))
     budget = _reserve_output(budget, head, target)
     if target.asks_to_clear(request):
         budget = extend_budget(budget, head, reported.cleared.tokens)
@@ -348,13 +365,6 @@ def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
     if not output or output > budget.window // 2:  # the core reserves its usual share
         return budget
     return msgspec.structs.replace(budget, reserve=output)
-
-
-def _check_recall(recall: Any) -> None:
-    modes = get_args(RecallMode)
-    if recall not in modes:
-        hint = f"use one of {', '.join(map(repr, modes))}"
-        raise BadInput(f"recall is {recall!r:.100}", place="fit_request", hint=hint)
 
 
 def _was_cut(ledger: Ledger) -> bool:
@@ -391,7 +401,7 @@ def _build_with_recall(fit: _Fit, with_recall: _Fit, inputs: _BuildInputs) -> tu
     envelope = _build(fit, inputs)
     if envelope.cut is None or not _was_cut(envelope.ledger):
         return fit, envelope
-    if keeps_head(envelope, fit.target, drop_block=fit.drop_block):
+    if keeps_head(envelope, fit.target, drop_block=fit.policy.server.drop_block):
         return fit, envelope
     try:
         envelope_with_recall = _build(with_recall, inputs)
@@ -429,9 +439,6 @@ def _add_tool(envelope: Envelope, reason: str) -> Envelope:
 
 def _build(fit: _Fit, inputs: _BuildInputs) -> Envelope:
     """Build the envelope, with what rendering will mend for good written into its ledger."""
-    wording = PLAIN
-    if not fit.has_handles:
-        wording = _WITHOUT_HANDLES
     envelope = build(
         fit.parsed.log,
         head=fit.head,
@@ -444,9 +451,10 @@ def _build(fit: _Fit, inputs: _BuildInputs) -> Envelope:
             fit.target,
             fit.head,
             layout=AS_LOGGED,
-            drop_block=fit.drop_block,
+            drop_block=fit.policy.server.drop_block,
             rates=inputs.rates,
-            wording=wording,
+            wording=fit.policy.find_wording(has_handles=fit.has_handles),
+            **fit.policy.options(),
         ),
     )
     return settle_repairs(envelope, fit.target, before=fit.previous_ledger.mark, memo=fit.memo.build)
@@ -481,13 +489,13 @@ def _is_unchanged(envelope: Envelope) -> bool:
 
 def _mark(fit: _Fit, envelope: Envelope, request: Request) -> Marked:
     """Place the cache markers that the caller asked for."""
-    if fit.breakpoints == "keep":
+    if fit.policy.breakpoints == "keep":
         return Marked(request=request)  # type: ignore[arg-type]
     return place_markers(
         request,
         envelope,
         fit.target,
-        breakpoints=fit.breakpoints,
+        breakpoints=fit.policy.breakpoints,
         counter=fit.counter,
         rules=fit.rules,
         before=fit.previous_ledger.mark,

@@ -28,8 +28,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.agent.limits import price
 from lamina.caches import rules_for
+from lamina.conversations.costs import NO_USAGE, CostSum
 from lamina.dialects.usage import Usage, count_noun
 from lamina.models.facts import model_or_none
 
@@ -55,9 +55,11 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str = ""
+    at: float | None = None
     conversation: str
     parent: str = ""
     model: str
+    dialect: str = ""
     input: int
     full: int = 0
     unchanged: int = 0
@@ -113,8 +115,8 @@ class GatewayAccount:
         self.usage = Usage()
         self._forks: dict[str, str] = {}
         self._unanswered: set[str] = set()
-        self._cost = _Money()
-        self._cost_without = _Money()
+        self._cost = CostSum()
+        self._cost_without = CostSum()
         self._unknown_reads = 0
         self._last: dict[str, _LastRequest] = {}
 
@@ -130,8 +132,8 @@ class GatewayAccount:
             self.add(msgspec.convert(dict(event), AnsweredRequest))
         elif name == "answered without usage":
             self._count_event(event)
-            self._cost.miss("an answer did not report its tokens")
-            self._cost_without.miss("an answer did not report its tokens")
+            self._cost.miss(NO_USAGE)
+            self._cost_without.miss(NO_USAGE)
 
     def _count_event(self, event: Mapping[str, Any]) -> None:
         """Count an answer that did not report its tokens."""
@@ -159,7 +161,7 @@ class GatewayAccount:
             written_long=self.usage.written_long + usage.written_long,
             output=self.usage.output + usage.output,
         )
-        self._cost.add(usage, answer.model)
+        self._cost.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
         if answer.was_cut and self._find_last(answer).answer is None:
             self._learn_earlier(answer.process)
         uncut = self._follow(answer)
@@ -240,7 +242,7 @@ class GatewayAccount:
     def _add_without(self, answer: AnsweredRequest, uncut: _UncutRequest) -> None:
         """Add what a request would have cost with nothing cut."""
         if uncut.tokens == answer.input and not uncut.is_recalled:
-            self._cost_without.add(answer.usage, answer.model)
+            self._cost_without.add(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
             return
         facts = model_or_none(answer.model)
         if facts is not None and uncut.tokens > facts.budget.window:
@@ -261,7 +263,7 @@ class GatewayAccount:
             written_long=written_long,
             output=answer.output,
         )
-        self._cost_without.add(usage, answer.model)
+        self._cost_without.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
 
 
 class _UncutRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -364,32 +366,3 @@ class _LastRequest(msgspec.Struct, frozen=True, kw_only=True):
     def follow(self, answer: AnsweredRequest, uncut: _UncutRequest) -> _LastRequest:
         """The request of this answer, as the last one."""
         return _LastRequest(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))
-
-
-class _Money:
-    """A sum in USD, or why it is not known."""
-
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._reason = ""
-
-    def add(self, usage: Usage, model: str) -> None:
-        amount = price(usage, model)
-        if amount is None:
-            self.miss(f"no price of {model!r} is known")
-            return
-        self._sum += amount
-
-    def miss(self, reason: str) -> None:
-        self._reason = self._reason or reason
-
-    @property
-    def amount(self) -> float | None:
-        if self._reason:
-            return None
-        return self._sum
-
-    def __str__(self) -> str:
-        if self._reason:
-            return f"not known: {self._reason}"
-        return f"${self._sum:.4f}"

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from lamina.gateway.client_connection import Receive
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_store import GatewayStore
+from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.conversations import ConversationIndex
 from lamina.gateway.draining import Drain
 from lamina.gateway.exchange import Scope, Send, answer_request
@@ -54,6 +54,9 @@ SWITCH_SECONDS = 0.0005
 A read of the store gives the interpreter away a dozen times. With Python's 5 ms a first request, which asks
 the store, waited 2.3 times as long as a later one, beside 64 streams; with this it is 2.0 times.
 """
+
+FIRST_PRUNE, PRUNE_PAUSE = 10.0, 3600.0
+"""Seconds after its start, and then between two times, that a gateway deletes what is beyond its limits."""
 
 YOUNG_OBJECTS = 20_000
 """New objects after which Python looks for garbage. A request has hundreds that stay."""
@@ -118,7 +121,8 @@ class _Shared:
         telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
-        index = ConversationIndex(self.store, shared=self.settings.shares_store)
+        keep = self.settings.policy.keep
+        index = ConversationIndex(self.store, shared=self.settings.shares_store, keep=keep)
         saver = ConversationSaver(self.store, index, self.metrics)
         learner = AnswerLearner(index, saver)
         fitter = Fitter(
@@ -142,20 +146,32 @@ class _Shared:
                 environment=self.environment,
                 telemetry=telemetry,
                 drain=self.drain,
+                saver=saver,
             )
-            saving = asyncio.ensure_future(saver.save_pending())
+            writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
             try:
                 yield
             finally:
-                saving.cancel()
+                writing.cancel()
                 with suppress(asyncio.CancelledError):
-                    await saving
+                    await writing
                 await self.gateway.finish_all()
                 await saver.flush()
+                await saver.flush_records()
         await self.store.close()
         await to_thread.run_sync(telemetry.close)
         if self.drain.is_stopping:
             self.journal.write("stopped", cut_off=self.drain.cut_count)
+
+    async def _prune(self) -> None:
+        """Delete what is beyond the limits of the settings, now and then."""
+        await asyncio.sleep(FIRST_PRUNE)
+        while self.store is not None:
+            with suppress(StoreGone):
+                deleted = await self.store.prune()
+                if deleted:
+                    self.journal.write("pruned", conversations=deleted)
+            await asyncio.sleep(PRUNE_PAUSE)
 
     def started_gateway(self) -> Gateway:
         if self.gateway is None:
@@ -185,8 +201,10 @@ class _Shared:
         if self._inspector is None:
             from lamina.gateway.inspection import InspectorPages  # noqa: PLC0415 - takes a while, and memory
 
-            index = self.started_gateway().fitter.index
-            self._inspector = InspectorPages(self.settings, index, _read_page_key(self.environment))
+            gateway = self.started_gateway()
+            assert self.store is not None  # noqa: S101 - it was opened before the gateway
+            page_key = _read_page_key(self.environment)
+            self._inspector = InspectorPages(self.settings, self.store, gateway.saver, page_key)
         await self._inspector(scope, receive, send)
 
 

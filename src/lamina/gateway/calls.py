@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.recall_loop import RecallPlace, splice_exchanges
 from lamina.core.values import Ledger
 from lamina.dialects.port import Dialect
-from lamina.fitting.recall_loop import RecallPlace, splice_exchanges
 from lamina.fitting.request import Fitted
 from lamina.gateway.bodies import RequestBody, encode_body
 from lamina.gateway.conversations import ConversationMatch, LiveConversation

@@ -1,15 +1,19 @@
 """The settings of a gateway: one typed TOML file. A wrong setting is refused at the start, with its line.
 
     port = 4949
+
+    [policy]
     keep = "lowered"
 
     [upstreams.claude]
     url = "https://api.anthropic.com"
     profile = "anthropic"
     prefix = "/claude"
+    policy.budget = 64000
 
-Without a file there is one upstream for each public API, chosen by the route. The file holds no secrets: an
-upstream names the environment variable that has its key, and an access token is listed by its SHA-256.
+A `policy` has the fields of `lamina.Policy` that are plain data. Without a file there is one upstream for
+each public API, chosen by the route. The file holds no secrets: an upstream names the environment variable
+that has its key, and an access token is listed by its SHA-256.
 """
 
 from __future__ import annotations
@@ -26,8 +30,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
-from lamina.core.values import Preference
 from lamina.errors import BadInput
+from lamina.fitting.policy import DEFAULT_POLICY, Policy
 from lamina.settings import decode_toml, find_error_line, find_line
 
 TOKEN_VARIABLE = "LAMINA_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
@@ -35,12 +39,6 @@ TOKEN_VARIABLE = "LAMINA_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
 
 DEFAULT_PORT = 4949
 MEBIBYTE = 1 << 20
-
-Keep = Literal["all", "lowered", "nothing"]
-"""What is stored of the contents of conversations."""
-
-Recall = Literal["tool", "mcp", "off"]
-"""How a model reads what was lowered: by a tool of the gateway, by one of the client, or not at all."""
 
 ProfileName = Literal["anthropic", "openai", "gemini", "openrouter", "bedrock", "llama.cpp", "vllm", "ollama"]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
@@ -100,29 +98,21 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     """One server that requests are sent to.
 
     A request goes to the upstream whose `prefix` its path begins with, else to the one whose `models` has a
-    pattern for its model, else to the first one that speaks its API. `window` replaces the window of every
-    model, `default_window` is for models that the table does not have. `reserve` is the room for the answer.
-    `prefer` says whether cuts keep more of what was said, or save more tokens. `tokenizer` is the path of a
-    tokenizer.json. `key_env` names the variable with the key that is sent instead of the client's.
-    `breakpoints` says what becomes of cache markers, as `fit_request` has it; with "auto" a request without
-    any gets lamina's, if its server reads them. `retries` is how often a refusal with `Retry-After` is tried
-    again. With `drop_block` the server is asked to drop thinking that is bound to what a cut has changed.
+    pattern for its model, else to the first one that speaks its API. `default_window` is for models that the
+    table does not have. `key_env` names the variable with the key that is sent instead of the client's.
+    `retries` is how often a refusal with `Retry-After` is tried again. `policy` says how its requests are
+    fitted; what it leaves open, the policy of the gateway says.
     """
 
     url: str
     profile: ProfileName
     prefix: str = ""
     models: tuple[str, ...] = ()
-    window: Natural = 0
     default_window: Positive = 128_000
-    reserve: Natural | None = None
-    prefer: Preference = "balanced"
-    tokenizer: str = ""
     key_env: str = ""
-    breakpoints: Literal["auto", "keep", "plan", "none"] = "auto"
     count: Literal["auto", "local", "pass"] = "auto"
     retries: Natural = 0
-    drop_block: bool = True
+    policy: Policy = DEFAULT_POLICY
 
 
 class AccessToken(_Table, frozen=True, kw_only=True):
@@ -137,7 +127,9 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
 
     `hosts` and `origins` are allowed besides the loopback names. `journal` is the file with a line for each
     request; by default it lies beside the store, and "off" is none. `inspect` says whether the gateway shows
-    the inspector's pages.
+    the inspector's pages. `policy` holds for all upstreams that say nothing else; what it keeps, it keeps for
+    all. Conversations that were not used for `keep_days`, and the oldest ones beyond `keep_bytes`, are
+    deleted; without these limits nothing is.
     """
 
     host: str = "127.0.0.1"
@@ -145,14 +137,15 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     workers: Positive = 1
     store: str = ""
     key_file: str = ""
-    keep: Keep = "lowered"
+    keep_days: Positive | None = None
+    keep_bytes: Positive | None = None
     journal: str = ""
-    recall: Recall = "tool"
     inspect: bool = True
     telemetry: Literal["off", "otlp"] = "off"
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()
+    policy: Policy = DEFAULT_POLICY
     limits: RequestLimits = RequestLimits()
     deadlines: Deadlines = Deadlines()
     upstreams: dict[str, UpstreamSettings] = {}
@@ -161,6 +154,13 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     def is_public(self) -> bool:
         """Whether other machines can reach the address."""
         return not is_loopback(self.host)
+
+    def list_upstreams(self) -> dict[str, UpstreamSettings]:
+        """The upstreams by their names, each with the policy that holds for it."""
+        upstreams: dict[str, UpstreamSettings] = {}
+        for name, upstream in self.upstreams.items():
+            upstreams[name] = msgspec.structs.replace(upstream, policy=upstream.policy.over(self.policy))
+        return upstreams
 
     @property
     def shares_store(self) -> bool:
@@ -222,6 +222,9 @@ def _check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -
     for name, upstream in settings.upstreams.items():
         place = f"upstreams.{name}"
         _check_url(upstream.url, place)
+        if upstream.policy.keep not in (DEFAULT_POLICY.keep, settings.policy.keep):
+            hint = "set it under [policy]: a gateway keeps the same for all its upstreams"
+            raise BadInput("an upstream keeps nothing of its own", place=f"{place}.policy.keep", hint=hint)
         if upstream.prefix and not re.fullmatch(r"/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-]", upstream.prefix):
             hint = 'write it like "/claude": a slash first, none at the end'
             raise BadInput(f"{upstream.prefix!r} is not a prefix", place=f"{place}.prefix", hint=hint)

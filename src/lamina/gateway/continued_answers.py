@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.fitting.recall_loop import PREVIOUS_ANSWER, RecallExchange, continue_answer
+from lamina.conversations.recall_loop import PREVIOUS_ANSWER, RecallExchange, continue_answer
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
 
 

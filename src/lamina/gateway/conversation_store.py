@@ -1,6 +1,6 @@
 """Every call of a store that the gateway makes. It holds nothing itself, so workers can share a store.
 
-A conversation is kept as one state, the `ConversationSnapshot`, and records: what was lowered, or
+A conversation is kept as one state, the `ConversationState`, and records: what was lowered, or
 everything, as `keep` says. A family lists the conversations that begin with the same words, so that a
 request which carries no id can be found by its messages. A state is replaced only if it is still the one
 that was read: of two workers with requests of one conversation, the second gets Conflict, reads again and
@@ -15,32 +15,28 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 from typing import TypeVar
 
 import msgspec
 
-from lamina.core.values import Digest, Ledger
-from lamina.dialects.usage import Usage
-from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError
-from lamina.fitting.recall_loop import RecallExchange
-from lamina.fitting.request_digests import RequestDigests
+from lamina.conversations.retention import prune
+from lamina.conversations.store import (
+    WORKSPACE,
+    ConversationState,
+    answer_place,
+    conversation_place,
+    decode_state,
+    family_place,
+)
+from lamina.errors import BadInput, Conflict, Reused, StoreError
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key
-from lamina.stores.port import OwnName, Store, Where
-
-WORKSPACE = "gateway/"
-FAMILIES = "gateway-families/"
-ANSWERS = "gateway-answers/"
-"""Begin the names of the workspaces that hold conversations, the lists of their names, and the conversation
-of each answer that the upstream keeps."""
+from lamina.stores.port import Store
 
 MEMBERS = 64
 """How many conversations of one family are looked at, the newest first."""
-
-LINK = 16
-"""Bytes of one link of a chain."""
 
 READY_SECONDS = 2.0
 """How long the store may take to say that it is there. Who asks gives up after three, in the image."""
@@ -54,88 +50,17 @@ _deadline: ContextVar[float | None] = ContextVar("lamina_store_deadline", defaul
 """When the request of this task has waited for the store for long enough, by the monotonic clock."""
 
 
-def conversation_workspace(workspace: str) -> OwnName:
-    """The workspace of a store that holds the gateway's conversations of a workspace."""
-    return OwnName(f"{WORKSPACE}{workspace}")
-
-
-def conversation_place(workspace: str, name: str) -> Where:
-    """Where the gateway stores a conversation."""
-    return Where(conversation_workspace(workspace), name)
-
-
-def _family_place(workspace: str, family: str) -> Where:
-    """Where the names of the conversations are stored that begin alike."""
-    return Where(OwnName(f"{FAMILIES}{workspace}"), family)
-
-
-def _answer_place(workspace: str, answer_id: str) -> Where:
-    """Where the name of the conversation is stored that an answer belongs to."""
-    return Where(OwnName(f"{ANSWERS}{workspace}"), answer_id)
-
-
 class StoreGone(Exception):
     """The store cannot be reached, or does not answer in time."""
 
 
-class ConversationSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is stored of a conversation between two requests.
-
-    `group` is the client's own id, `parent` the conversation or group that this one came from. `system` and
-    `chain` are digests of the last request. `usage` is what the upstream reported for it, None if the ledger
-    has learnt from it already. `windows` has the window of each model that refused a request as too long.
-    `exchanges` are the recalls that the gateway answered: the client's own history does not have them.
-    """
-
-    version: int = 1
-    dialect: str = ""
-    group: str = ""
-    parent: str = ""
-    upstream: str = ""
-    model: str = ""
-    system: tuple[Digest, ...] = ()
-    chain: bytes = b""
-    first_answer: int = 0
-    ledger: Ledger = Ledger()
-    usage: Usage | None = None
-    windows: dict[str, int] = {}
-    exchanges: tuple[RecallExchange, ...] = ()
-    requests: int = 0
-    tokens: int = 0
-    updated: int = 0
-
-    @property
-    def was_cut(self) -> bool:
-        """Whether the ledger has anything that changes a request."""
-        return changes_requests(self.ledger)
-
-    @property
-    def has_ledger(self) -> bool:
-        """Whether a request of this conversation was fitted and sent in another form than it came in."""
-        return self.was_cut or self.ledger.mark is not None
-
-    def digests(self) -> RequestDigests:
-        """The digests of the last request, without its segments."""
-        links = [self.chain[start : start + LINK] for start in range(0, len(self.chain), LINK)]
-        return RequestDigests(
-            system=self.system,
-            digests=(Digest(""),) * len(links),
-            chain=tuple(links),
-            first_answer=self.first_answer,
-        )
-
-
-def changes_requests(ledger: Ledger) -> bool:
-    """Whether a request with this ledger leaves in another form than it came in."""
-    return any((ledger.lines, ledger.folds, ledger.repairs, ledger.cuts))
-
-
 class GatewayConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was read: `source` are the bytes of its state."""
+    """A conversation as it was read, with the bytes of its state and the number of its records."""
 
     name: str
-    state: ConversationSnapshot
+    state: ConversationState
     source: bytes
+    count: int
 
 
 class GatewayStore:
@@ -169,7 +94,7 @@ class GatewayStore:
 
     @property
     def keeps_nothing(self) -> bool:
-        return self._settings.keep == "nothing"
+        return self._settings.policy.keep == "nothing"
 
     async def open(self) -> None:
         """Open the store. Raises what is wrong with its address or its key."""
@@ -189,7 +114,7 @@ class GatewayStore:
 
     async def load_family(self, workspace: str, family: str) -> list[str]:
         """The names of the conversations that begin alike, the newest first."""
-        where = _family_place(workspace, family)
+        where = family_place(workspace, family)
         page = await self._call(lambda store: store.read(where, last=MEMBERS))
         names = [record.body.decode() for record in page.records]
         return list(dict.fromkeys(reversed(names)))
@@ -201,43 +126,83 @@ class GatewayStore:
         if not page.head.state:
             return None
         state = decode_state(page.head.state)
-        return GatewayConversation(name=name, state=state, source=page.head.state)
+        return GatewayConversation(name=name, state=state, source=page.head.state, count=page.head.count)
 
     async def save(
         self,
         workspace: str,
         name: str,
-        state: ConversationSnapshot,
+        state: ConversationState,
         *,
         was: bytes,
+        expect: int,
         family: str,
         records: Sequence[bytes] = (),
     ) -> bytes:
         """Replace the state, which must still be `was`, and return the bytes of the new one.
 
+        The conversation must have `expect` records: the new ones name earlier ones by their number.
+
         A new conversation is listed in its family first: a name without a state is harmless, and a state
         that nobody finds is not.
         """
-        source = msgspec.json.encode(msgspec.structs.replace(state, updated=int(time())))
+        source = state.encode()
         where = conversation_place(workspace, name)
         if not was:
-            listed = _family_place(workspace, family)
+            listed = family_place(workspace, family)
             await self._call(lambda store: store.append(listed, [name.encode()]))
-        await self._call(lambda store: store.append(where, records, was=was, state=source))
+        await self._call(lambda store: store.append(where, records, was=was, expect=expect, state=source))
         return source
+
+    async def append(self, workspace: str, name: str, records: Sequence[bytes], *, expect: int) -> None:
+        """Add records to a conversation that has `expect` of them. Its state stays as it is."""
+        where = conversation_place(workspace, name)
+        await self._call(lambda store: store.append(where, records, expect=expect))
+
+    async def load_records(self, workspace: str, name: str, *, after: int) -> list[bytes]:
+        """The records of a conversation from a number on."""
+        where = conversation_place(workspace, name)
+        page = await self._call(lambda store: store.read(where, after=after))
+        return [record.body for record in page.records]
+
+    async def count_records(self, workspace: str, name: str) -> int:
+        """How many records a conversation has, also if it has no state yet."""
+        where = conversation_place(workspace, name)
+        page = await self._call(lambda store: store.read(where, last=0))
+        return page.head.count
 
     async def save_answer(self, workspace: str, answer_id: str, name: str) -> None:
         """Remember to which conversation an answer belongs."""
-        where = _answer_place(workspace, answer_id)
+        where = answer_place(workspace, answer_id)
         await self._call(lambda store: store.append(where, [name.encode()]))
 
     async def load_answer(self, workspace: str, answer_id: str) -> str:
         """The name of the conversation that an answer belongs to; "" if nothing was remembered."""
-        where = _answer_place(workspace, answer_id)
+        where = answer_place(workspace, answer_id)
         page = await self._call(lambda store: store.read(where, last=1))
         for record in page.records:
             return record.body.decode()
         return ""
+
+    async def call(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
+        """Do anything else with the store. Raises StoreGone if it fails or takes too long."""
+        return await self._call(operation)
+
+    async def prune(self) -> int:
+        """Delete conversations beyond the limits of the settings. Returns how many were deleted."""
+        settings = self._settings
+        if self.keeps_nothing or (settings.keep_days is None and settings.keep_bytes is None):
+            return 0
+        workspaces = {WORKSPACE, *(token.workspace for token in settings.tokens)}
+        deleted = 0
+        for workspace in sorted(workspaces):
+            pruned = await self._operate(
+                lambda store, workspace=workspace: prune(  # type: ignore[misc]
+                    store, workspace, days=settings.keep_days, size=settings.keep_bytes
+                )
+            )
+            deleted += len(pruned.names)
+        return deleted
 
     async def is_ready(self) -> bool:
         """Whether the store answers."""
@@ -304,14 +269,6 @@ def _key_path(path: str) -> Path | None:
     if not path:
         return None
     return Path(path).expanduser()
-
-
-def decode_state(source: bytes) -> ConversationSnapshot:
-    """The state that a store holds. A store that holds something else is damaged."""
-    try:
-        return msgspec.json.decode(source, type=ConversationSnapshot)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Damaged(f"the state of a conversation cannot be read: {error}") from error
 
 
 def _ignore_outcome(task: asyncio.Task[_Value]) -> None:

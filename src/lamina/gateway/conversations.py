@@ -22,23 +22,24 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from lamina.conversations.recall_loop import select_exchanges
+from lamina.conversations.recognise import Recognised, recognise, rewind_to_fork
+from lamina.conversations.record import RecordWriter
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.dialects.usage import Usage
-from lamina.fitting.recall_loop import select_exchanges
-from lamina.fitting.recognise import Recognised, recognise, rewind_to_fork
+from lamina.fitting.policy import Keep
 from lamina.fitting.request import RequestMemo
-from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.gateway.bodies import RequestBody
-from lamina.gateway.conversation_store import (
-    ConversationSnapshot,
-    GatewayConversation,
-    GatewayStore,
-    StoreGone,
-)
+from lamina.gateway.conversation_store import GatewayConversation, GatewayStore, StoreGone
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
 from lamina.gateway.turn_memory import MEMORY_BYTES, MOVING
+
+DOOR = "gateway"
+"""What the record calls this part of lamina."""
 
 LIVE_BYTES = MEMORY_BYTES
 """Bytes of requests whose conversations stay in memory, as many as there are decoded messages of."""
@@ -49,6 +50,9 @@ TURN_BYTES = 2 << 10
 
 Without them a thousand short conversations would count as nothing.
 """
+
+MOST_LEARNT = 64
+"""Records of another process that are read so that their texts are not stored again."""
 
 USAGES = 1_000
 """Reports about earlier requests that one conversation holds for the inspector."""
@@ -85,7 +89,7 @@ class LiveConversation:
     in them. `lock` is that of its family, which lives as long as one of its conversations.
     """
 
-    def __init__(self, workspace: str, name: str, family: str, state: ConversationSnapshot) -> None:
+    def __init__(self, workspace: str, name: str, family: str, state: ConversationState) -> None:
         self.workspace = workspace
         self.name = name
         self.family = family
@@ -109,7 +113,7 @@ class LiveConversation:
         self.reported = 0
         self.usages: dict[int, tuple[float, Usage]] = {}
         self.lock: asyncio.Lock | None = None
-        self._records: list[bytes] = []
+        self.record = RecordWriter()
 
     def note_usage(self, usage: Usage) -> None:
         """Remember what was reported for the last request, by the number of its messages."""
@@ -127,24 +131,17 @@ class LiveConversation:
         self.reported = parent.reported
 
     def accept(self, stored: GatewayConversation) -> None:
-        """Take over what another process has saved, unless this one has seen a later request.
-
-        Records of messages that the other process has saved are dropped. Those of later messages wait on, or
-        are made again with the next request.
-        """
+        """Take over what another process has saved, unless this one has seen a later request."""
         self.source = stored.source
         saved_digests = stored.state.digests()
         if self._is_ahead(stored.state, saved_digests):
-            missing_count = len(self.digests.chain) - len(saved_digests.chain)
-            self._records = self._records[max(len(self._records) - missing_count, 0) :]
             return
-        self._records = []
         self.state = stored.state
         self.digests = saved_digests
         self.counted = None
         self.measured = None
 
-    def _is_ahead(self, saved: ConversationSnapshot, saved_digests: RequestDigests) -> bool:
+    def _is_ahead(self, saved: ConversationState, saved_digests: RequestDigests) -> bool:
         """Whether the last request here continues the one in the store, under the same ledger."""
         if saved.ledger != self.state.ledger:
             return False
@@ -162,16 +159,12 @@ class LiveConversation:
         self.counted = None
         self.measured = None
         self.request = None
+        self.record.forget_bodies()
 
     def add_records(self, records: Iterable[bytes]) -> None:
         """Keep records until the next time that the conversation is saved."""
-        self._records.extend(records)
-
-    def take_records(self) -> list[bytes]:
-        """The records that wait to be saved. The caller saves them."""
-        records = self._records
-        self._records = []
-        return records
+        for record in records:
+            self.record.add_record(record)
 
 
 class ParsedCall(NamedTuple):
@@ -204,12 +197,14 @@ class ConversationMatch(NamedTuple):
 class ConversationIndex:
     """All conversations of one gateway process, over the store that it shares with others.
 
-    `shared`: other processes write to the store, so it is asked for every request.
+    `shared`: other processes write to the store, so it is asked for every request. `keep` is what the record
+    has of requests.
     """
 
-    def __init__(self, store: GatewayStore, *, shared: bool) -> None:
+    def __init__(self, store: GatewayStore, *, shared: bool, keep: Keep = "lowered") -> None:
         self._store = store
         self.shared = shared
+        self._keep = keep
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
         self._by_family: dict[FamilyKey, dict[str, LiveConversation]] = {}
         self._by_landmark: dict[Landmark, LiveConversation] = {}
@@ -262,7 +257,15 @@ class ConversationIndex:
             self._touch(conversation)
             return ConversationMatch(conversation, parsed, digests, recognised.shared, certain)
 
-        state = ConversationSnapshot(dialect=dialect.name, group=identity.group, parent=identity.parent)
+        state = ConversationState(
+            door=DOOR,
+            dialect=dialect.name,
+            group=identity.group,
+            parent=identity.parent,
+            family=family,
+            keep=self._keep,
+            title=find_title(parsed.log) if self._keep == "all" else "",
+        )
         if conversation is not None:
             state = _fork_state(state, conversation, call, recognised.shared)
         name = _make_name(identity, family, digests, members)
@@ -282,8 +285,10 @@ class ConversationIndex:
         stored = await self._store.load(conversation.workspace, conversation.name)
         if stored is None:
             conversation.source = b""
+            await self._learn_records(conversation, None)
             return
         conversation.accept(stored)
+        await self._learn_records(conversation, stored.count)
 
     def note_request(self, conversation: LiveConversation, text_size: int) -> None:
         """Note that a conversation has a new last request, and forget old conversations if need be."""
@@ -315,7 +320,7 @@ class ConversationIndex:
     def _measure(self, conversation: LiveConversation) -> None:
         """Count what a conversation takes in memory now."""
         turns_size = TURN_BYTES * len(conversation.turns)
-        memory_size = CONVERSATION_BYTES + turns_size + conversation.text_size
+        memory_size = CONVERSATION_BYTES + turns_size + conversation.text_size + conversation.record.size
         self._size += memory_size - conversation.memory_size
         conversation.memory_size = memory_size
 
@@ -330,7 +335,25 @@ class ConversationIndex:
             stored = await self._store.load(workspace, name)
             if stored is not None:
                 members[name] = self._accept(workspace, family, stored, members.get(name))
+                await self._learn_records(members[name], stored.count)
         return members
+
+    async def _learn_records(self, conversation: LiveConversation, count: int | None) -> None:
+        """Learn how long the record of a conversation is, and what another process has written last.
+
+        `count` is None if it has no state in the store: it was deleted, or the gateway was killed before it
+        was saved. A long record is not read: a request would wait for it.
+        """
+        record = conversation.record
+        workspace, name = conversation.workspace, conversation.name
+        if count is None:
+            count = await self._store.count_records(workspace, name)
+        if count < record.count:
+            record.begin_anew()
+        if count - record.count > MOST_LEARNT:
+            record.skip_to(count)
+        elif count > record.count:
+            record.learn(await self._store.load_records(workspace, name, after=record.count))
 
     def _accept(
         self,
@@ -401,16 +424,6 @@ def _group_of(conversation: LiveConversation) -> Group:
     return conversation.workspace, state.group, state.dialect
 
 
-def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests) -> str:
-    """The family of a request: its opening words, before the model's first answer."""
-    digest = blake2b(digest_size=16, person=b"lamina-family")
-    for text in (workspace, group, dialect):
-        digest.update(len(text.encode()).to_bytes(4, "big"))
-        digest.update(text.encode())
-    digest.update(digests.opening)
-    return digest.hexdigest()
-
-
 def _recognise(
     members: Mapping[str, LiveConversation], digests: RequestDigests
 ) -> Recognised[LiveConversation]:
@@ -418,11 +431,11 @@ def _recognise(
 
 
 def _fork_state(
-    state: ConversationSnapshot,
+    state: ConversationState,
     conversation: LiveConversation,
     call: ParsedCall,
     shared: int,
-) -> ConversationSnapshot:
+) -> ConversationState:
     """The state of a fork: ledger and recalls of the common part, and the windows that were learnt."""
     exchanges = select_exchanges(conversation.state.exchanges, call.digests)
     ledger = rewind_to_fork(

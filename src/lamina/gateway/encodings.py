@@ -1,4 +1,4 @@
-"""Content encodings: a body is unpacked for reading, whole or piece by piece, and never beyond a limit."""
+"""Content encodings: a whole body is unpacked for reading, and never beyond a limit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from typing import Any
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
+from lamina.conversations.encodings import UNPACK_ERRORS
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.refusals import Refusal
 
 _STEP = 1 << 16
 """Bytes that a decoder gives back at a time, where it would give back any number."""
-
-UNPACK_ERRORS = (zlib.error, brotli.error, zstandard.ZstdError)
-"""What broken bytes raise."""
-
-Unpacker = Callable[[bytes], bytes]
-"""Unpacks a stream piece by piece."""
 
 
 def unpack(data: bytes, encoding: str, limit: int) -> bytes:
@@ -36,21 +31,6 @@ def unpack(data: bytes, encoding: str, limit: int) -> bytes:
             raise Refusal(400, f"the body is not valid {name}: {error}") from None
         if len(data) > limit:
             raise Refusal(413, f"the body is larger than {limit:,} bytes when unpacked")
-    return data
-
-
-def make_unpacker(encoding: str) -> Unpacker | None:
-    """What unpacks an answer piece by piece; None if the encoding is unknown. "" needs no unpacking."""
-    name = lower_ascii(encoding.strip(" \t"))
-    if name in ("", "identity"):
-        return _take_plain
-    start = _PIECEWISE.get(name)
-    if start is None:
-        return None
-    return start()
-
-
-def _take_plain(data: bytes) -> bytes:
     return data
 
 
@@ -98,11 +78,4 @@ _WHOLE: dict[str, Callable[[bytes, int], bytes]] = {
     "deflate": _unpack_deflate,
     "br": _unpack_brotli,
     "zstd": _unpack_zstd,
-}
-_PIECEWISE: dict[str, Callable[[], Unpacker]] = {
-    "gzip": lambda: zlib.decompressobj(wbits=31).decompress,
-    "x-gzip": lambda: zlib.decompressobj(wbits=31).decompress,
-    "deflate": lambda: zlib.decompressobj().decompress,
-    "br": lambda: brotli.Decompressor().process,
-    "zstd": lambda: _zstd_decompressor().decompressobj().decompress,
 }

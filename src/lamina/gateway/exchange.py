@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from lamina.conversations.encodings import Unpacker, make_unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.dialects.anthropic.server import refuses_binding_switch
@@ -23,10 +24,10 @@ from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.client_connection import LINK, ClientConnection, Receive
-from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.recorder import AnswerRecorder
+from lamina.gateway.recording import CallRecord
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
@@ -170,6 +171,7 @@ class ProxiedExchange:
         self._route = match_route(scope["method"], path)
         self._recalls: RecallRelay | None = None
         self._sent_id = ""
+        self._record = CallRecord(gateway.saver, gateway.settings.policy.keep)
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""
@@ -206,8 +208,14 @@ class ProxiedExchange:
             outcome=outgoing.outcome,
         )
         following: OutgoingRequest | None = outgoing
-        while following is not None:  # once more after each recall of the model
-            following = await self._send_fitting(incoming, following)
+        why = ""
+        try:
+            while following is not None:  # once more after each recall of the model
+                following = await self._send_fitting(incoming, following, why=why)
+                why = "recall"
+        except BaseException as error:
+            self._record.failed(error)
+            raise
 
     def _describe(self, body: RequestBody) -> IncomingRequest:
         """The request with everything that fitting depends on."""
@@ -236,23 +244,28 @@ class ProxiedExchange:
         await self._writer.answer(200, [(b"content-type", b"application/json")], body)
 
     async def _send_fitting(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest
+        self, incoming: IncomingRequest, outgoing: OutgoingRequest, *, why: str = ""
     ) -> OutgoingRequest | None:
         """Send the request, and once more if it was refused and can be mended.
 
-        Returns the request to send next, if the model recalled something.
+        Returns the request to send next, if the model recalled something. `why`: it was sent before.
         """
-        async with self._open_answer(incoming, outgoing) as answer:
+        opened = self._open_answer(incoming, outgoing, why=why)
+        async with opened as answer:
+            self._record.first_byte()
             error_body = await read_overflow_body(answer)
             if error_body is None:
-                return await self._relay(incoming, outgoing, answer)
+                return await self._relay(incoming, outgoing, answer, retries=opened.retries)
+            self._record.answered(answer, body=error_body, retries=opened.retries)
             error_text = unpack_error(error_body, answer)
             mended = await self._mend(incoming, outgoing, answer.status, error_text)
             if mended is None:
                 await self._relay_error(incoming, answer, error_body)
                 return None
-        async with self._open_answer(incoming, mended) as answer:
-            return await self._relay(incoming, mended, answer)
+        opened = self._open_answer(incoming, mended, why=f"refused with the status {answer.status}")
+        async with opened as answer:
+            self._record.first_byte()
+            return await self._relay(incoming, mended, answer, retries=opened.retries)
 
     async def _mend(
         self, incoming: IncomingRequest, outgoing: OutgoingRequest, status: int, error_text: str
@@ -273,7 +286,9 @@ class ProxiedExchange:
             gateway.metrics.add("lamina_overflows_total", upstream=incoming.upstream.name)
         return shorter
 
-    def _open_answer(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> UpstreamAnswer:
+    def _open_answer(
+        self, incoming: IncomingRequest, outgoing: OutgoingRequest, *, why: str = ""
+    ) -> UpstreamAnswer:
         body = outgoing.body
         if body is None:
             body = incoming.body.packed
@@ -289,6 +304,8 @@ class ProxiedExchange:
             self._sent_id = self._gateway.journal.write_sent(
                 conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
             )
+            window = self._gateway.fitter.find_window(incoming, outgoing)
+            self._record.sent(incoming, outgoing, self._sent_id, window=window, why=why)
         return self._ask(incoming.upstream, body, headers, keeps_alive=self._wants_events(incoming))
 
     def _ask(
@@ -313,7 +330,12 @@ class ProxiedExchange:
         return incoming.dialect.name != "ollama" and incoming.request.get("stream") is True
 
     async def _relay(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest, answer: aiohttp.ClientResponse
+        self,
+        incoming: IncomingRequest,
+        outgoing: OutgoingRequest,
+        answer: aiohttp.ClientResponse,
+        *,
+        retries: int = 0,
     ) -> OutgoingRequest | None:
         """Pass the answer on, and learn from the usage that it reports.
 
@@ -321,10 +343,10 @@ class ProxiedExchange:
         """
         content_type = lower_ascii(answer.headers.get("content-type", ""))
         encoding = lower_ascii(answer.headers.get("content-encoding", ""))
-        reader = UsageReader(content_type, encoding)
+        reader = UsageReader(content_type, encoding, keeps_body=self._record.keeps_bodies)
         self._count_answer(incoming, answer)
         if outgoing.has_recall and answer.status < 300:
-            return await self._relay_recalls(incoming, outgoing, answer, reader)
+            return await self._relay_recalls(incoming, outgoing, answer, reader, retries=retries)
         deadlines = self._gateway.settings.deadlines
         unpacker = None
         if self._writer.started:
@@ -347,7 +369,7 @@ class ProxiedExchange:
                     await self._writer.write(ready)
             await self._writer.finish(last_piece + _unpack(await recorder.finish(), unpacker))
         finally:
-            self._learn(incoming, outgoing, answer, reader)
+            self._learn(incoming, outgoing, answer, reader, retries=retries)
         return None
 
     async def _relay_recalls(
@@ -356,6 +378,8 @@ class ProxiedExchange:
         outgoing: OutgoingRequest,
         answer: aiohttp.ClientResponse,
         reader: UsageReader,
+        *,
+        retries: int,
     ) -> OutgoingRequest | None:
         """Pass on what the client may see of an answer that may recall something."""
         gateway = self._gateway
@@ -368,7 +392,8 @@ class ProxiedExchange:
             headers = _answer_headers(answer, outgoing)
             following = await self._recalls.relay(outgoing, answer, headers, reader)
         finally:
-            self._learn(incoming, outgoing, answer, reader, recalled=following is not None)
+            recalled = following is not None
+            self._learn(incoming, outgoing, answer, reader, recalled=recalled, retries=retries)
         return following
 
     def _count_answer(self, incoming: IncomingRequest, answer: aiohttp.ClientResponse) -> None:
@@ -383,20 +408,20 @@ class ProxiedExchange:
         reader: UsageReader,
         *,
         recalled: bool = False,
+        retries: int = 0,
     ) -> None:
         """Record what the answer reported, also if the client has gone meanwhile.
 
         `recalled`: the answer was for the gateway, and the request goes on.
         """
-        if answer.status >= 400:
-            self._trace.end_call(error=str(answer.status))
-            return
         if answer.status >= 300 or self._route.action == "count":
-            self._trace.end_call()
+            self._record.answered(answer, reader=reader, retries=retries)
+            self._trace.end_call(error=str(answer.status) if answer.status >= 400 else "")
             return
         gateway = self._gateway
         usage = reader.finish()
-        gateway.misses.report(incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled)
+        account = gateway.misses.report(incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled)
+        self._record.answered(answer, reader=reader, account=account, recalled=recalled, retries=retries)
         record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)
         self._trace.end_call()
         for kind in ("input", "cached", "written", "output"):

@@ -18,6 +18,10 @@ from typing import Any, TypeVar
 import msgspec
 from anyio import to_thread
 
+from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
+from lamina.conversations.recall_loop import RecallExchange, append_turns, place_after
+from lamina.conversations.request_digests import count_shared_links
+from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.calibration import calibrate
 from lamina.core.entries import find_logged
 from lamina.core.tokens import Counter
@@ -26,20 +30,13 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.sending import find_violations
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
-from lamina.fitting.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
-from lamina.fitting.recall_loop import RecallExchange, append_turns, place_after
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, fit_request
-from lamina.fitting.request_digests import count_shared_links
 from lamina.fitting.server_reports import ServerHelp
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.continued_answers import continue_last, remember_answer
-from lamina.gateway.conversation_store import (
-    ConversationSnapshot,
-    GatewayStore,
-    StoreGone,
-    changes_requests,
-)
+from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.conversations import (
     ConversationIndex,
     ConversationMatch,
@@ -52,7 +49,7 @@ from lamina.gateway.marker_modes import choose_breakpoints, plans_markers
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
-from lamina.gateway.saving import ConversationSaver, encode_lowered, encode_new_segments
+from lamina.gateway.saving import ConversationSaver, encode_lowered
 from lamina.gateway.sent_marks import mark_last_request
 from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.sizes import (
@@ -60,7 +57,6 @@ from lamina.gateway.sizes import (
     CountedRequest,
     bound_tokens,
     find_budget,
-    find_counter,
     find_trigger,
 )
 
@@ -214,7 +210,7 @@ class Fitter:
             return
         async with self.index.lock(conversation.workspace, conversation.family):
             conversation.reported = usage.input
-            records = encode_lowered(sent.fitted, conversation.state.ledger, self._settings.keep)
+            records = encode_lowered(sent.fitted, conversation.state.ledger, self._settings.policy.keep)
             for _ in range(TRIES):
                 state = _add_exchange(conversation.state, sent, usage, exchange)
                 try:
@@ -239,7 +235,9 @@ class Fitter:
         try:
             fitted = await to_thread.run_sync(
                 lambda: fit_request(
-                    incoming.request, dialect=incoming.dialect, budget=UNCOUNTED, counter=counter
+                    incoming.request,
+                    dialect=incoming.dialect,
+                    policy=Policy(budget=UNCOUNTED, counter=counter),
                 )
             )
         except (BadInput, InvalidRequest, RecursionError):
@@ -293,7 +291,7 @@ class Fitter:
         incoming = call.incoming
         if conversation.state.was_cut or conversation.state.exchanges:
             return False
-        if plans_markers(incoming):
+        if plans_markers(incoming) or incoming.upstream.settings.policy.find_window() is not None:
             return False
         budget = self._budget(incoming, conversation.state)
         conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
@@ -316,7 +314,6 @@ class Fitter:
         state = _next_state(call, match, conversation.state.ledger, tokens=conversation.tokens)
         outgoing = call.unchanged(conversation, state.requests)
         self._advance(call, match, state, outgoing.request)
-        conversation.add_records(encode_new_segments(match, self._settings.keep))
         self._saver.save_later(conversation)
         return outgoing
 
@@ -374,7 +371,7 @@ class Fitter:
     ) -> Fitted:
         state = conversation.state
         incoming = call.incoming
-        counter = self._counter(incoming)
+        policy = self._policy(incoming, budget or self._budget(incoming, state))
         if ledger is None:
             ledger = state.ledger
             usage = state.usage
@@ -389,14 +386,10 @@ class Fitter:
             lambda: fit_request(
                 call.request,
                 dialect=incoming.dialect,
-                budget=budget or self._budget(incoming, state),
                 ledger=ledger,
                 usage=usage,
-                counter=counter,
+                policy=policy,
                 memo=memo,
-                breakpoints=choose_breakpoints(incoming),
-                server=self._server_help(incoming),
-                recall=choose_recall_mode(self._settings.recall, incoming),
             )
         )
         self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
@@ -438,8 +431,8 @@ class Fitter:
         """Save the new ledger, then say what to send. A conversation that was cut waits for the store."""
         conversation = match.conversation
         state = _next_state(call, match, fitted.ledger, tokens=fitted.envelope.tokens)
-        keep = self._settings.keep
-        records = encode_new_segments(match, keep) + encode_lowered(fitted, conversation.state.ledger, keep)
+        keep = self._settings.policy.keep
+        records = encode_lowered(fitted, conversation.state.ledger, keep)
         while True:
             try:
                 await self._saver.save(conversation, state, records)
@@ -500,7 +493,7 @@ class Fitter:
         self,
         call: UpstreamCall,
         match: ConversationMatch,
-        state: ConversationSnapshot,
+        state: ConversationState,
         request: Mapping[str, Any],
     ) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
@@ -542,17 +535,33 @@ class Fitter:
             counter=counter.identity,
         )
 
+    def find_window(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> int:
+        """The window that a request was fitted into."""
+        if outgoing.conversation is None:
+            return 0
+        return self._budget(incoming, outgoing.conversation.state).window
+
+    def _policy(self, incoming: IncomingRequest, budget: Budget) -> Policy:
+        """The policy of an upstream with this budget, without what this request or its server cannot take."""
+        return incoming.upstream.settings.policy.with_budget(
+            budget,
+            counter=self._counter(incoming),
+            breakpoints=choose_breakpoints(incoming),
+            server=self._server_help(incoming),
+            recall=choose_recall_mode(incoming),
+        )
+
     def _server_help(self, incoming: IncomingRequest) -> ServerHelp:
         """What the upstream's server is asked to do. A server without betas does not know the switch."""
         upstream = incoming.upstream
         refused = (upstream.name, incoming.model) in self._without_switch
-        may_ask = upstream.settings.drop_block and not upstream.profile.drops_betas
+        may_ask = upstream.settings.policy.server.drop_block and not upstream.profile.drops_betas
         return ServerHelp(drop_block=may_ask and not refused)
 
     def _counter(self, incoming: IncomingRequest) -> Counter:
-        return find_counter(incoming.upstream.settings.tokenizer, incoming.model)
+        return incoming.upstream.settings.policy.find_counter(incoming.model)
 
-    def _budget(self, incoming: IncomingRequest, state: ConversationSnapshot) -> Budget:
+    def _budget(self, incoming: IncomingRequest, state: ConversationState) -> Budget:
         reported = state.windows.get(incoming.model)
         served_window = self._windows.find(incoming.upstream, incoming.model)
         return find_budget(incoming.upstream.settings, incoming.model, reported, served_window=served_window)
@@ -565,7 +574,7 @@ class Fitter:
 
 def _next_state(
     call: UpstreamCall, match: ConversationMatch, ledger: Ledger, *, tokens: int
-) -> ConversationSnapshot:
+) -> ConversationState:
     """The state after this request. What was reported for the last one is in the ledger now."""
     return msgspec.structs.replace(
         match.conversation.state,
@@ -582,8 +591,8 @@ def _next_state(
 
 
 def _add_exchange(
-    state: ConversationSnapshot, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
-) -> ConversationSnapshot:
+    state: ConversationState, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
+) -> ConversationState:
     """The state with one more recall. If a later request was sent meanwhile, its ledger stays."""
     exchanges = (*state.exchanges, exchange)[-EXCHANGES:]
     state = msgspec.structs.replace(state, exchanges=exchanges)
@@ -605,7 +614,7 @@ def _count_new_segments(match: ConversationMatch) -> int:
     return max(len(match.digests.chain) - match.shared, 0)
 
 
-def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationSnapshot) -> bool:
+def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationState) -> bool:
     """Whether the next request depends on the ledger of this one."""
     if state.has_ledger or fitted.request is not call.request:
         return True

@@ -1,4 +1,4 @@
-"""The pages of `lamina inspect` at `/lamina/inspect/`. They show the conversations that are in memory.
+"""The pages of `lamina inspect` at `/lamina/inspect/`. They show what the gateway has recorded in its store.
 
 The gateway's own guards decide who may look: host, origin and access token. A browser cannot send a token in
 a header when it opens a page. So here, and nowhere else in the gateway, it may also come as `?token=…`. The
@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
+from anyio import from_thread
+
 from lamina.core.text.characters import lower_ascii
+from lamina.errors import StoreError
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversations import ConversationIndex, LiveConversation
+from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR
+from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.security import (
     TOKEN_HEADER,
     Headers,
@@ -28,11 +32,16 @@ from lamina.gateway.security import (
 )
 from lamina.inspector.asgi import make_app
 from lamina.inspector.page_cookies import is_valid, read_cookie
-from lamina.inspector.sessions import Sessions
+from lamina.inspector.sessions import Sessions, TraceSource
+from lamina.inspector.stored_sessions import StoredSessions
 from lamina.inspector.views import Inspector
-from lamina.replay.values import RecordedUsage, Trace
+from lamina.replay.values import UnreadableLine
+from lamina.stores.port import Store
 
-_TURN_FIELDS = frozenset(("messages", "input", "contents", "model"))
+LOOK_PAUSE = 0.2
+"""Seconds within which the store is not looked at again: one click asks for several views."""
+
+_Value = TypeVar("_Value")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -42,9 +51,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class InspectorPages:
     """The pages, for every workspace of one gateway process."""
 
-    def __init__(self, settings: GatewaySettings, index: ConversationIndex, cookie_key: bytes) -> None:
+    def __init__(
+        self, settings: GatewaySettings, store: GatewayStore, saver: ConversationSaver, cookie_key: bytes
+    ) -> None:
         self._settings = settings
-        self._index = index
+        self._store = store
+        self._saver = saver
         self._cookie_key = cookie_key
         self._inspectors: dict[str, Inspector] = {}
 
@@ -80,58 +92,38 @@ class InspectorPages:
 
     def _find_inspector(self, workspace: str) -> Inspector:
         if workspace not in self._inspectors:
-            source = LiveSource(self._index, workspace)
-            self._inspectors[workspace] = Inspector(Sessions(sources=[source]))
+            source = StoredSessions(self._ask_store, workspace, pause=LOOK_PAUSE)
+            sources: list[TraceSource] = [source]
+            if self._settings.policy.keep == "nothing":
+                sources.append(_NothingKept())
+            self._inspectors[workspace] = Inspector(Sessions(sources=sources))
         return self._inspectors[workspace]
 
+    def _ask_store(self, operation: Callable[[Store], Awaitable[_Value]], /) -> _Value:
+        """Do something with the store, from the thread in which a page is made.
 
-class LiveSource:
-    """The conversations of one workspace that this process has in memory, as traces."""
+        What this process has not written yet is written first, so that the page shows it as well.
+        """
+        return from_thread.run(self._flush_and_ask, operation)
 
-    def __init__(self, index: ConversationIndex, workspace: str) -> None:
-        self._index = index
-        self._workspace = workspace
-
-    def state(self) -> list[tuple[str, int, int]]:
-        """The name of each conversation, and how many requests and answers it has had."""
-        return [
-            (conversation.name, conversation.state.requests, len(conversation.usages))
-            for conversation in self._index.list_live(self._workspace)
-        ]
-
-    def read(self) -> list[Trace]:
-        return [_make_trace(conversation) for conversation in self._index.list_live(self._workspace)]
+    async def _flush_and_ask(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
+        await self._saver.flush_records()
+        try:
+            return await self._store.call(operation)
+        except StoreGone as error:
+            hint = "try again in a moment; the log of the gateway names the problem"
+            raise StoreError(str(error), hint=hint) from error
 
 
-def _make_trace(conversation: LiveConversation) -> Trace:
-    """The messages of the last request as they came, with what was reported for each answer.
+class _NothingKept:
+    """Says why a gateway that keeps nothing has nothing to show."""
 
-    The answer to the last request is not in them. What was reported for it stands after the last message.
-    """
-    items = [turn for turn in conversation.turns if isinstance(turn, dict)]
-    request = conversation.request or {}
-    used: dict[int, RecordedUsage] = {}
-    for length, (moment, usage) in conversation.usages.items():
-        if length <= len(items):
-            used[length] = RecordedUsage(
-                uncached=max(usage.input - usage.cached - usage.written, 0),
-                read=usage.cached,
-                written=usage.written - usage.written_long,
-                written_long=usage.written_long,
-                output=usage.output,
-                at=moment,
-            )
-    state = conversation.state
-    return Trace(
-        id=conversation.name,
-        place=f"{state.upstream or 'gateway'}/{conversation.name}",
-        dialect=state.dialect,
-        items=items,
-        head={name: value for name, value in request.items() if name not in _TURN_FIELDS},
-        source="gateway",
-        model=state.model,
-        used=used,
-    )
+    def state(self) -> str:
+        return "nothing"
+
+    def read(self) -> list[UnreadableLine]:
+        reason = 'this gateway keeps nothing; with keep = "all" its requests are shown as they were sent'
+        return [UnreadableLine(place="keep", reason=reason)]
 
 
 def _read_page_token(query: bytes) -> str:

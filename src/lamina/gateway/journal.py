@@ -147,7 +147,7 @@ def find_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> P
         return None
     if settings.journal:
         return Path(settings.journal).expanduser()
-    if settings.keep == "nothing" or _is_sealed(settings, environment):
+    if settings.policy.keep == "nothing" or _is_sealed(settings, environment):
         return None
     return place_journal(settings.store or load_settings(environment=environment).store_address())
 

@@ -16,7 +16,7 @@ _KEY = b'"cache_control"'
 
 def choose_breakpoints(incoming: IncomingRequest) -> Breakpoints:
     """What `fit_request` does with the markers of a request."""
-    setting = incoming.upstream.settings.breakpoints
+    setting = incoming.upstream.settings.policy.breakpoints
     if setting == "auto" and not incoming.upstream.profile.reads_markers:
         return "keep"
     return setting

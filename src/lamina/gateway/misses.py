@@ -20,7 +20,6 @@ from lamina.errors import LaminaError
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.sizes import find_counter
 from lamina.gateway.uncut_sizes import measure_uncut
 
 SMALLEST = 2048
@@ -47,11 +46,12 @@ class MissReporter:
         *,
         sent_id: str,
         recalled: bool = False,
-    ) -> None:
+    ) -> dict[str, Any]:
         """Log what a request was expected to read from the cache and what it read, and begin a diagnosis.
 
         `sent_id` is the id under which the request was logged when it was sent. `recalled`: the answer
-        recalled something, and the same request of the client goes on.
+        recalled something, and the same request of the client goes on. Returns what the account of the
+        request needs besides its usage.
         """
         conversation = sent.conversation
         name = ""
@@ -70,9 +70,18 @@ class MissReporter:
                 cut=sent.cut,
                 recalled=recalled,
             )
-            return
-        counter = find_counter(incoming.upstream.settings.tokenizer, incoming.model)
+            return {}
+        counter = incoming.upstream.settings.policy.find_counter(incoming.model)
         uncut = measure_uncut(sent, usage, counter)
+        account = {
+            "full": uncut.full,
+            "unchanged": uncut.unchanged,
+            "counted": uncut.counted,
+            "new": uncut.new,
+            "held_back": uncut.held_back,
+            "gap": round(sent.gap, 1),
+            "predicted": sent.predicted_read,
+        }
         self._journal.write(
             "answered",
             id=sent_id,
@@ -80,30 +89,26 @@ class MissReporter:
             parent=parent,
             upstream=incoming.upstream.name,
             model=incoming.model,
+            dialect=incoming.dialect.name,
             outcome=sent.outcome,
             cut=sent.cut,
             recalled=recalled,
             left_out=sent.left_out,
             input=usage.input,
-            full=uncut.full,
-            unchanged=uncut.unchanged,
-            counted=uncut.counted,
-            new=uncut.new,
-            held_back=uncut.held_back,
-            gap=round(sent.gap, 1),
             cached=usage.cached,
-            predicted=sent.predicted_read,
             written=usage.written,
             written_long=usage.written_long,
             output=usage.output,
+            **account,
         )
         if conversation is None or sent.cut or sent.previous is None or sent.previous_reported < SMALLEST:
-            return
+            return account
         if usage.cached >= EXPECTED_SHARE * sent.previous_reported or self._tasks:
-            return
+            return account
         task = asyncio.ensure_future(self._diagnose(incoming, sent, usage))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return account
 
     async def _diagnose(self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> None:
         previous = sent.previous

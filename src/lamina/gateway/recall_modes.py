@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.fitting.request import RecallMode
+from lamina.fitting.policy import RecallMode
 from lamina.gateway.calls import IncomingRequest
-from lamina.gateway.config import Recall
-
-RECALL_MODES: dict[Recall, RecallMode] = {"tool": "tool", "mcp": "handles", "off": "off"}
-"""What `fit_request` calls each value of the setting `recall`."""
 
 SERVER_STATE = ("previous_response_id", "conversation")
 """Fields of a request whose history the upstream has. Nothing can be put back into a history there."""
@@ -19,9 +15,12 @@ LOCAL_PROFILES = frozenset(("llama.cpp", "vllm", "ollama"))
 """Servers of models that may not know tools. They get the recall tool only beside tools of the client."""
 
 
-def choose_recall_mode(setting: Recall, incoming: IncomingRequest) -> RecallMode:
-    """How the model can have again what was lowered. Where nothing answers, no handle is shown."""
-    mode = RECALL_MODES[setting]
+def choose_recall_mode(incoming: IncomingRequest) -> RecallMode:
+    """How the model can have again what was lowered. Where nothing answers, no handle is shown.
+
+    With "handles", a tool of the client's own answers, such as that of `lamina mcp`.
+    """
+    mode = incoming.upstream.settings.policy.recall_mode("tool")
     if mode == "tool" and not _takes_recall_tool(incoming):
         return "off"
     return mode

@@ -4,8 +4,8 @@
                   └──────▶ the request again, with the text ──▶ model: answer ──▶ client
 
 The client gets one answer: one begin, blocks that are numbered through, one end. What it must not see is left
-out of it (`lamina.fitting.recall_streams`), and what was said meanwhile is stored with the conversation and
-put back into every later request (`lamina.fitting.recall_loop`). It is stored before the client sees the end
+out of it (`conversations.recall_streams`), and what was said meanwhile is stored with the conversation and
+put back into every later request (`conversations.recall_loop`). It is stored before the client sees the end
 of the answer, since the client may go on at once, with another worker or after a restart.
 """
 
@@ -22,22 +22,22 @@ import brotli  # type: ignore[import-untyped]
 import msgspec
 import zstandard
 
-from lamina.core.text.characters import lower_ascii
-from lamina.dialects.port import Absorbed, Dialect
-from lamina.errors import LaminaError
-from lamina.fitting.recall_answers import shows_own_call, strip_recalls
-from lamina.fitting.recall_loop import RecallExchange, RecallLoop
-from lamina.fitting.recall_notice import fill_answer, fill_stream
-from lamina.fitting.recall_streams import (
+from lamina.conversations.answer_events import AnswerEvent, EventSplitter
+from lamina.conversations.encodings import Unpacker, make_unpacker
+from lamina.conversations.recall_answers import shows_own_call, strip_recalls
+from lamina.conversations.recall_loop import RecallExchange, RecallLoop
+from lamina.conversations.recall_notice import fill_answer, fill_stream
+from lamina.conversations.recall_streams import (
     StreamFilter,
     filter_for,
     find_answer_id,
     mend_recalls,
 )
-from lamina.gateway.answer_events import AnswerEvent, EventSplitter
+from lamina.core.text.characters import lower_ascii
+from lamina.dialects.port import Absorbed, Dialect
+from lamina.errors import LaminaError
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.encodings import Unpacker, make_unpacker
 from lamina.gateway.fit import Fitter
 from lamina.gateway.recall_usage import UsageSum
 from lamina.gateway.refusals import Refusal

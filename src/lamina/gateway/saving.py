@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from lamina.conversations.store import ConversationState
 from lamina.core.values import Form, Ledger
 from lamina.errors import Conflict
+from lamina.fitting.policy import Keep
 from lamina.fitting.request import Fitted
 from lamina.formats.codec import encode
-from lamina.gateway.config import Keep
-from lamina.gateway.conversation_store import ConversationSnapshot, GatewayStore, StoreGone
-from lamina.gateway.conversations import ConversationIndex, ConversationMatch, LiveConversation
+from lamina.gateway.conversation_store import GatewayStore, StoreGone
+from lamina.gateway.conversations import ConversationIndex, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 
 SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
@@ -23,6 +24,12 @@ SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
 
 Alone, only lists of conversations are late. A save takes as much CPU as a request, so one is for several.
 """
+
+RECORD_PAUSE = 0.02
+"""Seconds before a request or an answer is added to the record. A gateway that is killed loses no more."""
+
+RECORD_TRIES = 8
+"""How often a record is written again because another process was first."""
 
 SAVED_TOGETHER = 16
 """Conversations that are saved at a time.
@@ -41,31 +48,31 @@ class ConversationSaver:
         self._metrics = metrics
         self._unsaved: dict[tuple[str, str], LiveConversation] = {}
         self._wake = asyncio.Event()
+        self._unrecorded: dict[tuple[str, str], LiveConversation] = {}
+        self._wake_recording = asyncio.Event()
         self._pause = SAVE_PAUSE
         if index.shared:
             self._pause = SHARED_PAUSE
 
     async def save(
-        self, conversation: LiveConversation, state: ConversationSnapshot, records: Sequence[bytes] = ()
+        self, conversation: LiveConversation, state: ConversationState, records: Sequence[bytes] = ()
     ) -> None:
         """Save a conversation with a new state, the records that wait, and these.
 
-        Raises StoreGone, or Conflict if another process has changed the conversation. Then the records that
-        waited wait again.
+        Raises StoreGone, or Conflict if another process has changed the conversation. The records that wait
+        wait on then.
         """
-        waiting = conversation.take_records()
-        try:
-            conversation.source = await self._store.save(
-                conversation.workspace,
-                conversation.name,
-                state,
-                was=conversation.source,
-                family=conversation.family,
-                records=[*waiting, *records],
-            )
-        except (StoreGone, Conflict):
-            conversation.add_records(waiting)
-            raise
+        record = conversation.record
+        conversation.source = await self._store.save(
+            conversation.workspace,
+            conversation.name,
+            state,
+            was=conversation.source,
+            expect=record.count,
+            family=conversation.family,
+            records=record.encode(records),
+        )
+        record.saved()
 
     async def save_now(self, conversation: LiveConversation) -> bool:
         """Save a conversation as it is. Returns False if the store is gone.
@@ -85,6 +92,60 @@ class ConversationSaver:
         """Save a conversation soon. If that fails nothing is lost but its line in a list."""
         self._unsaved[(conversation.workspace, conversation.name)] = conversation
         self._wake.set()
+
+    def record_soon(self, conversation: LiveConversation) -> None:
+        """Add what happened to the record in the store, in a moment."""
+        self._unrecorded[(conversation.workspace, conversation.name)] = conversation
+        self._wake_recording.set()
+
+    async def record_pending(self) -> None:
+        """Write the records of requests and answers, for as long as the gateway runs."""
+        while True:
+            await self._wake_recording.wait()
+            await asyncio.sleep(RECORD_PAUSE)
+            self._wake_recording.clear()
+            if not await self.flush_records():
+                await asyncio.sleep(1)
+                self._wake_recording.set()
+
+    async def flush_records(self) -> bool:
+        """Write every record that waits now. Returns False if the store is gone."""
+        waiting = list(self._unrecorded.values())
+        self._unrecorded.clear()
+        for start in range(0, len(waiting), SAVED_TOGETHER):
+            together = waiting[start : start + SAVED_TOGETHER]
+            if not all(await asyncio.gather(*map(self._write_record, together))):
+                for conversation in waiting[start:]:
+                    self._unrecorded.setdefault((conversation.workspace, conversation.name), conversation)
+                return False
+        return True
+
+    async def _write_record(self, conversation: LiveConversation) -> bool:
+        """Write what waits of one record. Returns False if the store is gone."""
+        record = conversation.record
+        async with self._index.lock(conversation.workspace, conversation.family):
+            for _ in range(RECORD_TRIES):
+                if not len(record):
+                    return True
+                try:
+                    await self._store.append(
+                        conversation.workspace, conversation.name, record.encode(), expect=record.count
+                    )
+                except Conflict:
+                    if not await self._reload(conversation):
+                        return False
+                except StoreGone:
+                    return False
+                else:
+                    record.saved()
+        return True
+
+    async def _reload(self, conversation: LiveConversation) -> bool:
+        try:
+            await self._index.reload(conversation)
+        except StoreGone:
+            return False
+        return True
 
     async def save_pending(self) -> None:
         """Save what may be saved late, for as long as the gateway runs."""
@@ -135,16 +196,6 @@ class ConversationSaver:
         except Conflict:
             self._index.forget(conversation)
         return True
-
-
-def encode_new_segments(match: ConversationMatch, keep: Keep) -> list[bytes]:
-    """What the log of a conversation gets from a request, if everything is kept."""
-    if keep != "all":
-        return []
-    start = match.shared
-    if match.shared:
-        start += len(match.digests.system)
-    return [encode(segment) for segment in match.parsed.log[start:]]
 
 
 def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:

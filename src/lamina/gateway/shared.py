@@ -17,6 +17,7 @@ from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.misses import MissReporter
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstreams
 from lamina.telemetry import Telemetry
@@ -37,6 +38,7 @@ class Gateway:
         environment: Mapping[str, str],
         telemetry: Telemetry | None = None,
         drain: Drain | None = None,
+        saver: ConversationSaver,
     ) -> None:
         self.drain = drain or Drain()
         self.telemetry = telemetry or Telemetry()
@@ -44,6 +46,7 @@ class Gateway:
         self.session = session
         self.fitter = fitter
         self.learner = learner
+        self.saver = saver
         self.metrics = metrics
         self.journal = journal
         self.environment = environment

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.caches.prefix_path import count_same_objects
+from lamina.conversations.pending_call import limit_budget
 from lamina.core.cut_target import derive_limits
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Head, Preference
-from lamina.fitting.pending_call import limit_budget
+from lamina.fitting.policy import Policy
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.config import UpstreamSettings
-from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model_or_none
 
 UNCOUNTED = Budget(window=1 << 40)
@@ -68,42 +66,41 @@ def find_trigger(budget: Budget, head: Head, last: KnownTrigger | None) -> Known
     return KnownTrigger(budget, head.parameters, derive_limits(budget, head, ()).trigger)
 
 
-@lru_cache(maxsize=64)
-def find_counter(tokenizer: str, model: str) -> Counter:
-    """The counter of an upstream's own tokenizer, or else the best one for the model."""
-    if not tokenizer:
-        return counter_for(model)
-    counter = from_file(Path(tokenizer).expanduser())
-    return msgspec.structs.replace(counter, framing=counter_for(model).framing)
-
-
 def find_budget(
     upstream: UpstreamSettings, model: str, reported_window: int | None, *, served_window: int | None = None
 ) -> Budget:
     """The budget of a model at an upstream. A smaller window that the upstream reported comes first.
 
-    `served_window` is what the upstream lists for the model. The window of the settings wins over it.
+    `served_window` is what the upstream lists for the model. The budget of the policy wins over it.
     """
-    window = upstream.window or served_window or 0
-    budget = _find_configured(window, upstream.default_window, upstream.reserve, upstream.prefer, model)
+    policy = upstream.policy
+    window = served_window or 0
+    budget = _find_configured(
+        policy.budget, policy.reserve, policy.prefer, window, upstream.default_window, model
+    )
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)
 
 
 @lru_cache(maxsize=256)
-def _find_configured(
-    window: int, default_window: int, reserve: int | None, prefer: Preference, model: str
+def _find_configured(  # noqa: PLR0917 - its arguments are its key
+    own_budget: Budget | None,
+    reserve: int | None,
+    prefer: Preference | None,
+    served_window: int,
+    default_window: int,
+    model: str,
 ) -> Budget:
-    """The budget of a model at an upstream with these settings."""
+    """The budget of a model at an upstream with these settings, the same object each time."""
+    policy = Policy(budget=own_budget, reserve=reserve, prefer=prefer)
+    if policy.own_budget is not None:
+        return policy.own_budget
     facts = model_or_none(model)
-    if window:
-        budget = Budget(window=window)
+    if served_window:
+        budget = Budget(window=served_window)
     elif facts is not None:
         budget = facts.budget
     else:
         budget = Budget(window=default_window)
-    budget = msgspec.structs.replace(budget, prefer=prefer)
-    if reserve is not None:
-        budget = msgspec.structs.replace(budget, reserve=min(reserve, budget.window // 2))
-    return budget
+    return policy.adjust_budget(budget)

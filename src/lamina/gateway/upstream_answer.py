@@ -83,6 +83,7 @@ class UpstreamAnswer:
         self._deadlines = gateway.settings.deadlines
         self._writer = writer
         self._answer: aiohttp.ClientResponse | None = None
+        self.retries = 0
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
         try:
@@ -94,12 +95,11 @@ class UpstreamAnswer:
     async def _ask_until_answered(self) -> aiohttp.ClientResponse:
         began = monotonic()
         answer = await self._ask()
-        retries = 0
-        while self._may_retry(answer, retries):
+        while self._may_retry(answer, self.retries):
             pause = int(answer.headers["retry-after"])
             answer.close()
             await asyncio.sleep(pause)
-            retries += 1
+            self.retries += 1
             answer = await self._ask()
         if answer.status not in RELAYED:
             answer.close()

@@ -62,7 +62,7 @@ class Upstreams:
     """All upstreams, in the order of the settings."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._all = [Upstream(name, upstream) for name, upstream in settings.upstreams.items()]
+        self._all = [Upstream(name, upstream) for name, upstream in settings.list_upstreams().items()]
 
     def by_prefix(self, path: str) -> tuple[Upstream | None, str]:
         """The upstream whose prefix the path begins with, and the rest of the path. The longest one wins."""

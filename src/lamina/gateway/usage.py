@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.encodings import UNPACK_ERRORS, make_unpacker
 from lamina.dialects.anthropic.server import read_cleared
 from lamina.dialects.usage import Usage, find_usage
-from lamina.gateway.encodings import UNPACK_ERRORS, make_unpacker
 
 LONGEST = 16 << 20
 """Bytes of a whole answer, or of one event, that are held to be read."""
@@ -38,16 +38,19 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
 class UsageReader:
     """Collects the usage of one answer. `usage` and `facts` are what was reported so far."""
 
-    def __init__(self, content_type: str, encoding: str) -> None:
+    def __init__(self, content_type: str, encoding: str, *, keeps_body: bool = False) -> None:
         self._unpacker = make_unpacker(encoding)
         self.is_stream = content_type.startswith(("text/event-stream", "application/x-ndjson"))
         self._parts: list[bytes] = []
         self._size = 0
+        self._kept: list[bytes] | None = [] if keeps_body else None
+        self._kept_size = 0
         self.usage = Usage()
         self.facts = AnswerFacts()
 
     def feed(self, piece: bytes) -> None:
         """Read one piece of the answer. A piece that cannot be unpacked ends the reading, not the stream."""
+        self._keep(piece)
         if self._unpacker is None:
             return
         try:
@@ -59,6 +62,20 @@ class UsageReader:
             self._read_lines(text)
         else:
             self._hold(text)
+
+    def kept_body(self) -> bytes | None:
+        """The answer as it came; None if it was not to be kept, or is too long."""
+        if self._kept is None:
+            return None
+        return b"".join(self._kept)
+
+    def _keep(self, piece: bytes) -> None:
+        if self._kept is None:
+            return
+        self._kept_size += len(piece)
+        self._kept.append(piece)
+        if self._kept_size > LONGEST:
+            self._kept = None
 
     def finish(self) -> Usage:
         """The usage, once the whole answer has been read. It may be asked for again."""

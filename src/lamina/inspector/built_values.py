@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from lamina.caches import CacheRules
+from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Head, Ledger, Ref
 from lamina.inspector.sessions import RecordedSession
 from lamina.inspector.settings import BuildSettings
-from lamina.replay.model_calls import ModelCall
+from lamina.replay.model_calls import CHAT, ModelCall
 
 
 class FormChange(msgspec.Struct, frozen=True):
@@ -28,6 +30,12 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     `ledger` is the one before the call. `simulated`: the amounts of the cache are computed from its rules,
     since the records do not have them. `reported` is the size that the provider reported, None without one.
     `needed` counts the names that the answer took from earlier context, `visible` those that the request had.
+
+    The rest is known of requests that lamina recorded. `follows` is the number of the request that this one
+    repeats, and `why` says after which refusal; `recalled`: its answer recalled something, and the next
+    request has that. `status` is the HTTP status of its answer, `retries` how often the same bytes were
+    sent again because the provider asked to. `is_open`: no answer was recorded.
+    `cut_number`, `cut_before` and `cut_after` are those of the cut that was made for it.
     """
 
     number: int
@@ -56,13 +64,35 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     miss: str = ""
     needed: int = 0
     visible: int = 0
+    follows: int | None = None
+    why: str = ""
+    recalled: bool = False
+    status: int = 0
+    refusal: str = ""
+    retries: int = 0
+    is_open: bool = False
+    cut_number: int = 0
+    cut_before: int = 0
+    cut_after: int = 0
+
+
+class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One request that somebody looks at: its entries, and the JSON that was or would be sent.
+
+    `note` says what the record does not tell of it.
+    """
+
+    envelope: Envelope
+    request: dict[str, Any] = {}
+    note: str = ""
 
 
 class BuiltSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session under some settings, call by call, and the form of each segment over time.
 
     `unrecorded` are the tokens of system text and tools that the records do not have, as far as the first
-    reported usage tells. `skipped` is the number of calls of a long session that were not built.
+    reported usage tells. `skipped` is the number of calls of a long session that were not built. `is_sent`:
+    the calls are those of lamina's own record, as they were sent, and nothing was built anew.
     """
 
     session: RecordedSession
@@ -76,3 +106,11 @@ class BuiltSession(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: Mapping[Ref, int]
     unrecorded: int = 0
     skipped: int = 0
+    is_sent: bool = False
+
+    @property
+    def dialect(self) -> str:
+        """The dialect in which requests are shown: lamina's record has them in their own."""
+        if self.is_sent:
+            return self.session.summary.dialect
+        return CHAT

@@ -4,28 +4,63 @@ from __future__ import annotations
 
 import shlex
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import msgspec
 
-from lamina.inspector.building import find_call, render_request
+from lamina.errors import BadInput
+from lamina.inspector.building import KEEP_ALL, find_call
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
+from lamina.replay.model_calls import CHAT
+
+
+class _Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where requests of a dialect go, and with which headers. Keys come from the environment."""
+
+    url: str
+    headers: tuple[str, ...] = ()
+
+
+_ENDPOINTS = {
+    CHAT: _Endpoint(
+        url="https://api.openai.com/v1/chat/completions", headers=("Authorization: Bearer $OPENAI_API_KEY",)
+    ),
+    "openai_responses": _Endpoint(
+        url="https://api.openai.com/v1/responses", headers=("Authorization: Bearer $OPENAI_API_KEY",)
+    ),
+    "anthropic": _Endpoint(
+        url="https://api.anthropic.com/v1/messages",
+        headers=("x-api-key: $ANTHROPIC_API_KEY", "anthropic-version: 2023-06-01"),
+    ),
+    "gemini": _Endpoint(
+        url="https://generativelanguage.googleapis.com/v1beta/models/{model}:generateContent",
+        headers=("x-goog-api-key: $GEMINI_API_KEY",),
+    ),
+    "ollama": _Endpoint(url="http://127.0.0.1:11434/api/chat"),
+}
 
 
 def export_request(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
-    """The request as it would be sent, as JSON."""
+    """The request as it was sent, or would be, as JSON."""
     built = inspector.built(session_id, settings)
     find_call(built, number)
-    return render_request(built, inspector.builder.build_call(built, number))
+    request = inspector.builder.build_call(built, number).request
+    if not request:
+        raise BadInput(f"the body of request {number} is not kept", place="request", hint=KEEP_ALL)
+    return request
 
 
 def write_curl(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
     """A command that sends the request. Its key comes from the environment of whoever runs it."""
     request = export_request(inspector, session_id, number, settings)
+    built = inspector.built(session_id, settings)
+    endpoint = _ENDPOINTS.get(built.dialect, _ENDPOINTS[CHAT])
+    model = quote(built.session.summary.model, safe="")
     lines = [
-        "curl https://api.openai.com/v1/chat/completions",
+        f"curl {endpoint.url.format(model=model)}",
         "-H 'Content-Type: application/json'",
-        '-H "Authorization: Bearer $OPENAI_API_KEY"',
+        *(f'-H "{header}"' for header in endpoint.headers),
         f"-d {shlex.quote(msgspec.json.encode(request).decode())}",
     ]
     return {"curl": " \\\n  ".join(lines)}
@@ -41,14 +76,22 @@ def export_session(inspector: Inspector, session_id: str, settings: BuildSetting
         entries.append(
             {
                 "startedDateTime": _moment(call.at),
-                "request": render_request(built, inspector.builder.build_call(built, call.number)),
+                "request": inspector.builder.build_call(built, call.number).request,
                 "usage": {
                     "input": call.tokens,
                     "read": call.read,
                     "written": call.written,
                     "output": call.output,
                 },
-                "lamina": {"cut": call.cut, "continues": call.continues, "dollars": call.dollars},
+                "lamina": {
+                    "cut": call.cut,
+                    "continues": call.continues,
+                    "dollars": call.dollars,
+                    "status": call.status,
+                    "follows": call.follows,
+                    "why": call.why,
+                    "recalled": call.recalled,
+                },
             }
         )
     return {"log": {"version": "1.0", "creator": {"name": "lamina"}, "entries": entries}}

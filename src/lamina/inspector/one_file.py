@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from contextlib import suppress
 from typing import Any
 
+from lamina.errors import BadInput
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.pages import encode_json, read_static
 from lamina.inspector.request_views import show_request
@@ -117,14 +119,16 @@ def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
         answers[f"/api/request/{session_id}/{number}"] = request
         if at:
             before = numbers[at - 1]
-            compared = compare_requests(inspector, session_id, before, number, settings)
-            answers[f"/api/compare/{session_id}/{before}/{number}"] = compared
+            address = f"/api/compare/{session_id}/{before}/{number}"
+            with suppress(BadInput):  # the bodies are not kept, so there is nothing to compare
+                answers[address] = compare_requests(inspector, session_id, before, number, settings)
     answers[f"/rows/{session_id}"] = rows
     answers[f"/texts/{session_id}"] = texts
     for window in WINDOWS:
         other = BuildSettings(policy=LAMINA, window=window)
         address = f"/api/whatif/{session_id}?policy={LAMINA}&window={window}"
-        answers[address] = show_what_if(inspector, session_id, other)
+        with suppress(BadInput):  # nor is there anything to build under other settings
+            answers[address] = show_what_if(inspector, session_id, other)
     return answers
 
 

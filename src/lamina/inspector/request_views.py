@@ -8,19 +8,28 @@ from itertools import accumulate
 
 import msgspec
 
+from lamina.caches import CacheRules
 from lamina.caches.breakpoints import number_positions
 from lamina.caches.marker_plan import plan_markers
+from lamina.caches.stream import StreamBlock
+from lamina.conversations.answer_bodies import read_answer, read_answer_text
+from lamina.conversations.costs import is_refused
+from lamina.conversations.record import RecordedCall
 from lamina.core.entries import pair_calls
-from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
 from lamina.core.text.subjects import read_subject
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
-from lamina.inspector.building import find_call, render_request
-from lamina.inspector.built_values import BuiltCall, BuiltSession
-from lamina.inspector.segment_texts import first_part, write_preview
+from lamina.dialects import DIALECTS
+from lamina.errors import LaminaError
+from lamina.inspector.building import find_call
+from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
+from lamina.inspector.segment_texts import first_part, join_texts, write_preview
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json, find_limits, show_call
 from lamina.replay.message_sizes import MessageSizes
+
+LONGEST_ANSWER = 400_000
+"""Characters of an answer that the page gets."""
 
 RE_READ = 3
 """A file that was read at least so often is listed."""
@@ -38,7 +47,8 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
             "groups": {},
             "markers": [],
         }
-    envelope = inspector.builder.build_call(built, number)
+    built_request = inspector.builder.build_call(built, number)
+    envelope = built_request.envelope
     full_tokens = _full_sizes(inspector, built, number)
     manifest = explain(envelope)
     rows: list[Json] = []
@@ -71,23 +81,109 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
         "entries": rows,
         "tools": manifest.tools,
         "unrecorded": built.unrecorded,
-        "markers": list(find_markers(built, call, envelope)),
+        "markers": list(_list_markers(built, call, built_request)),
         "other": manifest.answer + manifest.parameters + manifest.request + manifest.margin,
         "exact": manifest.exact,
-        "notes": list(manifest.notes),
+        "notes": _list_notes(manifest.notes, built_request, call),
         "groups": group_entries(envelope.entries),
         "cut": msgspec.to_builtins(manifest.cut),
+        "answer": show_answer(built, number),
     }
 
 
 def _full_sizes(inspector: Inspector, built: BuiltSession, number: int) -> dict[str, int]:
     """Tokens of each segment in full, by ref."""
-    if built.budget is None:
+    if built.budget is None and not built.is_sent:
         return {}
+    envelope = inspector.builder.build_in_full(built, number).envelope
+    return {str(entry.ref): entry.tokens for entry in envelope.entries}
+
+
+def _list_notes(notes: Sequence[str], built_request: BuiltRequest, call: BuiltCall) -> list[str]:
+    """What is noted of a request: by the build, by the record, and about its answer."""
+    all_notes = list(notes)
+    if built_request.note:
+        all_notes.append(built_request.note)
+    if call.refusal:
+        all_notes.append(call.refusal)
+    if call.follows is not None:
+        after = call.why or "a recall"
+        all_notes.append(f"lamina sent it by itself after request {call.follows + 1}: {after}")
+    if call.recalled:
+        all_notes.append("its answer recalled something; the next request has what the model asked for")
+    return all_notes
+
+
+def show_answer(built: BuiltSession, number: int) -> Json | None:
+    """What came back for a request that lamina recorded; None if nothing did, or for any other log."""
+    sent = built.session.sent
+    if sent is None or not built.is_sent:
+        return None
+    call = sent.calls[number]
+    answer = call.answer
+    if answer is None:
+        return None
+    text = ""
+    problem = ""
+    body = sent.record.answer_body(call)
+    if body is not None:
+        try:
+            text = _read_text(body, call)
+        except LaminaError as error:
+            problem = str(error)
     return {
-        str(entry.ref): entry.tokens
-        for entry in inspector.builder.build_call(built, number, in_full=True).entries
+        "status": answer.status,
+        "error": answer.error,
+        "id": answer.answer_id,
+        "stop": list(answer.stop),
+        "first": answer.first,
+        "last": answer.last,
+        "headers": dict(answer.headers),
+        "size": answer.size,
+        "is_kept": body is not None,
+        "text": text[:LONGEST_ANSWER],
+        "problem": problem,
     }
+
+
+def _read_text(body: bytes, call: RecordedCall) -> str:
+    """What the model said. An error, or an answer that its dialect cannot read, is shown as it came."""
+    assert call.answer is not None  # noqa: S101 - for the type checker
+    if is_refused(call):
+        return read_answer_text(body, call.answer)
+    try:
+        segments = read_answer(body, call.answer, call.request.dialect).segments
+    except LaminaError:
+        return read_answer_text(body, call.answer)
+    return "\n".join(join_texts(segment.parts) for segment in segments)
+
+
+def _list_markers(built: BuiltSession, call: BuiltCall, built_request: BuiltRequest) -> Iterator[Json]:
+    """The cache markers of a request: those that were sent, or those that the simulation has."""
+    if built.is_sent:
+        return find_sent_markers(built, built_request)
+    return find_markers(built, call, built_request)
+
+
+def find_sent_markers(built: BuiltSession, built_request: BuiltRequest) -> Iterator[Json]:
+    """The cache markers that a request was sent with, in tokens from its beginning."""
+    dialect = DIALECTS.get(built.dialect)
+    if dialect is None or not built_request.request:
+        return
+    try:
+        blocks = dialect.stream(built_request.request).blocks
+    except LaminaError:
+        return
+    if not any(block.marker for block in blocks):
+        return
+    counted = [
+        msgspec.structs.replace(block, tokens=built.counter.count(block.data.decode("utf-8", "replace")))
+        for block in blocks
+    ]
+    positions = _BlockPositions(counted, built.rules, built_request.envelope.account.total)
+    for at, block in enumerate(counted):
+        if block.marker:
+            yield positions.place_marker(at, f"sent with a lifetime of {block.marker}")
 
 
 def _mark_cached(rows: list[Json], call: BuiltCall, tool_tokens: int) -> None:
@@ -109,7 +205,7 @@ def _mark_cached(rows: list[Json], call: BuiltCall, tool_tokens: int) -> None:
             row["cache"] = "uncached"
 
 
-def find_markers(built: BuiltSession, call: BuiltCall, envelope: Envelope) -> Iterator[Json]:
+def find_markers(built: BuiltSession, call: BuiltCall, built_request: BuiltRequest) -> Iterator[Json]:
     """Where cache markers stand under the rules, in tokens from the beginning, and how far back each looks.
 
     The cost of a session is simulated with these markers. Caches without markers have none.
@@ -119,7 +215,7 @@ def find_markers(built: BuiltSession, call: BuiltCall, envelope: Envelope) -> It
         return
     model = built.session.conversation.trace.model
     sizes = MessageSizes(built.counter, built.session.conversation.tools)
-    messages = render_request(built, envelope)["messages"]
+    messages = built_request.request["messages"]
     stream = sizes.stream(messages, model)
     numbered = [
         msgspec.structs.replace(block, place=str(at), markable=True) for at, block in enumerate(stream.blocks)
@@ -130,19 +226,30 @@ def find_markers(built: BuiltSession, call: BuiltCall, envelope: Envelope) -> It
         before = built.session.conversation.calls[call.number - 1]
         last_block = len(sizes.stream(messages[: before.end], model).blocks) - 1
     plan = plan_markers(stream, rules, last=last_block)
-    ends = list(accumulate(block.tokens for block in stream.blocks))
-    scale = envelope.account.total / max(ends[-1], 1)
-    positions = list(number_positions(stream.blocks, runs=rules.runs))
+    positions = _BlockPositions(stream.blocks, rules, built_request.envelope.account.total)
     for place in plan.places:
-        at = int(place)
+        yield positions.place_marker(int(place), plan.reasons.get(place, ""))
+
+
+class _BlockPositions:
+    """Where each block of a stream ends, in tokens that are scaled to those of the request."""
+
+    def __init__(self, blocks: Sequence[StreamBlock], rules: CacheRules, tokens: int) -> None:
+        self._ends = list(accumulate(block.tokens for block in blocks))
+        self._scale = tokens / max(self._ends[-1], 1)
+        self._positions = list(number_positions(blocks, runs=rules.runs))
+        self._look_back = rules.look_back
+
+    def place_marker(self, at: int, why: str) -> Json:
+        """A marker on one block: where it stands, and how far back the cache is searched from it."""
         first = at
-        while first and positions[at] - positions[first - 1] < rules.look_back:
+        while first and self._positions[at] - self._positions[first - 1] < self._look_back:
             first -= 1
-        start = ends[first - 1] if first else 0
-        yield {
-            "tokens": round(ends[at] * scale),
-            "looks_back_to": round(start * scale),
-            "why": plan.reasons.get(place, ""),
+        start = self._ends[first - 1] if first else 0
+        return {
+            "tokens": round(self._ends[at] * self._scale),
+            "looks_back_to": round(start * self._scale),
+            "why": why,
         }
 
 

@@ -42,7 +42,7 @@ def show_segment(
     Long texts are clipped. What lamina wrote itself has no other text than the one that is sent.
     """
     built = inspector.built(session_id, settings)
-    envelope = inspector.builder.build_call(built, number)
+    envelope = inspector.builder.build_call(built, number).envelope
     entry = _find_entry(envelope, ref)
     sent = join_texts(entry.parts)
     original = join_texts(entry.segment.parts)
@@ -75,7 +75,8 @@ def show_segment(
 
 def show_text(inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings) -> Json:
     """A segment as sent and in full, however long it is."""
-    entry = _find_entry(inspector.builder.build_call(inspector.built(session_id, settings), number), ref)
+    built = inspector.built(session_id, settings)
+    entry = _find_entry(inspector.builder.build_call(built, number).envelope, ref)
     sent = join_texts(entry.parts)
     original = join_texts(entry.segment.parts)
     return {"ref": ref, "sent": sent, "original": original}

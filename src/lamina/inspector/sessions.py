@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from lamina.errors import BadInput, LaminaError
+from lamina.inspector.sent_requests import SentConversation
 from lamina.models.facts import model as facts_of
 from lamina.replay.model_calls import ModelCall, RecordedConversation, message_text, read_conversation
 from lamina.replay.recorded_usage import sum_recorded_usage
@@ -55,22 +56,47 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded session, read and ready to be built."""
+    """A recorded session, read and ready to be built.
+
+    `sent` is lamina's own record of it, None for any other log. `conversation` is then the client's own
+    history, for the question what other settings would have made of it.
+    """
 
     summary: SessionSummary
     conversation: RecordedConversation
+    sent: SentConversation | None = None
+
+    @property
+    def version(self) -> int:
+        """A number that changes when the session grows."""
+        if self.sent is not None:
+            return self.sent.record.count
+        return self.summary.messages
 
     @property
     def window(self) -> int:
-        """The window of the model that answered."""
+        """The window of the model that answered, or the one that its last request was fitted to."""
+        if self.sent is not None and self.sent.window:
+            return self.sent.window
         return window_of(self.conversation.trace.model)
 
     @property
     def has_head(self) -> bool:
         """Whether system text or tools were recorded. Logs of some coding agents have neither."""
-        if self.conversation.tools:
+        if self.sent is not None or self.conversation.tools:
             return True
         return any(message.get("role") in ("system", "developer") for message in self.conversation.messages)
+
+
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A session of which only the summary is in memory. `load` reads the rest.
+
+    `sizes` has the time and the tokens of each of its requests, None where they are not known.
+    """
+
+    summary: SessionSummary
+    load: Callable[[], RecordedSession]
+    sizes: tuple[tuple[float | None, int | None], ...] = ()
 
 
 class TraceSource(Protocol):
@@ -79,7 +105,7 @@ class TraceSource(Protocol):
     def state(self) -> object:
         """A value that differs as soon as anything has changed."""
 
-    def read(self) -> Iterable[Trace | UnreadableLine]:
+    def read(self) -> Iterable[Trace | UnreadableLine | StoredSession]:
         """All traces, as they are now."""
 
 
@@ -95,7 +121,7 @@ class Sessions:
         self._sources = tuple(sources)
         self._lock = threading.RLock()
         self._by_file: dict[str, _ReadFile] = {}
-        self._sessions: dict[str, RecordedSession] = {}
+        self._sessions: dict[str, RecordedSession | StoredSession] = {}
         self._problems: list[UnreadableLine] = []
         self._state: object = None
 
@@ -122,10 +148,10 @@ class Sessions:
                 place="session",
                 hint="the list of sessions has the ids; a file may have changed since the page was opened",
             )
-        return session
+        return _load(session)
 
-    def children(self, session: RecordedSession) -> list[RecordedSession]:
-        """The sessions of the sub-agents of a session."""
+    def children(self, session: RecordedSession) -> list[RecordedSession | StoredSession]:
+        """The sessions of the sub-agents of a session, and what was forked from it."""
         with self._lock:
             self._refresh()
             return [
@@ -148,7 +174,7 @@ class Sessions:
             return
         self._state = state
         self._read_files()
-        results: list[RecordedSession | UnreadableLine] = []
+        results: list[RecordedSession | StoredSession | UnreadableLine] = []
         for read_file in self._by_file.values():
             results += read_file.results
         for source in self._sources:
@@ -177,7 +203,7 @@ class _ReadFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a file held when its size and time were these."""
 
     state: tuple[int, int]
-    results: list[RecordedSession | UnreadableLine]
+    results: list[RecordedSession | StoredSession | UnreadableLine]
 
 
 def _look_at_files(paths: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], ...]:
@@ -197,11 +223,13 @@ def _look_at_files(paths: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], .
     return tuple(files)
 
 
-def _read_sessions(traces: Iterable[Trace | UnreadableLine]) -> list[RecordedSession | UnreadableLine]:
+def _read_sessions(
+    traces: Iterable[Trace | UnreadableLine | StoredSession],
+) -> list[RecordedSession | StoredSession | UnreadableLine]:
     """Traces as sessions. A trace in which no model was asked is left out, a damaged line stays."""
-    results: list[RecordedSession | UnreadableLine] = []
+    results: list[RecordedSession | StoredSession | UnreadableLine] = []
     for trace in traces:
-        if isinstance(trace, UnreadableLine):
+        if not isinstance(trace, Trace):
             results.append(trace)
             continue
         session = read_session(trace)
@@ -210,11 +238,22 @@ def _read_sessions(traces: Iterable[Trace | UnreadableLine]) -> list[RecordedSes
     return results
 
 
-def _name_apart(session: RecordedSession, others: Mapping[str, RecordedSession]) -> RecordedSession:
+def _load(session: RecordedSession | StoredSession) -> RecordedSession:
+    """The whole session, under the id that it has in the list."""
+    if isinstance(session, RecordedSession):
+        return session
+    loaded = session.load()
+    summary = msgspec.structs.replace(loaded.summary, id=session.summary.id)
+    return msgspec.structs.replace(loaded, summary=summary)
+
+
+def _name_apart(
+    session: RecordedSession | StoredSession, others: Container[str]
+) -> RecordedSession | StoredSession:
     """The session with an id that no other has."""
     session_id = session.summary.id
     while session_id in others:
-        session_id = hashlib.sha256(session_id.encode()).hexdigest()[:12]
+        session_id = make_id(session_id)
     return msgspec.structs.replace(session, summary=msgspec.structs.replace(session.summary, id=session_id))
 
 
@@ -236,7 +275,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
     usages = [usage for _, usage in sorted(trace.used.items())]
     times = [usage.at for usage in usages if usage.at is not None]
     summary = SessionSummary(
-        id=_make_id(trace),
+        id=make_id(trace.source, trace.place, trace.id),
         name=trace.id,
         source=trace.source,
         place=trace.place,
@@ -331,9 +370,9 @@ def _largest_request(usages: Sequence[RecordedUsage]) -> int | None:
     return max(usage.total for usage in usages)
 
 
-def _make_id(trace: Trace) -> str:
+def make_id(*words: str) -> str:
     """An id that can stand in an address."""
-    return hashlib.sha256(f"{trace.source}\0{trace.place}\0{trace.id}".encode()).hexdigest()[:12]
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
 
 
 def _find_project(trace: Trace) -> str:

@@ -18,7 +18,7 @@ from lamina.caches import all_rules
 from lamina.core.values import Layer
 from lamina.inspector.building import SessionBuilder
 from lamina.inspector.built_values import BuiltCall, BuiltSession
-from lamina.inspector.sessions import RecordedSession, Sessions
+from lamina.inspector.sessions import RecordedSession, Sessions, StoredSession
 from lamina.inspector.settings import POLICIES, BuildSettings
 from lamina.inspector.walk import usages_by_call
 from lamina.models.facts import AS_OF
@@ -82,25 +82,30 @@ def show_session(inspector: Inspector, session_id: str, settings: BuildSettings)
         "window": limits["window"],
         "limits": limits,
         "calls": [show_call(call) for call in built.calls],
-        "recorded_calls": len(built.session.conversation.calls),
+        "recorded_calls": len(built.calls) + built.skipped,
         "skipped": built.skipped,
         "totals": sum_calls(built.calls),
         "tools": list(find_tool_use(built)),
         "compacted": find_compacted_calls(built.session),
         "head_recorded": built.session.has_head,
         "unrecorded": built.unrecorded,
+        "as_sent": built.is_sent,
         "lanes": [show_lane(child) for child in inspector.sessions.children(built.session)[:MOST_LANES]],
     }
 
 
-def show_lane(session: RecordedSession) -> Json:
+def show_lane(session: RecordedSession | StoredSession) -> Json:
     """The requests of a sub-agent: when each was sent, and how large it was where that is recorded."""
     calls: list[Json] = []
-    for number, usage in enumerate(usages_by_call(session)):
-        bar: Json = {"number": number, "at": session.conversation.calls[number].at, "tokens": None}
-        if usage is not None:
-            bar["tokens"] = usage.total
-        calls.append(bar)
+    if isinstance(session, StoredSession):
+        for number, (moment, tokens) in enumerate(session.sizes):
+            calls.append({"number": number, "at": moment, "tokens": tokens})
+    else:
+        for number, usage in enumerate(usages_by_call(session)):
+            bar: Json = {"number": number, "at": session.conversation.calls[number].at, "tokens": None}
+            if usage is not None:
+                bar["tokens"] = usage.total
+            calls.append(bar)
     return {
         "id": session.summary.id,
         "name": session.summary.name,
@@ -114,6 +119,8 @@ def find_compacted_calls(session: RecordedSession) -> list[int]:
 
     The records have the place of a compaction among the items. The next answer after it is the call.
     """
+    if session.sent is not None:
+        return []
     starts = sorted(session.conversation.trace.used)
     calls = {bisect_left(starts, place) for place in session.conversation.trace.compacted}
     return sorted(number for number in calls if number < len(session.conversation.calls))
@@ -143,12 +150,25 @@ def show_call(call: BuiltCall) -> Json:
         "reported": call.reported,
         "turn": call.turn,
         "miss": call.miss,
+        "follows": call.follows,
+        "why": call.why,
+        "recalled": call.recalled,
+        "status": call.status,
+        "refusal": call.refusal,
+        "retries": call.retries,
+        "is_open": call.is_open,
+        "cut_number": call.cut_number,
+        "cut_before": call.cut_before,
+        "cut_after": call.cut_after,
     }
 
 
 def sum_calls(calls: Sequence[BuiltCall]) -> Json:
-    """The sums of a session. Money is None if the price of the model is not known."""
-    sent_calls = [call for call in calls if not call.error]
+    """The sums of a session. Money is None if the price of the model is not known.
+
+    A request whose answer was not recorded is not part of the money: nobody knows what it took.
+    """
+    sent_calls = [call for call in calls if not call.error and not call.is_open]
     prices = select_known(sent_calls, "dollars")
     dollars: float | None = None
     if prices and len(prices) == len(sent_calls):
@@ -161,6 +181,8 @@ def sum_calls(calls: Sequence[BuiltCall]) -> Json:
         "cuts": sum(bool(call.cut) for call in calls),
         "broken": sum(not call.continues for call in calls),
         "failed": sum(bool(call.error) for call in calls),
+        "refused": sum(bool(call.refusal) and not call.is_open for call in calls),
+        "open": sum(call.is_open for call in calls),
         "largest": max((call.tokens for call in calls), default=0),
     }
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from lamina.core.values import Entry, Form
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuiltCall
+from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.segment_texts import join_texts
+from lamina.inspector.sent_requests import SentRequests
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
@@ -22,36 +23,71 @@ _VISIBILITY = ("", "recall", "part", "full")
 def find_visible(inspector: Inspector, session_id: str, text: str, settings: BuildSettings) -> Json:
     """At which requests a text was visible, in which form, and where it would have had to be recalled.
 
-    Between two cuts requests only grow, so one request of each such run is looked at: its last one.
+    Between two cuts requests only grow, so one request of each such run is looked at: its last one. Of a
+    session that lamina recorded, every request is looked at, as it was sent.
     """
     if not text.strip():
         raise BadInput("there is nothing to look for", place="text", hint="give a text or a path")
     built = inspector.built(session_id, settings)
-    lowered_text = text.lower()
-    states = dict.fromkeys((call.number for call in built.calls), "")
-    matches: dict[str, Json] = {}
-    for first, last in find_runs(built.calls):
-        for entry in inspector.builder.build_call(built, last).entries:
-            if lowered_text not in join_texts(entry.segment.parts).lower():
-                continue
-            arrived = built.arrivals.get(entry.ref, first)
-            state = _visibility(entry, lowered_text)
-            for number in states:
-                is_in_run = max(arrived, first) <= number <= last
-                if is_in_run and _VISIBILITY.index(state) > _VISIBILITY.index(states[number]):
-                    states[number] = state
-            if len(matches) < MOST_MATCHES:
-                what = describe_segment(entry.segment)
-                matches.setdefault(str(entry.ref), {"ref": str(entry.ref), "what": what, "arrived": arrived})
-    states_in_order = list(states.values())
+    search = _Search(built, text.lower())
+    if built.is_sent and built.session.sent is not None:
+        requests = SentRequests(built.session.sent)
+        for call in built.calls:
+            envelope = requests.read(call.number).envelope
+            if envelope is not None:
+                search.look_at(envelope.entries, call.number, call.number)
+    else:
+        for first, last in find_runs(built.calls):
+            search.look_at(inspector.builder.build_call(built, last).envelope.entries, first, last)
+    states_in_order = list(search.states.values())
     return {
         "text": text,
         "states": states_in_order,
-        "matches": list(matches.values()),
+        "matches": list(search.matches.values()),
         "visible": states_in_order.count("full") + states_in_order.count("part"),
         "hidden": states_in_order.count("recall"),
         "turns": _states_of_turns(built.calls, states_in_order),
     }
+
+
+class _Search:
+    """Where a text, in lower case, was found so far, and how much of it each request showed."""
+
+    def __init__(self, built: BuiltSession, lowered_text: str) -> None:
+        self.states = dict.fromkeys((call.number for call in built.calls), "")
+        self.matches: dict[str, Json] = {}
+        self._arrivals = built.arrivals
+        self._text = lowered_text
+        self._found: dict[int, tuple[Entry, str]] = {}
+
+    def look_at(self, entries: Sequence[Entry], first: int, last: int) -> None:
+        """Look at the entries that the requests from `first` to `last` have, each since it arrived."""
+        for entry in entries:
+            state = self._find(entry)
+            if not state:
+                continue
+            arrived = self._arrivals.get(entry.ref, first)
+            for number in range(max(arrived, first), last + 1):
+                known = self.states.get(number)
+                if known is not None and _VISIBILITY.index(state) > _VISIBILITY.index(known):
+                    self.states[number] = state
+            if len(self.matches) < MOST_MATCHES:
+                what = describe_segment(entry.segment)
+                ref = str(entry.ref)
+                self.matches.setdefault(ref, {"ref": ref, "what": what, "arrived": arrived})
+
+    def _find(self, entry: Entry) -> str:
+        """How much of the text an entry shows; "" if it has nothing to do with it.
+
+        Requests share their entries, so each is searched once. The entry is held beside its outcome: another
+        object could have its identity later.
+        """
+        known = self._found.get(id(entry))
+        if known is not None:
+            return known[1]
+        state = _visibility(entry, self._text)
+        self._found[id(entry)] = (entry, state)
+        return state
 
 
 def _states_of_turns(calls: Sequence[BuiltCall], states: Sequence[str]) -> list[Json]:
@@ -63,12 +99,18 @@ def _states_of_turns(calls: Sequence[BuiltCall], states: Sequence[str]) -> list[
 
 
 def _visibility(entry: Entry, lowered_text: str) -> str:
-    """How much of a text can be seen in an entry: all of it, a part, or nothing before a recall."""
-    if entry.form is Form.FULL:
+    """How much of a text can be seen in an entry: all of it, a part, or nothing before a recall.
+
+    A digest has a text of its own, which quotes what it stands for.
+    """
+    is_sent = entry.form is not Form.OMITTED and lowered_text in join_texts(entry.parts).lower()
+    if is_sent and entry.form is Form.FULL and not entry.segment.is_own:
         return "full"
-    if entry.form is not Form.OMITTED and lowered_text in join_texts(entry.parts).lower():
+    if is_sent:
         return "part"
-    return "recall"
+    if not entry.segment.is_own and lowered_text in join_texts(entry.segment.parts).lower():
+        return "recall"
+    return ""
 
 
 def find_runs(calls: Sequence[BuiltCall]) -> list[tuple[int, int]]:

@@ -1,7 +1,8 @@
-"""Reads what a store keeps: sessions, and conversations of a gateway. It never writes.
+"""Reads what a store keeps: sessions, and conversations that a door has recorded. It never writes.
 
-A gateway stores what it lowered, and with `keep = "all"` everything. So a session can be explained in full,
-and a gateway's conversation by its ledger. What was read is remembered until the store has something newer.
+A gateway records what it lowered, and with `keep = "all"` every request. So a session can be explained in
+full, and a recorded conversation by its ledger. What was read is remembered until the store has something
+newer.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ import msgspec
 
 from lamina.context.search.chunks import Chunk, chunks_of, turns_of
 from lamina.context.search.index import Hit, Index, open_index
+from lamina.conversations.deleting import recorded_workspace
+from lamina.conversations.recorded_log import read_recorded_log
+from lamina.conversations.store import ConversationState, conversation_workspace
 from lamina.core.explanation import describe_row, join_folds, table
 from lamina.core.hashing import handle, stem_of
 from lamina.core.recall import identify_segments
-from lamina.core.values import Ledger, LedgerLine, Ref, Segment
+from lamina.core.values import Ledger, LedgerLine, Segment
 from lamina.core.wording import describe_segment, text_of
 from lamina.errors import BadInput, NotFound, StoreError
 from lamina.fitting.recalls import answer_recall_text, recall_text
-from lamina.formats.codec import decode
-from lamina.gateway.conversation_store import ConversationSnapshot, conversation_workspace, decode_state
 from lamina.sessions import Session
-from lamina.stores.paging import every_conversation, every_record
+from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store, StoredHead, Where
 
 MOST_HITS = 50
@@ -40,14 +42,14 @@ EXCERPT = 600
 _HINT = "call explain without a conversation: it lists them"
 
 
-class KeptConversation(msgspec.Struct, frozen=True, kw_only=True):
+class LibraryConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as it was read. `state` is the gateway's; a session has none."""
 
     name: str
     kind: Literal["session", "gateway"]
     log: tuple[Segment, ...]
     ledger: Ledger
-    state: ConversationSnapshot | None = None
+    state: ConversationState | None = None
     manifest_table: str = ""
     sentences: dict[str, str] = {}
 
@@ -56,7 +58,7 @@ class _Remembered(msgspec.Struct, frozen=True):
     """A conversation with the head of its records when it was read."""
 
     head: StoredHead
-    conversation: KeptConversation
+    conversation: LibraryConversation
 
 
 class ConversationLibrary:
@@ -66,9 +68,10 @@ class ConversationLibrary:
         self._store = store
         self._index = index
         self._only = only
+        self._recorded_in = recorded_workspace(workspace)
         self._places: dict[str, str] = {
             "session": workspace,
-            "gateway": conversation_workspace(workspace or "default"),
+            "gateway": conversation_workspace(self._recorded_in),
         }
         self._remembered: dict[str, _Remembered] = {}
         self._indexed: dict[str, StoredHead] = {}
@@ -131,7 +134,7 @@ class ConversationLibrary:
                 names[listed.conversation] = None
         return list(names)
 
-    async def _read(self, conversation: str) -> KeptConversation:
+    async def _read(self, conversation: str) -> LibraryConversation:
         """A conversation, read again if it has grown. Raises StoreError if there is none of this name."""
         name = conversation or self._only
         if self._only and name != self._only:
@@ -150,7 +153,7 @@ class ConversationLibrary:
 
     async def _read_remembered(
         self, kind: Literal["session", "gateway"], name: str, head: StoredHead
-    ) -> KeptConversation:
+    ) -> LibraryConversation:
         remembered = self._remembered.get(name)
         if remembered is not None and remembered.head == head and remembered.conversation.kind == kind:
             return remembered.conversation
@@ -158,11 +161,11 @@ class ConversationLibrary:
         if kind == "session":
             stored = await _read_session(self._store, where)
         else:
-            stored = await _read_gateway(self._store, where, head)
+            stored = await _read_recorded(self._store, self._recorded_in, name)
         self._remembered[name] = _Remembered(head, stored)
         return stored
 
-    async def _refresh_index(self, stored: KeptConversation) -> None:
+    async def _refresh_index(self, stored: LibraryConversation) -> None:
         head = self._remembered[stored.name].head
         if self._indexed.get(stored.name) == head:
             return
@@ -180,7 +183,7 @@ async def open_library(
         yield ConversationLibrary(store, index, workspace=workspace, only=only)
 
 
-async def _read_session(store: Store, where: Where) -> KeptConversation:
+async def _read_session(store: Store, where: Where) -> LibraryConversation:
     """A session with the explanation of its last request. The request is built, and not stored."""
     async with Session.open(store, where.conversation, workspace=where.workspace) as session:
         manifest = session.explain()
@@ -190,7 +193,7 @@ async def _read_session(store: Store, where: Where) -> KeptConversation:
             for name in (row.key, row.ref, row.recall):
                 sentences[name] = describe_row(row)
         lines = table(manifest).split("\n")
-        return KeptConversation(
+        return LibraryConversation(
             name=where.conversation,
             kind="session",
             log=session.log,
@@ -200,42 +203,21 @@ async def _read_session(store: Store, where: Where) -> KeptConversation:
         )
 
 
-async def _read_gateway(store: Store, where: Where, head: StoredHead) -> KeptConversation:
-    """A conversation of a gateway: its state, and the segments that are stored of it."""
-    state = decode_state(head.state)
-    segments: list[Segment] = []
-    async for record in every_record(store, where):
-        try:
-            segments += decode([record.body])
-        except BadInput:
-            continue  # a record of another kind
-    return KeptConversation(
-        name=where.conversation,
+async def _read_recorded(store: Store, workspace: str, name: str) -> LibraryConversation:
+    """A conversation that a door has recorded: its state, and what is stored of its texts."""
+    recorded = await read_recorded_log(store, workspace, name)
+    if recorded is None:
+        raise StoreError("there is none of this name", conversation=name, hint=_HINT)
+    return LibraryConversation(
+        name=name,
         kind="gateway",
-        log=tuple(segments),
-        ledger=_rename_folds(state.ledger, segments),
-        state=state,
+        log=recorded.log,
+        ledger=recorded.ledger,
+        state=recorded.state,
     )
 
 
-def _rename_folds(ledger: Ledger, segments: Sequence[Segment]) -> Ledger:
-    """The ledger with the names that segments have in the store.
-
-    A name in a ledger also says what comes before a segment. In a store other segments may come before it.
-    """
-    refs_by_stem: dict[str, list[Ref]] = {}
-    for each in identify_segments(segments):
-        refs_by_stem.setdefault(stem_of(each.ref), []).append(each.ref)
-    folds = []
-    for fold in ledger.folds:
-        covers: dict[Ref, None] = {}
-        for ref in fold.covers:
-            covers |= dict.fromkeys(refs_by_stem.get(stem_of(ref), ())[:1])
-        folds.append(msgspec.structs.replace(fold, covers=tuple(covers)))
-    return msgspec.structs.replace(ledger, folds=tuple(folds))
-
-
-def _explain_key(stored: KeptConversation, key: str) -> str:
+def _explain_key(stored: LibraryConversation, key: str) -> str:
     """Why one segment stands as it does."""
     if key in stored.sentences:
         return stored.sentences[key]
@@ -258,7 +240,7 @@ def _find_line(ledger: Ledger, stem: str) -> LedgerLine | None:
     return None
 
 
-def _explain_snapshot(stored: KeptConversation, state: ConversationSnapshot) -> str:
+def _explain_snapshot(stored: LibraryConversation, state: ConversationState) -> str:
     """A gateway's conversation: its last request in numbers, its cuts, and what was lowered with its key."""
     ledger = state.ledger
     cuts = [f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens" for cut in ledger.cuts]
@@ -280,7 +262,7 @@ def _explain_snapshot(stored: KeptConversation, state: ConversationSnapshot) -> 
     return "\n".join(_shorten(lines))
 
 
-def _write_line(stored: KeptConversation) -> str:
+def _write_line(stored: LibraryConversation) -> str:
     """One conversation in a list."""
     state = stored.state
     cuts = _count(len(stored.ledger.cuts), "cut")

@@ -17,10 +17,13 @@ from lamina.core.layout import Layout
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.translate import choose_options, translate_head
-from lamina.replay.traces.growing_requests import is_answer
+from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
 from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
+
+ITEM_FIELDS = {"openai_responses": "input", "gemini": "contents"}
+"""The field in which a dialect has the items of a conversation, if it is not `messages`."""
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +73,8 @@ def read_conversation(trace: Trace) -> RecordedConversation:
         tools = trace.head.get("tools") or []
     else:
         messages, tools = _convert_to_chat(trace)
-    ends = list(_answer_starts(messages))
-    places = list(_answer_starts(trace.items))
+    ends = list(find_answer_starts(messages))
+    places = list(find_answer_starts(trace.items))
     if len(places) != len(ends):  # the conversion joined or parted answers, so nothing is known of each
         calls = [_read_call(messages, end, None) for end in ends]
     else:
@@ -147,19 +150,6 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
-    """Where each answer of the model begins. One at the very beginning has no request, and is left out.
-
-    Of user, assistant, assistant, user, assistant it is 1 and 4.
-    """
-    after_answer = True
-    for at, item in enumerate(items):
-        is_by_model = is_answer(item)
-        if is_by_model and not after_answer:
-            yield at
-        after_answer = is_by_model
-
-
 def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Messages and tools of a trace, in OpenAI chat.
 
@@ -167,7 +157,7 @@ def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str,
     """
     source = DIALECTS[trace.dialect]
     target = DIALECTS[CHAT]
-    items_name = "input" if trace.dialect == "openai_responses" else "messages"
+    items_name = ITEM_FIELDS.get(trace.dialect, "messages")
     parsed = source.parse({"model": trace.model, **trace.head, items_name: trace.items})
     head = translate_head(parsed.head, source, target, model=trace.model).head
     options = choose_options(target, head, layout=Layout(context="logged"))

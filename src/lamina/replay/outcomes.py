@@ -19,7 +19,7 @@ from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import LaminaError
 from lamina.models.facts import model as facts_of
 from lamina.replay.account_sums import sum_fields
-from lamina.replay.policies.port import Policy, Setting
+from lamina.replay.policies.port import ReplayPolicy, Setting
 from lamina.replay.values import Point, ReplayOutcome, Trace
 from lamina.replay.walk import WalkStep
 
@@ -28,7 +28,7 @@ PACE = 20.0
 
 
 def evaluate_walk(
-    trace: Trace, policy: Policy, setting: Setting, steps: Sequence[WalkStep], *, points: bool = False
+    trace: Trace, policy: ReplayPolicy, setting: Setting, steps: Sequence[WalkStep], *, points: bool = False
 ) -> ReplayOutcome:
     """What a walk took and what it showed, under the rules of its setting.
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches import CacheRules, Tally, cost, rules_for
-from lamina.errors import BadInput
+from lamina.caches import CacheRules, Tally, rules_for
+from lamina.conversations.costs import price_tally
 from lamina.fitting.recalls import RECALL
-from lamina.models.facts import Model, model
 from lamina.replay.account_sums import sum_fields
 from lamina.replay.outcomes import input_equivalents
 from lamina.replay.values import LostCache, RecordedUsage, Reported, Trace
@@ -40,6 +38,7 @@ class _ReportedCall(NamedTuple):
     place: int
     usage: RecordedUsage
     model: str
+    dialect: str
     rules: CacheRules
 
 
@@ -60,7 +59,7 @@ def sum_recorded_usage(trace: Trace) -> Reported:
             input_equivalents(_tally(call.usage), call.rules, call.rules.read_share(call.model))
             for call in calls
         ),
-        dollars=_sum_dollars(calls),
+        dollars=_sum_dollars(trace, calls),
         lost=tuple(_find_losses(trace, calls)),
         compactions=len(trace.compacted),
         under_lamina=ran_under_lamina(trace),
@@ -74,8 +73,11 @@ def sum_recorded_usage(trace: Trace) -> Reported:
 def ran_under_lamina(trace: Trace) -> bool:
     """Whether lamina fitted the requests that were recorded: they have its recall tool, or its handles.
 
-    A client's own log has neither, since lamina stands between the client and the API.
+    A client's own log has neither, since lamina stands between the client and the API. What lamina recorded
+    itself says so.
     """
+    if trace.under_lamina:
+        return True
     tools = trace.head.get("tools")
     if isinstance(tools, list) and any(_is_recall_tool(tool) for tool in tools):
         return True
@@ -93,28 +95,35 @@ def _reported_calls(trace: Trace) -> list[_ReportedCall]:
     """
     rules: dict[str, CacheRules] = {}
     calls = []
-    for number, (place, usage) in enumerate(sorted(trace.used.items()), start=1):
+    reports = sorted([*trace.used.items(), *trace.repeated], key=_order_of_report)
+    for number, (place, usage) in enumerate(reports, start=1):
         name = usage.model or trace.model
         if name not in rules:
             rules[name] = rules_for(name, dialect=trace.dialect)
-        calls.append(_ReportedCall(number, place, usage, name, rules[name]))
+        calls.append(_ReportedCall(number, place, usage, name, trace.dialect, rules[name]))
     return calls
 
 
-def _sum_dollars(calls: Sequence[_ReportedCall]) -> float | None:
-    """At today's prices; None where no call was reported, or the price of one of them is not known.
+def _order_of_report(report: tuple[int, RecordedUsage]) -> tuple[int, float]:
+    """By the place of the answer, and in time where several requests have the same place."""
+    place, usage = report
+    return place, usage.at or 0.0
+
+
+def _sum_dollars(trace: Trace, calls: Sequence[_ReportedCall]) -> float | None:
+    """At the prices of the time; None where no call was reported, or the price of one of them is not known.
 
     A sum without some of its calls would look like a cheap session.
     """
-    if not calls:
+    if not calls or trace.unreported:
         return None
-    try:
-        models = {name: model(name) for name in {call.model for call in calls}}
-        return sum(
-            _price(_tally(call.usage), call, models[call.model], output=call.usage.output) for call in calls
-        )
-    except BadInput:
-        return None
+    total = 0.0
+    for call in calls:
+        dollars = _price(_tally(call.usage), call, output=call.usage.output)
+        if dollars is None:
+            return None
+        total += dollars
+    return total
 
 
 def _tally(usage: RecordedUsage) -> Tally:
@@ -124,12 +133,9 @@ def _tally(usage: RecordedUsage) -> Tally:
     )
 
 
-def _price(tally: Tally, call: _ReportedCall, model_facts: Model, *, output: int = 0) -> float:
+def _price(tally: Tally, call: _ReportedCall, *, output: int = 0) -> float | None:
     """The price of a tally at the moment of a call."""
-    moment = None
-    if call.usage.at is not None:
-        moment = datetime.fromtimestamp(call.usage.at, UTC)
-    return cost(tally, model_facts, rules=call.rules, output=output, at=moment).total
+    return price_tally(tally, call.model, output=output, dialect=call.dialect, at=call.usage.at)
 
 
 def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostCache]:
@@ -161,11 +167,11 @@ def _price_of_loss(call: _ReportedCall, tokens: int) -> float | None:
         paid = Tally(written=tokens)
     else:
         paid = Tally(uncached=tokens)
-    try:
-        facts = model(call.model)
-        return _price(paid, call, facts) - _price(Tally(read=tokens), call, facts)
-    except BadInput:
+    paid_dollars = _price(paid, call)
+    read_dollars = _price(Tally(read=tokens), call)
+    if paid_dollars is None or read_dollars is None:
         return None
+    return paid_dollars - read_dollars
 
 
 def _explain_loss(  # noqa: PLR0911 - one return for each reason

@@ -27,7 +27,7 @@ from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import Policy, Setting
+from lamina.replay.policies.port import ReplayPolicy, Setting
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, Trace, UnreadableLine
 from lamina.replay.walk import WalkStep, walk
@@ -205,7 +205,7 @@ def _sizes_of_window(window: int, model: str) -> _Sizes:
 
 def _outcomes_of_policy(
     conversation: RecordedConversation,
-    policy: Policy,
+    policy: ReplayPolicy,
     settings: Sequence[Setting],
     needs: NeededTerms,
     *,

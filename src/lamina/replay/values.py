@@ -44,6 +44,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     are the answers that another trace has already. A recording may begin in the middle of a conversation:
     answers before the item `recorded_from` came in with its first request, and are no calls of it. `project`,
     `began` (in seconds) and `title` are what a reader tells a session by.
+
+    Some requests have no answer of their own among the items: one that was sent again, or that lamina
+    answered with a recall. `repeated` has what was reported for each, with the place that its answer would
+    have. `unreported` counts answers that did not say what they took. `under_lamina`: lamina recorded it, so
+    the items are the client's, and what was reported is of the requests that lamina sent.
     """
 
     id: str
@@ -58,6 +63,9 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     call_ids: dict[int, str] = {}
     copied: frozenset[int] = frozenset()
     recorded_from: int = 0
+    repeated: tuple[tuple[int, RecordedUsage], ...] = ()
+    unreported: int = 0
+    under_lamina: bool = False
     project: str = ""
     began: float | None = None
     title: str = ""

@@ -16,7 +16,7 @@ from lamina.caches.prefix_path import count_common_items
 from lamina.replay.message_sizes import MessageSize, MessageSizes, find_group_start
 from lamina.replay.model_calls import ModelCall, RecordedConversation
 from lamina.replay.needed_names import NeededTerms
-from lamina.replay.policies.port import Message, Policy, PolicyRequest, PolicyRun, Setting
+from lamina.replay.policies.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting
 
 __all__ = ["NeededTerms", "WalkStep", "walk"]
 
@@ -49,7 +49,7 @@ class _CheckedRequest(NamedTuple):
 
 
 def walk(
-    conversation: RecordedConversation, policy: Policy, setting: Setting, needs: NeededTerms
+    conversation: RecordedConversation, policy: ReplayPolicy, setting: Setting, needs: NeededTerms
 ) -> list[WalkStep]:
     """Every call of a conversation, as the policy sends it.
 
@@ -77,7 +77,7 @@ def walk(
     return steps
 
 
-def _start_policy(policy: Policy, setting: Setting) -> PolicyRun:
+def _start_policy(policy: ReplayPolicy, setting: Setting) -> PolicyRun:
     """The policy's run; if it cannot be started, a run in which every call fails with the same error."""
     try:
         return policy.start(setting)

@@ -12,10 +12,11 @@ from typing import Any
 
 from anyio import to_thread
 
-from lamina.core.values import Budget, Role
+from lamina.core.values import Role
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
-from lamina.sessions.setup import Setup
+from lamina.sessions.setup import Setup, read_policy
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.settings import Settings, load_settings
 from lamina.stores.address import open_default_store, open_store, resolve_key
@@ -73,33 +74,41 @@ def prepare_builder(
     settings: Settings,
     runtime: RuntimeOptions,
     inputs: SessionInputs,
+    *,
+    policy: Policy,
+    user_policy: Policy,
     changes: dict[str, Any],
 ) -> RequestBuilder:
-    """Make the builder for a conversation, set up as it was left and with the caller's changes."""
-    setup = stored.live.setup or _default_setup(settings)
-    setup = _keep_recall(stored, setup.over(changes))
-    builder = RequestBuilder(setup, runtime, inputs, stored.where.workspace)
+    """Make the builder for a conversation, set up as it was left and with the caller's changes.
+
+    What is not stored with it comes from the caller's policy, and else from the user's settings.
+    """
+    setup = stored.live.setup or _default_setup(settings, user_policy)
+    setup = _keep_recall(stored, setup.over({**changes, **read_policy(policy)}))
+    whole_policy = policy.over(user_policy)
+    builder = RequestBuilder(setup, whole_policy, runtime, inputs, stored.where.workspace)
     if builder.unsupported:
         stored.notes.append(f"{builder.dialect.name} cannot say: {', '.join(builder.unsupported)}")
     return builder
 
 
-def _default_setup(settings: Settings) -> Setup:
+def _default_setup(settings: Settings, policy: Policy) -> Setup:
     """The setup of a conversation that has none yet: what the user's settings file names."""
-    budget = Budget(window=settings.window) if settings.window else None
-    return Setup(model=settings.model, dialect=settings.dialect, budget=budget)
+    return Setup(model=settings.model, dialect=settings.dialect).over(read_policy(policy))
 
 
 def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:
-    """Return the setup with the recall tool as it was, once a request was sent or answered.
+    """Return the setup with the recall tool and the handles as they were, once a request was sent.
 
-    The tool is part of the prefix. To add or remove it later would throw the whole cache away.
+    Both are part of the prefix. To add or remove them later would throw the whole cache away.
     """
     stored_setup = stored.live.setup
-    if stored_setup is None or stored_setup.recall == setup.recall:
+    if stored_setup is None:
+        return setup
+    if stored_setup.recall == setup.recall and stored_setup.handles == setup.handles:
         return setup
     was_answered = any(segment.role is Role.ASSISTANT for segment in stored.live.log)
     if not was_answered and not stored.state.ledger.mark:
         return setup
     stored.notes.append(RECALL_STAYS)
-    return setup.over({"recall": stored_setup.recall})
+    return setup.over({"recall": stored_setup.recall, "handles": stored_setup.handles})

@@ -44,7 +44,9 @@ def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SentReque
     if mark is None:
         return None
     try:
-        past_builder = RequestBuilder(stored.setup, builder.runtime, builder.inputs, builder.workspace)
+        past_builder = RequestBuilder(
+            stored.setup, builder.policy, builder.runtime, builder.inputs, builder.workspace
+        )
     except LaminaError:
         return None
     # The ledger has lines for what the window over history took out, so no window is needed.

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamina.caches import rules_for
 from lamina.context.gather import gather
 from lamina.context.port import GatheredSegments, Source
 from lamina.context.relevance import PROMPT_KEY, TYPED_KEY, RankedTurn, Relevance
@@ -23,18 +22,16 @@ from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
 from lamina.core.kinds import kind_of
-from lamina.core.options import Options
-from lamina.core.tokens import Counter
 from lamina.core.values import Cut, Segment, SentMark
 from lamina.core.wording import text_of
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
 from lamina.dialects.translate import choose_binding
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.markers import Breakpoints, check_breakpoints, place_markers
+from lamina.fitting.markers import place_markers
 from lamina.fitting.names import name_segments
-from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp, add_server_help, with_headers
-from lamina.models.counters import counter_for
+from lamina.fitting.policy import Policy
+from lamina.fitting.server_reports import add_server_help, with_headers
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
 from lamina.sessions.mentioned_attachments import Mentioned
@@ -53,7 +50,7 @@ Timer = Callable[[], float]
 
 REPEATED_NOTE = (
     "{count} messages that a source found stand in this conversation already, and were left out; "
-    "to send only the last ones, open it with setup=SetupOptions(history=LastN({count}))"
+    "to send only the last ones, open it with policy=Policy(history=LastN({count}))"
 )
 
 
@@ -66,9 +63,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     `context` are more sections of the system text. `redact` sees every text before it is stored or sent, and
     `template` puts a prompt into its words. `mentioned` finds what messages of an imported page refer to,
-    before the first request; by default it looks among the files below the session's `root`. `breakpoints`
-    says what to do with cache markers, `counter` counts tokens, and `options` are those of the core. `server`
-    says what the provider's server is asked to do.
+    before the first request; by default it looks among the files below the session's `root`.
     `clock` gives the time of each segment; with None they have none. `timer` measures how long things take.
     """
 
@@ -76,10 +71,6 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
     redact: Redact | None = None
     template: Template | None = None
     mentioned: Mentioned | None = None
-    breakpoints: Breakpoints = "plan"
-    counter: Counter | None = None
-    options: Options | None = None
-    server: ServerHelp = DEFAULT_HELP
     clock: Clock | None = utc_now
     timer: Timer = time.perf_counter
 
@@ -100,27 +91,25 @@ class SessionInputs(msgspec.Struct, frozen=True, kw_only=True):
 class RequestBuilder:
     """Everything that a build of one conversation needs except its log and state."""
 
-    def __init__(self, setup: Setup, runtime: RuntimeOptions, inputs: SessionInputs, workspace: str) -> None:
+    def __init__(
+        self, setup: Setup, policy: Policy, runtime: RuntimeOptions, inputs: SessionInputs, workspace: str
+    ) -> None:
         self.setup = setup
+        self.policy = policy
         self.runtime = runtime
         self.inputs = inputs
         self.workspace = workspace
-        check_breakpoints(runtime.breakpoints)
         self.dialect = dialect_for(setup)
         own_head = head_for(setup, self.dialect)
         self.head = own_head.head
         self.unsupported = own_head.left
-        self.budget = budget_for(setup, self.head)
-        self.counter = runtime.counter or counter_for(setup.model)
-        self.server = runtime.server
-        self.options = options_in(
-            setup,
-            self.dialect,
-            self.head,
-            salt=workspace,
-            drop_block=self.server.drop_block,
-            more=runtime.options,
-        )
+        self.budget = budget_for(setup, self.head, policy)
+        self.counter = policy.find_counter(setup.model)
+        self.server = policy.server
+        self.breakpoints = policy.breakpoints
+        if self.breakpoints == "auto":
+            self.breakpoints = "plan"  # a session writes its requests itself: they bring no markers
+        self.options = options_in(setup, policy, self.dialect, self.head, salt=workspace)
         self.relevance: Relevance | None = None
         if isinstance(self.options.order, Relevance):
             self.relevance = self.options.order
@@ -201,11 +190,11 @@ class RequestBuilder:
             self.dialect.render(envelope),
             envelope,
             self.dialect,
-            breakpoints=self.runtime.breakpoints,
+            breakpoints=self.breakpoints,
             counter=self.counter,
             before=before,
             cut=cut,
-            rules=rules_for(model_name, dialect=self.dialect.name),
+            rules=self.policy.find_rules(model_name, dialect=self.dialect.name),
         )
         violations = find_violations(marked_request.request, self.dialect, self._check_memo)
         if violations:

@@ -29,7 +29,7 @@ from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded, Conflict
-from lamina.fitting.names import check_budget
+from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
@@ -42,6 +42,7 @@ from lamina.sessions.opening import (
     settings_for,
 )
 from lamina.sessions.previous_request import SentRequest
+from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.redaction import redact_segments
 from lamina.sessions.reports import TurnReport, report_turn
@@ -72,6 +73,7 @@ from lamina.sessions.turns import (
     list_turn_starts,
     locate_turn,
 )
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 from lamina.summaries import Condense, Terms, condense_attachments, with_summary
@@ -120,6 +122,7 @@ class Session:
         self._lifetime = lifetime
         self._builder = builder
         self._writer = TurnWriter(stored, builder)
+        self._record = SessionRecord(stored)
         self._lock = anyio.Lock()
 
     @staticmethod
@@ -127,10 +130,10 @@ class Session:
         store: Store | str | PathLike[str] | None,
         conversation: str,
         *,
+        policy: Policy | None = None,
         workspace: str | None = None,
         key: Any = None,
         model: str | None = None,
-        budget: Budget | None = None,
         system: Words = "",
         persona: Persona | Words | UsualPersona | None = None,
         sources: Sequence[Source] = (),
@@ -146,23 +149,23 @@ class Session:
         $LAMINA_KEY, or named by the settings. Opening a sealed store without its key raises KeyNeeded.
         Nothing in `workspace` can be seen from another workspace.
 
-        `model`, `budget` and what is in `setup` (tools, the wire format, the recall tool) are stored with
-        the conversation, and used again if they are not given.
+        `policy` says how requests are fitted. Its `budget`, `layout`, `history` and `recall` are stored with
+        the conversation, and so are `model` and what is in `setup` (tools, the wire format): what is not
+        given is used as it was. What else the policy leaves open is taken from the user's settings.
 
         `system` and `persona` are the sections of the system text. Without a `persona` the conversation's own
         is used, or else that of the settings. A function in their place is called at each turn. `sources`
         find context for each prompt. `root` is the folder that attached paths may not leave. `runtime` has
         what is seldom needed: redaction, a template, the clock. Without `settings` the user's own are read.
         """
-        check_budget(budget, "Session.open")
         return OpeningSession(
             _open_session(
                 store,
                 conversation,
+                policy=choose_policy(policy, place="Session.open"),
                 workspace=workspace,
                 key=key,
                 model=model,
-                budget=budget,
                 system=system,
                 persona=persona,
                 sources=sources,
@@ -325,6 +328,8 @@ class Session:
             absorbed = await absorb_answer(answer, self._builder.dialect)
             segments = self._builder.prepare_segments(absorbed.segments)
             state = self._stored.state
+            envelope = self._writer.envelope
+            cut = state.find_made_cut(self._stored.live.count)
             ledger = calibrate_ledger(state.ledger, absorbed.usage, self._builder.counter)
             ledger = record_clearing(ledger, absorbed.usage)
             if segments:
@@ -335,6 +340,17 @@ class Session:
                     rebase=False,
                 )
             usage = absorbed.usage
+            if envelope is not None:
+                await self._record.add(
+                    envelope,
+                    usage,
+                    dialect=self._builder.dialect.name,
+                    model=self.setup.model or "",
+                    stop=absorbed.stop,
+                    cut=cut,
+                    budget=self.budget,
+                    log=self.log,
+                )
             if usage.input:
                 dialect = self._builder.dialect.name
                 active().count_usage(
@@ -473,7 +489,8 @@ class Session:
             state = self._stored.state.after_rewind(self.log[:index], place)
             state = state.for_fork(self._stored.live.places, ahead=len(controls))
             await fork.append(fork.group(controls, self.log[:index]), state)
-        builder = RequestBuilder(self.setup, self._builder.runtime, self._builder.inputs, self.workspace)
+        own = self._builder
+        builder = RequestBuilder(self.setup, own.policy, own.runtime, own.inputs, self.workspace)
         return Session(fork, builder, self._lifetime)
 
     async def reload(self) -> None:
@@ -525,10 +542,10 @@ async def _open_session(
     store: Store | str | PathLike[str] | None,
     conversation: str,
     *,
+    policy: Policy,
     workspace: str | None,
     key: Any,
     model: str | None,
-    budget: Budget | None,
     system: Words,
     persona: Persona | Words | UsualPersona | None,
     sources: Sequence[Source],
@@ -538,6 +555,7 @@ async def _open_session(
     settings: Settings | None,
 ) -> AsyncIterator[Session]:
     user_settings = await settings_for(settings)
+    user_policy = load_user_policy(user_settings, os.environ if settings is None else None)
     where = Where(user_settings.workspace if workspace is None else workspace, conversation)
     environment = os.environ if settings is None else {}
     if runtime.mentioned is None and root is not None:
@@ -563,8 +581,16 @@ async def _open_session(
             sources=tuple(sources),
             root=None if root is None else Path(root),
         )
-        setup_changes = {"model": model, "budget": budget, **msgspec.structs.asdict(setup)}
-        builder = prepare_builder(stored, user_settings, runtime, inputs, setup_changes)
+        setup_changes = {"model": model, **msgspec.structs.asdict(setup)}
+        builder = prepare_builder(
+            stored,
+            user_settings,
+            runtime,
+            inputs,
+            policy=policy,
+            user_policy=user_policy,
+            changes=setup_changes,
+        )
         lifetime = Lifetime()
         try:
             yield Session(stored, builder, lifetime)

@@ -7,14 +7,13 @@ it goes on with the stored one. This module knows no store and no segment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from lamina.caches import rates, rules_for
+from lamina.caches import rates
 from lamina.core.cut_target import Rates
 from lamina.core.history_window import LastN
-from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.values import Budget, Head
@@ -23,6 +22,7 @@ from lamina.dialects.json_values import drop_nulls
 from lamina.dialects.port import Dialect, OwnHead, PlainHead
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
 from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
@@ -33,8 +33,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """What a conversation is built with.
 
     Tools and parameters are in `head` in plain words, or in `own` in the words of the dialect. Without a
-    budget, the model's window is used. `agent` belongs to the application. `history` is the window over
-    earlier turns; None sends all of them.
+    budget, the model's window is used. `recall`: the model has the recall tool. `handles`: what was lowered
+    names the key to recall it by. `agent` belongs to the application. `history` is the window over earlier
+    turns; None sends all of them.
     """
 
     model: str = ""
@@ -44,14 +45,15 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     head: PlainHead = PlainHead()
     own: Head | None = None
     recall: bool = False
+    handles: bool = True
     agent: dict[str, Any] = {}
     history: LastN | None = None
 
     def over(self, values: dict[str, Any]) -> Setup:
         """Return this setup with the values that are not None in their place."""
         changes = drop_nulls(values)
-        if "history" in changes:
-            changes["history"] = _check_window(changes["history"])
+        if changes.get("history") == "all":
+            changes["history"] = None
         if "agent" in changes:
             changes["agent"] = dict(changes["agent"])
         head = changes.pop("head", None)
@@ -63,30 +65,32 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the requests of a conversation are written. It is stored with the conversation.
+    """What the requests of a conversation say besides its messages. It is stored with the conversation.
 
     What is None stays as it was stored, or has its default. `dialect` is the wire format; by default it is
     the one of the model's provider. `head` has tools and parameters, in plain words or in the dialect's.
-    `recall` says whether the model has the recall tool, `history` how much of the history is sent: the last
-    messages, or "all". `agent` is for the application's own use.
+    `agent` is for the application's own use.
     """
 
     dialect: str | None = None
     head: PlainHead | Head | None = None
-    recall: bool | None = None
-    layout: Layout | None = None
-    history: LastN | Literal["all"] | None = None
     agent: Mapping[str, Any] | None = None
 
 
-def _check_window(history: Any) -> LastN | None:
-    """Return the window over history; None for "all"."""
-    if history == "all":
-        return None
-    if not isinstance(history, LastN):
-        hint = 'give LastN(20), or "all"'
-        raise BadInput(f"{history!r:.100} is no window over history", place="history", hint=hint)
-    return history
+def read_policy(policy: Policy) -> dict[str, Any]:
+    """Return what a policy sets in a `Setup`, by name. None leaves a field as it was stored."""
+    recall: bool | None = None
+    handles: bool | None = None
+    if policy.recall != "auto":
+        recall = policy.recall == "tool"
+        handles = policy.recall != "off"
+    return {
+        "budget": policy.own_budget,
+        "layout": policy.layout,
+        "history": policy.history,
+        "recall": recall,
+        "handles": handles,
+    }
 
 
 def dialect_for(setup: Setup) -> Dialect:
@@ -128,8 +132,10 @@ def _plain_head(setup: Setup) -> PlainHead:
     return msgspec.structs.replace(setup.head, model=setup.model or setup.head.model, tools=tools)
 
 
-def budget_for(setup: Setup, head: Head) -> Budget | None:
+def budget_for(setup: Setup, head: Head, policy: Policy) -> Budget | None:
     """Return the budget of the setup, or else the model's; None if there is no model either.
+
+    The `reserve` and `prefer` of the policy hold for every budget that is not the policy's own.
 
     The answer's limit is reserved if the dialect has it in a nested field, where the core cannot read it.
     """
@@ -138,6 +144,8 @@ def budget_for(setup: Setup, head: Head) -> Budget | None:
         if not setup.model:
             return None
         budget = facts_of(setup.model).budget
+    if budget != policy.own_budget:
+        budget = policy.adjust_budget(budget)
     output = setup.head.output
     if not output or budget.reserve is not None:
         return budget
@@ -146,33 +154,23 @@ def budget_for(setup: Setup, head: Head) -> Budget | None:
     return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
 
 
-def options_in(
-    setup: Setup, dialect: Dialect, head: Head, *, salt: str, drop_block: bool, more: Options | None
-) -> Options:
-    """Return the options of a build: what the dialect needs, and what the application chose (`more`).
-
-    `drop_block`: the server may be asked to drop thinking that a cut has unbound.
-    """
-    chosen = more or DEFAULT_OPTIONS
-    order = chosen.order
-    if order is ladder:
-        order = ORDER
+def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: Head, *, salt: str) -> Options:
+    """Return the options of a build: what the dialect needs, what is stored, and what the policy sets."""
+    chosen = {"order": ORDER, **policy.options()}
     return choose_options(
         dialect,
         head,
         layout=setup.layout,
-        drop_block=drop_block,
-        kinds=chosen.kinds,
-        wording=chosen.wording,
-        order=order,
-        rates=_rates_for(setup, dialect, chosen),
-        salt=chosen.salt or salt,
-        window=setup.history or chosen.window,
+        drop_block=policy.server.drop_block,
+        wording=policy.find_wording(has_handles=setup.handles),
+        rates=_rates_for(setup, policy, dialect),
+        salt=salt,
+        **{**chosen, "window": setup.history},
     )
 
 
-def _rates_for(setup: Setup, dialect: Dialect, chosen: Options) -> Rates:
-    """Return the rates that the application chose, or else those of the model's cache."""
-    if chosen.rates != DEFAULT_OPTIONS.rates or not setup.model:
-        return chosen.rates
-    return rates(rules_for(setup.model, dialect=dialect.name), setup.model)
+def _rates_for(setup: Setup, policy: Policy, dialect: Dialect) -> Rates:
+    """Return the rates of the policy's cache rules, or else of the model's; without either the defaults."""
+    if policy.rules is None and not setup.model:
+        return DEFAULT_OPTIONS.rates
+    return rates(policy.find_rules(setup.model, dialect=dialect.name), setup.model)

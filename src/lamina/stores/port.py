@@ -10,9 +10,10 @@ A store is sealed or it is plain, never both. It is sealed as soon as it holds t
 accepts no header: WrongKey. So a forgotten key never looks like an empty store, and plain text never gets
 between sealed records. A store needs no key for this, only these two kinds of names.
 
-Names of workspaces that begin with one of `OWN_PREFIXES` are lamina's own: search indexes, seals, what the
-gateway keeps. A caller may not choose one, since tenants often choose the names of their workspaces. A plain
-string of this kind raises BadInput in every store; lamina's own code marks its names with `OwnName`.
+Names of workspaces that begin with one of `OWN_PREFIXES` are lamina's own: search indexes, seals, the
+conversations that its doors record. A caller may not choose one, since tenants often choose the names of
+their workspaces. A plain string of this kind raises BadInput in every store; lamina's own code marks its
+names with `OwnName`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SEARCH = "lamina.search/"
 """Begins the names of the workspaces that hold the search index of another workspace."""
 
 
-OWN_PREFIXES = ("lamina.", "gateway/", "gateway-families/", "gateway-answers/")
+OWN_PREFIXES = ("lamina.",)
 """Begin the names of workspaces that no caller may choose."""
 
 
@@ -202,6 +203,27 @@ class Withdrawable(Protocol):
     """
 
     async def withdraw(self, where: Where, *, was: bytes) -> bool: ...
+
+
+@runtime_checkable
+class ManyDeletable(Protocol):
+    """A store that deletes several conversations as one: all of them or none.
+
+    In SQLite that rewrites the file once. `delete_many` is `delete` of each place, and returns how many there
+    were.
+    """
+
+    async def delete_many(self, places: Sequence[Where]) -> int: ...
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A store that knows the size of its conversations without reading them.
+
+    `sizes` returns the bytes of the records and the state of each conversation of a workspace.
+    """
+
+    async def sizes(self, workspace: str) -> Mapping[str, int]: ...
 
 
 @runtime_checkable

@@ -5,8 +5,6 @@ A provider reports the tokens of a call at its end. A call that was interrupted 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from lamina.agent import TurnCost
@@ -80,13 +78,6 @@ async def read_route(store: Store, workspace: str, conversation: str) -> KeptRou
     """How the model of a conversation was reached last."""
     state = (await store.read(cost_place(workspace, conversation), last=0)).head.state
     return _decode_cost(state, uncounted=0).route
-
-
-async def copy_costs(source: Store, target: Store, workspace: str, conversations: Iterable[str]) -> None:
-    """Copy what these conversations have cost into the store that they were copied to."""
-    for conversation in conversations:
-        state = (await source.read(cost_place(workspace, conversation), last=0)).head.state
-        await _replace_state(target, cost_place(workspace, conversation), state)
 
 
 async def copy_cost(store: Store, old: Where, new: Where) -> None:

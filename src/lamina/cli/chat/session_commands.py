@@ -13,6 +13,7 @@ from lamina.cli.chat.conversation import NextSession, TerminalChat
 from lamina.cli.chat.costs import copy_cost, cost_place
 from lamina.cli.chat.maps import shorten
 from lamina.context.memory import MEMORY
+from lamina.conversations.deleting import delete_conversation
 from lamina.core.history_window import LastN
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, LaminaError
@@ -44,7 +45,7 @@ async def _sessions(chat: TerminalChat, _: str) -> None:
         line = f"{mark} {row.name:<{width}}  {row.last:<16}  {row.first_words}".rstrip()
         lines.append(shorten(line, chat.screen.width))
     if len(names) > len(rows):
-        lines.append(f"and {len(names) - len(rows):,} more, which `lamina sessions list` names")
+        lines.append(f"and {len(names) - len(rows):,} more, which `lamina conversations list` names")
     chat.screen.show("\n".join(lines))
 
 
@@ -62,7 +63,7 @@ async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
     try:
         log = read_records([record.body for record in page.records]).log
     except LaminaError:
-        return SessionRow(name, "", "(it cannot be read; see lamina sessions verify)")
+        return SessionRow(name, "", "(it cannot be read; see lamina conversations verify)")
     dialogue = list_dialogue(log)
     if not dialogue:
         return SessionRow(name, "", "(nothing was said yet)")
@@ -116,7 +117,7 @@ async def _rename(chat: TerminalChat, name: str) -> None:
         cost_place(session.workspace, session.conversation),
         cost_place(session.workspace, name),
     )
-    await _delete_session(chat, session.conversation)
+    await delete_conversation(chat.store, session.workspace, session.conversation)
     chat.reopen(name=name)
 
 
@@ -124,19 +125,14 @@ async def _delete(chat: TerminalChat, name: str) -> None:
     """Delete a session for good, this one or another. The user is asked first."""
     name = name or chat.session.conversation
     await _require_session(chat, name, command="/delete")
-    otherwise = f"lamina sessions delete {name} --yes"
+    otherwise = f"lamina conversations delete {name} --yes"
     if not await chat.confirm(f"delete {name!r} and all that was said in it, for good?", otherwise=otherwise):
         chat.screen.show("nothing was deleted")
         return
-    await _delete_session(chat, name)
+    await delete_conversation(chat.store, chat.session.workspace, name)
     chat.screen.show(f"{name!r} is deleted")
     if name == chat.session.conversation:
         chat.leave(_fresh_session(chat, fresh_name()))
-
-
-async def _delete_session(chat: TerminalChat, name: str) -> None:
-    await chat.store.delete(cost_place(chat.session.workspace, name))
-    await chat.store.delete(Where(chat.session.workspace, name))
 
 
 async def _export(chat: TerminalChat, path: str) -> None:
@@ -153,7 +149,7 @@ async def _export(chat: TerminalChat, path: str) -> None:
         await target.write_text(text, "utf-8")
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", place=str(target), hint="check it") from None
-    chat.screen.show(f"written to {target}; lamina sessions import reads it")
+    chat.screen.show(f"written to {target}; lamina conversations import reads it")
 
 
 def _export_text(chat: TerminalChat, *, lines: bool) -> str:

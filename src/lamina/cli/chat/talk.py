@@ -44,9 +44,11 @@ from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Segment
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
+from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
 from lamina.sessions import RuntimeOptions, Session, SetupOptions, files_mentioned
 from lamina.sessions.records import read_records
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import Settings, data_folder, load_settings
 from lamina.stores.address import open_chosen_store
 from lamina.stores.port import Store, Where
@@ -234,7 +236,7 @@ class ChatRun:
             model = next_session.model or self.settings.model
             window = next_session.window
             if model == self.settings.model:
-                window = window or self.settings.window
+                window = window or _window_of(self.settings)
             if self._reached is not None and is_same_model(model, self._reached.model):
                 return _choose_again(self._reached, window)
             return ModelChoice(model=model, dialect=self.settings.dialect, window=window)
@@ -272,11 +274,11 @@ class ChatRun:
             self.store,
             next_session.name,
             model=reached_model.model,
-            budget=budget,
-            runtime=RuntimeOptions(counter=reached_model.counter, mentioned=files_mentioned(self.space)),
+            policy=Policy(budget=budget, counter=reached_model.counter, history=next_session.history),
+            runtime=RuntimeOptions(mentioned=files_mentioned(self.space)),
             persona=next_session.persona,
             sources=[self.memory.source(log=self._log)],
-            setup=SetupOptions(head=PlainHead(output=reached_model.output), history=next_session.history),
+            setup=SetupOptions(head=PlainHead(output=reached_model.output)),
             workspace=self.settings.workspace,
             settings=self.settings,
         )
@@ -337,6 +339,14 @@ class ChatRun:
             yield from _complete(rest, self._session_names)
         else:
             yield from mention_choices(before, self.space)
+
+
+def _window_of(settings: Settings) -> int:
+    """The context window that the user's settings name; 0 without one."""
+    budget = load_user_policy(settings, os.environ).budget
+    if isinstance(budget, Budget):
+        return budget.window
+    return budget or 0
 
 
 def _choose_again(reached_model: ReachedModel, window: int) -> ModelChoice:

@@ -1,7 +1,7 @@
 """Counting by asking: the providers' counting endpoints and local servers, each text asked for once.
 
     endpoint = remote.anthropic(client, model="claude-opus-5")
-    fit_request(request, counter=endpoint.counter)    # text by text: one call for each new text
+    policy = Policy(counter=endpoint.counter)         # text by text: one call for each new text
     endpoint.request(request)                         # a whole request in one call
 
 Takes the official client as it is and imports none; a server without one is asked over HTTP. If an answer

@@ -4,7 +4,7 @@ A name may carry a target, the share of the room that a cut leaves: `sliding@0.3
 lamina may carry what its cuts prefer instead: `lamina@memory`, `lamina@balanced`, `lamina@cost`.
 
 A policy of your own has the name `package.module:attribute`. The module is imported, in every process of a
-replay, and the attribute must be a `Policy` or a function without arguments that returns one:
+replay, and the attribute must be a `ReplayPolicy` or a function without arguments that returns one:
 
     lamina replay logs/ --policy sliding,my_package.policies:oldest_first
 
@@ -23,7 +23,7 @@ from lamina.core.values import Preference
 from lamina.errors import BadInput
 from lamina.replay.policies.lamina_policies import lamina_policy, ordered_policy
 from lamina.replay.policies.plain import PLAIN
-from lamina.replay.policies.port import Policy, PolicyRun, Setting
+from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting
 
 __all__ = ["POLICIES", "find_policy"]
 
@@ -46,7 +46,7 @@ POLICIES: dict[str, str] = {
 
 
 @cache
-def find_policy(name: str) -> Policy:
+def find_policy(name: str) -> ReplayPolicy:
     """The policy of this name: one of POLICIES, or `package.module:attribute`.
 
     `sliding@0.3` is the policy `sliding` with a target of 0.3 of the room. `lamina@memory` and `lamina@cost`
@@ -79,7 +79,7 @@ def _parse_target(name: str, share: str) -> float | None:
     return target
 
 
-def _find_policy(name: str) -> Policy:
+def _find_policy(name: str) -> ReplayPolicy:
     """A plain policy, or one of another package."""
     if ":" in name:
         return _import_policy(name)
@@ -91,7 +91,7 @@ def _find_policy(name: str) -> Policy:
     )
 
 
-def _import_policy(name: str) -> Policy:
+def _import_policy(name: str) -> ReplayPolicy:
     """The policy that a module has under this name, or makes."""
     module_name, _, attribute = name.partition(":")
     try:
@@ -102,16 +102,16 @@ def _import_policy(name: str) -> Policy:
         ) from error
     if callable(value):
         value = value()
-    if not isinstance(value, Policy):
+    if not isinstance(value, ReplayPolicy):
         raise BadInput(
             f"{name!r} is a {type(value).__name__}",
             place="policy",
-            hint="give a lamina.replay.policies.port.Policy, or a function that returns one",
+            hint="give a lamina.replay.policies.port.ReplayPolicy, or a function that returns one",
         )
     return value
 
 
-def _with_target(chosen: Policy, target: float, share: str) -> Policy:
+def _with_target(chosen: ReplayPolicy, target: float, share: str) -> ReplayPolicy:
     """The same policy, with another target than the setting's."""
 
     def start(setting: Setting) -> PolicyRun:

@@ -16,10 +16,11 @@ from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Preference
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.translate import choose_options
+from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.formats.checkpoint import oldest_first
 from lamina.replay.model_calls import CHAT
-from lamina.replay.policies.port import Policy, PolicyRequest, PolicyRun, Setting
+from lamina.replay.policies.port import PolicyRequest, PolicyRun, ReplayPolicy, Setting
 
 HEADROOM = 0.75
 """Of the trigger: where the source RFC stops trimming, if it leaves head-room."""
@@ -31,7 +32,8 @@ class LaminaRun:
     def __init__(self, setting: Setting, *, target: float | None, prefer: Preference) -> None:
         self.setting = setting
         reserve = setting.window - setting.room
-        self.budget = Budget(window=setting.recorded_window, reserve=reserve, target=target, prefer=prefer)
+        budget = Budget(window=setting.recorded_window, reserve=reserve, target=target, prefer=prefer)
+        self.policy = Policy(budget=budget, counter=setting.message_sizes.counter, rules=setting.rules)
         self.ledger = Ledger()
         self.memo = RequestMemo()
 
@@ -40,12 +42,10 @@ class LaminaRun:
         fitted = fit_request(
             request,
             dialect=CHAT,
-            budget=self.budget,
             ledger=self.ledger,
-            memo=self.memo,
+            policy=self.policy,
             idle=idle,
-            counter=self.setting.message_sizes.counter,
-            rules=self.setting.rules,
+            memo=self.memo,
         )
         self.ledger = fitted.ledger
         messages = fitted.request["messages"]
@@ -97,7 +97,7 @@ class OrderedRun:
         return PolicyRequest(messages=messages, cut=reason, layers=sum_layers(envelope.entries))
 
 
-def lamina_policy(target: float | None = None, *, prefer: Preference | None = None) -> Policy:
+def lamina_policy(target: float | None = None, *, prefer: Preference | None = None) -> ReplayPolicy:
     """The policy that users of lamina have. With a target, a cut leaves that share of the room.
 
     `prefer` is the budget's, and a part of the name if it is given.
@@ -111,13 +111,13 @@ def lamina_policy(target: float | None = None, *, prefer: Preference | None = No
         name = f"lamina@{target:g}"
     elif prefer is not None:
         name = f"lamina@{prefer}"
-    return Policy(name=name, title="lamina", start=start, recalls=True, by_rules=True)
+    return ReplayPolicy(name=name, title="lamina", start=start, recalls=True, by_rules=True)
 
 
-def ordered_policy(name: str, title: str) -> Policy:
+def ordered_policy(name: str, title: str) -> ReplayPolicy:
     """The trimming RFC with or without head-room, or nothing but digests."""
     if name == "folding":
-        return Policy(
+        return ReplayPolicy(
             name=name,
             title=title,
             start=lambda setting: OrderedRun(setting, fold_oldest_steps, target=None),
@@ -129,7 +129,7 @@ def ordered_policy(name: str, title: str) -> Policy:
         target = share_of_trigger * setting.trigger / setting.room
         return OrderedRun(setting, oldest_first, target=target)
 
-    return Policy(name=name, title=title, start=start)
+    return ReplayPolicy(name=name, title=title, start=start)
 
 
 def fold_oldest_steps(view: OrderView) -> Iterator[Batch]:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay.policies.port import Message, Policy, PolicyRequest, PolicyRun, Setting, group_messages
+from lamina.replay.policies.port import (
+    Message,
+    PolicyRequest,
+    PolicyRun,
+    ReplayPolicy,
+    Setting,
+    group_messages,
+)
 
 KEEP = 5
 """Results at the end that clearing and masking spare."""
@@ -152,11 +159,11 @@ def pinned_positions(messages: list[Message]) -> frozenset[int]:
 
 
 PLAIN = (
-    Policy(name="none", title="everything, always", start=send_everything),
-    Policy(name="drop_oldest", title="drop the oldest, every call", start=DropOldest),
-    Policy(name="sliding", title="sliding window with hysteresis", start=Sliding),
-    Policy(name="clear_results", title="clear tool results at the trigger", start=Clearing),
-    Policy(
+    ReplayPolicy(name="none", title="everything, always", start=send_everything),
+    ReplayPolicy(name="drop_oldest", title="drop the oldest, every call", start=DropOldest),
+    ReplayPolicy(name="sliding", title="sliding window with hysteresis", start=Sliding),
+    ReplayPolicy(name="clear_results", title="clear tool results at the trigger", start=Clearing),
+    ReplayPolicy(
         name="masking",
         title="observation masking, every call",
         start=lambda setting: Clearing(setting, at_once=True, word="[old observation omitted]"),

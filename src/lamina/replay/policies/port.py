@@ -59,7 +59,7 @@ PolicyRun = Callable[[dict[str, Any], float], PolicyRequest]
 """Takes the request with its whole history, and the seconds since the last one; returns what to send."""
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """A way to fit a conversation. `recalls`: the model can have back what it leaves out.
 
     `by_rules`: what it sends depends on the cache's rules, so it runs once for each.

@@ -249,9 +249,22 @@ def is_answer(item: dict[str, Any]) -> bool:
     Items of the Responses API have no role: reasoning and calls are the model's.
     """
     if "role" in item:
-        return bool(item["role"] == "assistant")
+        return item["role"] in ("assistant", "model")  # Gemini says "model"
     item_type = str(item.get("type"))
     return item_type == "reasoning" or item_type.endswith("_call")
+
+
+def find_answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
+    """Where each answer of the model begins. One at the very beginning has no request, and is left out.
+
+    Of user, assistant, assistant, user, assistant it is 1 and 4.
+    """
+    after_answer = True
+    for at, item in enumerate(items):
+        is_by_model = is_answer(item)
+        if is_by_model and not after_answer:
+            yield at
+        after_answer = is_by_model
 
 
 def _is_user_text(item: dict[str, Any]) -> bool:

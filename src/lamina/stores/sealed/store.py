@@ -7,7 +7,7 @@ mistakes a wrong key for an empty history. It does not know what records hold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -19,8 +19,10 @@ from lamina.stores.checks import (
     check_append_arguments,
     check_head,
     check_read_arguments,
+    check_replace_arguments,
     check_where,
     check_workspace,
+    raise_missing,
 )
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
@@ -31,6 +33,7 @@ from lamina.stores.port import (
     OwnName,
     Record,
     RecordPage,
+    Rekeyable,
     Store,
     StoredHead,
     Where,
@@ -42,7 +45,7 @@ from lamina.stores.sealed.names import HASHED
 from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, seal_group
 from lamina.stores.sealed.passphrase import Cost
 from lamina.stores.sealed.reader import VerifiedReader, name_conversation, run_by_size
-from lamina.stores.sealed.records import SealedState
+from lamina.stores.sealed.records import SealedState, seal_record, seal_state
 from lamina.stores.sealed.vault import OpenCard, Vault, withdraw
 
 INDEX = Where("\0index", "workspaces")
@@ -302,6 +305,54 @@ class Sealed:
                         raise conflict from None
                 except Reused as error:
                     raise name_conversation(error, where) from None
+        raise AssertionError  # the attempts end in an error
+
+    async def replace(
+        self,
+        where: Where,
+        bodies: Mapping[int, bytes],
+        *,
+        expect: int,
+        was: bytes | None = None,
+        state: bytes | None = None,
+    ) -> StoredHead:
+        """Change bodies in place, for a text that has to go. A record keeps its id, so the links hold.
+
+        Whoever can write to the store within and has an old copy can put that record back: it has the same
+        id. After `rekey` and `finish` no key opens that copy.
+        """
+        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
+        if not isinstance(self.store, Rekeyable):
+            hint = "copy the conversations into a store that can"
+            raise StoreError(f"{type(self.store).__name__} cannot replace records", hint=hint)
+        async with self.lock(where):
+            for _ in attempts(where.conversation):
+                page = await self.reader.read(where, at=sorted(bodies))
+                if page.open_card is None or not page.exists:
+                    raise_missing(where, expect=expect, was=was)
+                conflict = _find_conflict(where, page.state, expect=expect, was=was)
+                if conflict is not None:
+                    raise conflict
+                newest = page.open_card.newest
+                sealed_bodies: dict[int, bytes] = {}
+                for seq, record in zip(page.seqs, page.records, strict=True):
+                    sealed_bodies[seq], _ = seal_record(
+                        newest, seq, record.before, bodies[seq], bucket=self.bucket, own=record.id
+                    )
+                new_state = page.state
+                if state is not None:
+                    new_state = replace(page.state, body=state, generation=newest.number)
+                try:
+                    await self.store.replace(
+                        self.vault.inner(where),
+                        sealed_bodies,
+                        expect=page.state.count,
+                        was=page.sealed_state,
+                        state=seal_state(newest, new_state, bucket=self.bucket),
+                    )
+                except Conflict:
+                    continue
+                return StoredHead(count=new_state.count, state=new_state.body)
         raise AssertionError  # the attempts end in an error
 
     async def _read_end(self, where: Where) -> VerifiedPage:

@@ -30,7 +30,7 @@ from lamina.stores.checks import (
 )
 from lamina.stores.port import ListedConversation, Once, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
-from lamina.stores.sqlite.links import Driver, usual_driver
+from lamina.stores.sqlite.links import Driver, SqliteConnection, usual_driver
 from lamina.stores.sqlite.readers import Readers, can_write
 from lamina.stores.sqlite.writer import Writer, check_not_empty, writer_of
 
@@ -131,6 +131,24 @@ class SqliteStore:
         check_where(where)
         delete = partial(tables.delete_conversation, where=where)
         return await self._run_write(partial(self._usable_writer().erase, delete))
+
+    async def delete_many(self, places: Sequence[Where]) -> int:
+        for where in places:
+            check_where(where)
+        deleted: list[Where] = []
+
+        def delete(connection: SqliteConnection) -> bool:
+            deleted.clear()
+            deleted.extend(where for where in places if tables.delete_conversation(connection, where))
+            return bool(deleted)
+
+        await self._run_write(partial(self._usable_writer().erase, delete))
+        return len(deleted)
+
+    async def sizes(self, workspace: str) -> Mapping[str, int]:
+        check_workspace(workspace)
+        measure = partial(tables.measure_conversations, workspace=workspace)
+        return await self._run_read(partial(self._readers.read, measure))
 
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
         check_where(where)

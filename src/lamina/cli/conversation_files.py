@@ -1,0 +1,100 @@
+"""Conversations into files and other stores, and back: what `export`, `import` and `copy` do."""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+
+from lamina.cli.output import tell
+from lamina.cli.stored import open_existing, read_or_make_key
+from lamina.conversations.deleting import COSTS, recorded_workspace
+from lamina.conversations.exporting import export_conversation, import_conversation, is_export
+from lamina.conversations.recorded_log import describe_kept, read_recorded_log
+from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES
+from lamina.core.values import Segment
+from lamina.dialects.usage import count_noun
+from lamina.errors import BadInput
+from lamina.formats.codec import decode, encode
+from lamina.sessions import Session
+from lamina.stores.address import open_store
+from lamina.stores.copies import copy_conversations
+from lamina.stores.port import OwnName, Store, Where
+
+
+async def export_one(store: Store, workspace: str, name: str, *, form: str) -> int:
+    """Write a conversation to the output: as a page of Markdown, or as JSON lines."""
+    if form == "json":
+        lines = await export_conversation(store, workspace, name)
+        if not lines:
+            async with open_existing(store, workspace, name) as session:
+                lines = [encode(segment) for segment in session.log]
+        sys.stdout.writelines(f"{line.decode()}\n" for line in lines)
+        return 0
+    from lamina.formats.markdown import MarkdownChat, write  # noqa: PLC0415
+
+    log, model = await _read_talk(store, workspace, name)
+    sys.stdout.write(write(MarkdownChat(log=log, model=model)))
+    return 0
+
+
+async def _read_talk(store: Store, workspace: str, name: str) -> tuple[tuple[Segment, ...], str]:
+    """What was said, and the model: from the log of a session, else from the record."""
+    if (await store.read(Where(workspace, name), last=0)).head.count:
+        async with open_existing(store, workspace, name) as session:
+            return session.log, ""
+    recorded = await read_recorded_log(store, recorded_workspace(workspace), name)
+    if recorded is None or not recorded.log:
+        problem = "nothing of what was said is stored"
+        if recorded is not None:
+            problem = describe_kept(recorded.state, recorded.record)
+        raise BadInput(problem, place=name, hint="--format json writes what there is")
+    if not recorded.talk:
+        tell(describe_kept(recorded.state, recorded.record))
+    return recorded.talk or recorded.log, recorded.state.model
+
+
+async def import_file(store: Store, workspace: str, path: str, name: str) -> int:
+    """Make a conversation of an exported file. A name that is in use is refused."""
+    try:
+        text = await anyio.Path(path).read_bytes()
+        text.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"it cannot be read: {error}", place=path, hint="give an exported chat") from None
+    if is_export(text):
+        lines = [line for line in text.split(b"\n") if line.strip()]
+        requests = await import_conversation(store, workspace, name, lines)
+        tell(f"{count_noun(requests, 'request')} imported as {name!r}")
+        return 0
+    log = _parse_segments(text.decode())
+    if (await store.read(Where(workspace, name), last=0)).head.count:
+        raise BadInput(f"there is a conversation {name!r}", place="import", hint="choose another name")
+    async with Session.open(store, name, workspace=workspace) as session:
+        await session.add(*log)
+    tell(f"{count_noun(len(log), 'segment')} imported as {name!r}")
+    return 0
+
+
+def _parse_segments(text: str) -> list[Segment]:
+    """The segments of an exported file. Lines of JSON begin with an object, and pages do not."""
+    if text.lstrip().startswith('{"'):
+        return decode(line.encode() for line in text.splitlines() if line.strip())
+    from lamina.formats.markdown import read  # noqa: PLC0415
+
+    return list(read(text).log)
+
+
+async def copy_everything(store: Store, workspace: str, address: str, key_file: str | None) -> dict[str, int]:
+    """Copy all conversations of a workspace, and how many records each has. The other store may be sealed."""
+    key = None
+    if key_file:
+        key = await anyio.to_thread.run_sync(read_or_make_key, key_file)
+    recorded_in = recorded_workspace(workspace)
+    copied: dict[str, int] = {}
+    async with open_store(address, key=key) as target:
+        for place in (workspace, OwnName(f"{CONVERSATIONS}{recorded_in}")):
+            for name, count in (await copy_conversations(store, target, place)).items():
+                copied[name] = copied.get(name, 0) + count
+        for place in (f"{FAMILIES}{recorded_in}", f"{ANSWERS}{recorded_in}", f"{COSTS}{workspace}"):
+            await copy_conversations(store, target, OwnName(place))
+    return copied

@@ -1,0 +1,135 @@
+"""What is remembered of one conversation between two calls, and how it is written into a store."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from lamina.conversations.recall_loop import RecallExchange, select_exchanges
+from lamina.conversations.record import RecordWriter
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
+from lamina.conversations.store import ConversationState
+from lamina.core.recall import list_refs
+from lamina.core.values import Ledger
+from lamina.dialects.usage import Usage
+from lamina.fitting.request import RequestMemo
+
+DOOR = "wrap"
+"""What the record calls a wrapped client."""
+
+
+def _make_uid() -> str:
+    return f"{DOOR}-{uuid4().hex[:20]}"
+
+
+class LastRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A request that was answered: what was sent, what the API counted for it, and when it was sent.
+
+    The next request is compared with it, to say why a cache missed. `sent_at` is of a clock that only runs
+    forward. `is_uncached`: a listener was told already that the API caches nothing of this conversation.
+    """
+
+    fitted: Any
+    usage: Usage
+    sent_at: float
+    is_uncached: bool = False
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What is remembered of one conversation between two calls.
+
+    `digests` are those of the last request, which was in `dialect` and had these `turns`. `usage` is what
+    the API counted for it, and `fitted` what was sent. `windows` has the window of each model whose API
+    refused a request as too long. `last_request` is what the next one is compared with; a fork has that of
+    the conversation that it was forked from. `exchanges` are the recalls that the client did not see; a
+    request with them in it has a memo of its own (`spliced_memo`). In a store the conversation is known by
+    its `uid`, and `revision` counts its calls. `group` is "name:…" for a conversation that its caller named.
+    `family` is what it begins with, "" before it is stored. `left_families` are those of conversations that
+    the client left for this one: see `Conversations.save`. `record` is what happened in it, for the store.
+    """
+
+    ledger: Ledger = Ledger()
+    memo: Any = msgspec.field(default_factory=RequestMemo)
+    spliced_memo: Any = msgspec.field(default_factory=RequestMemo)
+    exchanges: tuple[RecallExchange, ...] = ()
+    uid: str = msgspec.field(default_factory=_make_uid)
+    revision: int = 0
+    dialect: str = ""
+    turns: tuple[Any, ...] = ()
+    digests: RequestDigests = NO_DIGESTS
+    usage: Usage | int = 0
+    windows: dict[str, int] = {}
+    fitted: Any = None
+    last_request: LastRequest | None = None
+    group: str = ""
+    family: str = ""
+    model: str = ""
+    began: int = 0
+    left_families: tuple[str, ...] = ()
+    record: RecordWriter = msgspec.field(default_factory=RecordWriter)
+
+
+def forget_lost_text(state: ConversationState, living: Conversation) -> ConversationState:
+    """Return what may stay stored of another branch: no text that the living branch has no more.
+
+    A branch is left when a client edits or deletes messages, or goes back. Its digests quote what the user
+    said, and nobody would ever delete that. If the client goes on with the other branch after all, it sends
+    these messages again, and they are folded anew.
+    """
+    links = state.digests().chain
+    if count_shared_links(living.digests.chain, links) == len(links):
+        return state  # the living branch goes on where this one ended
+    if not state.ledger.folds and not state.exchanges:
+        return state
+    log = (*living.digests.system_segments, *living.digests.segments)
+    refs = frozenset(ref for ref, _ in list_refs(log))
+    folds = tuple(fold for fold in state.ledger.folds if refs.issuperset(fold.covers))
+    return msgspec.structs.replace(
+        state,
+        ledger=msgspec.structs.replace(state.ledger, folds=folds),
+        exchanges=select_exchanges(state.exchanges, living.digests),
+    )
+
+
+def to_state(conversation: Conversation) -> ConversationState:
+    """Return what is stored of a conversation: everything but memos, which only save time."""
+    usage = conversation.usage
+    if not isinstance(usage, Usage):
+        usage = Usage(input=usage)
+    digests = conversation.digests
+    return ConversationState(
+        door=DOOR,
+        dialect=conversation.dialect,
+        group=conversation.group,
+        family=conversation.family,
+        model=conversation.model,
+        system=digests.system,
+        chain=b"".join(digests.chain),
+        first_answer=digests.first_answer,
+        ledger=conversation.ledger,
+        usage=usage,
+        windows=conversation.windows,
+        exchanges=conversation.exchanges,
+        requests=conversation.revision,
+        began=conversation.began,
+    )
+
+
+def from_state(name: str, state: ConversationState) -> Conversation:
+    """Return the conversation that was stored. It knows its digests, but not its segments."""
+    return Conversation(
+        uid=name,
+        revision=state.requests,
+        dialect=state.dialect,
+        group=state.group,
+        family=state.family,
+        model=state.model,
+        ledger=state.ledger,
+        digests=state.digests(),
+        usage=state.usage or Usage(),
+        windows=state.windows,
+        exchanges=state.exchanges,
+        began=state.began,
+    )

@@ -1,0 +1,213 @@
+"""The conversations of a wrapped client in a store, so that they go on after a restart.
+
+They are stored as every door does (`lamina.conversations.store`). Messages are not stored unless everything
+is kept, since the client sends them with each request; but digests of old ones and recalled texts are, and
+both quote messages. So when a client has changed its history, the branch that it left keeps nothing that the
+new one has lost.
+
+A store is async and a client may not be, so the store lives in a thread of its own, which is started when it
+is first used and ends with the program.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from os import PathLike, fspath
+from typing import Any, TypeVar
+
+import anyio
+import msgspec
+from anyio.from_thread import BlockingPortal
+
+from lamina.conversations.conversation import Conversation, forget_lost_text, from_state, to_state
+from lamina.conversations.store import (
+    WORKSPACE,
+    conversation_place,
+    decode_state,
+    family_place,
+    find_conversation,
+    find_title,
+)
+from lamina.errors import BadInput, Conflict, LaminaError
+from lamina.fitting.policy import Keep
+from lamina.settings import Settings
+from lamina.stores.address import open_store, resolve_key
+from lamina.stores.port import Store, Where
+from lamina.stores.retries import retry_conflicts
+
+MEMBERS = 64
+"""How many conversations that begin alike are looked at, the newest first."""
+
+TRIES = 8
+"""How often a conversation is written again if another process was faster."""
+
+T = TypeVar("T")
+
+
+class ConversationStore:
+    """A store for conversations, to be used from any thread. Every method waits until it is done."""
+
+    def __init__(
+        self, store: Store | str | PathLike[str], *, key: Any = None, keep: Keep = "lowered"
+    ) -> None:
+        if key is not None and not isinstance(store, str | PathLike):
+            hint = "seal it yourself: Sealed(store, key); or give an address"
+            raise BadInput("a store that is open takes no key", place="key", hint=hint)
+        self.keep = keep
+        self._given_store = store
+        self._key = key
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._problem: BaseException | None = None
+        self._portal: BlockingPortal | None = None
+        self._store: Store | None = None
+
+    def load(self, family: str, dialect: str) -> list[Conversation]:
+        """Return the conversations of a family and a dialect, the newest last."""
+        return self._call(partial(_load_family, family=family, dialect=dialect))
+
+    def save(self, conversation: Conversation, *, names: Sequence[str] = ()) -> None:
+        """Store a conversation. If that fails, it is logged: the answer has come, and is not lost.
+
+        `names` are families that it can be found by, besides its own.
+        """
+        try:
+            self._call(partial(_write, conversation=conversation, names=names, keep=self.keep))
+        except (LaminaError, OSError) as error:
+            logging.getLogger("lamina").warning("the conversation could not be stored: %s", error)
+
+    def forget_lost_text(self, family: str, living: Conversation) -> None:
+        """Remove from the other branches of a family what the living one has lost. A failure is logged."""
+        try:
+            self._call(partial(_forget_lost_text, family=family, living=living))
+        except (LaminaError, OSError) as error:
+            logging.getLogger("lamina").warning("deleted text could not be removed: %s", error)
+
+    def close(self) -> None:
+        """Close the store. It is opened again if it is used after that."""
+        with self._lock:
+            self._stop()
+            if self._thread is not None:
+                self._thread.join()
+            self._thread = None
+
+    def _call(self, action: Callable[[Store], Awaitable[T]]) -> T:
+        """Run an action on the store in its thread, which is started at the first call.
+
+        If the store could not be opened, each call raises the reason again.
+        """
+        with self._lock:
+            if self._thread is None:
+                self._start()
+        if self._problem is not None:
+            raise self._problem
+        assert self._portal is not None  # noqa: S101 - set before the thread is ready
+        assert self._store is not None  # noqa: S101
+        return self._portal.call(action, self._store)
+
+    def _start(self) -> None:
+        self._ready.clear()
+        self._problem = None
+        self._thread = threading.Thread(target=self._run, name="lamina store", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._problem is not None:
+            self._thread = None
+            return
+        # The store's own threads would keep the program alive, so somebody waits for its end.
+        threading.Thread(target=self._stop_at_end, name="lamina store end", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            anyio.run(self._serve)
+        except BaseException as problem:  # noqa: BLE001 - whoever uses the store next raises it
+            self._problem = problem
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        async with AsyncExitStack() as stack:
+            store = self._given_store
+            if isinstance(store, str | PathLike):
+                key = await resolve_key(self._key, Settings(), os.environ)
+                self._store = await stack.enter_async_context(open_store(fspath(store), key=key))
+            else:
+                self._store = store
+            async with BlockingPortal() as portal:
+                self._portal = portal
+                self._ready.set()
+                await portal.sleep_until_stopped()
+
+    def _stop_at_end(self) -> None:
+        threading.main_thread().join()
+        self._stop()
+
+    def _stop(self) -> None:
+        portal = self._portal
+        self._portal = None
+        if portal is not None:
+            portal.call(portal.stop)
+
+
+async def _load_names(store: Store, family: str) -> list[str]:
+    """The names of the conversations of a family, the newest last."""
+    page = await store.read(family_place(WORKSPACE, family), last=MEMBERS)
+    return list(dict.fromkeys(record.body.decode() for record in page.records))
+
+
+async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conversation]:
+    found: list[Conversation] = []
+    for name in await _load_names(store, family):
+        kept = await find_conversation(store, WORKSPACE, name)
+        if kept is not None and kept.state.dialect == dialect:
+            conversation = from_state(name, kept.state)
+            conversation.record.skip_to(kept.records)
+            conversation.record.is_listed = True
+            found.append(conversation)
+    return sorted(found, key=lambda conversation: conversation.revision)
+
+
+async def _write(store: Store, *, conversation: Conversation, names: Sequence[str], keep: Keep) -> None:
+    """Write a conversation over its last state, and add what happened to its record."""
+    record = conversation.record
+    where = conversation_place(WORKSPACE, conversation.uid)
+    title = find_title(conversation.digests.segments) if keep == "all" else ""
+    state = msgspec.structs.replace(to_state(conversation), keep=keep, title=title).encode()
+    if not record.is_listed:
+        for family in (conversation.family, *names):
+            await store.append(family_place(WORKSPACE, family), [conversation.uid.encode()])
+        record.is_listed = True
+
+    async def write() -> None:
+        try:
+            await store.append(where, record.encode(), expect=record.count, state=state)
+        except Conflict:
+            page = await store.read(where, last=0)
+            record.skip_to(page.head.count)
+            raise
+        record.saved()
+
+    await retry_conflicts(write, tries=TRIES)
+
+
+async def _forget_lost_text(store: Store, *, family: str, living: Conversation) -> None:
+    for name in await _load_names(store, family):
+        where = conversation_place(WORKSPACE, name)
+
+        async def write(where: Where = where) -> None:
+            page = await store.read(where, last=0)
+            if not page.head.state:
+                return
+            state = decode_state(page.head.state)
+            reduced = forget_lost_text(state, living)
+            if reduced != state:
+                source = msgspec.json.encode(reduced)
+                await store.append(where, [], was=page.head.state, state=source)
+
+        if name != living.uid:
+            await retry_conflicts(write, tries=TRIES)

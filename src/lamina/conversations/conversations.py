@@ -1,0 +1,406 @@
+"""The conversations that requests belong to: what is remembered from one call to the next.
+
+A conversation has a name, or it is recognised by its content: `Conversations.find` compares a new request
+with those of the conversations that it remembers. `pending_call` takes one request from here
+to the API and back. Nothing is sent here.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from copy import copy
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ReferenceType, ref
+
+import msgspec
+
+from lamina.conversations.conversation import Conversation, LastRequest
+from lamina.conversations.events import Listeners
+from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
+from lamina.conversations.recognise import recognise, rewind_to_fork
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
+from lamina.conversations.store import WORKSPACE, family_of
+from lamina.core.values import Ledger
+from lamina.dialects.port import Dialect
+from lamina.errors import BadInput
+from lamina.fitting.policy import DEFAULT_POLICY, Policy
+from lamina.fitting.recalls import read_turns
+from lamina.fitting.request import Fitted, RequestMemo
+
+if TYPE_CHECKING:
+    from lamina.conversations.conversation_store import ConversationStore
+
+IDS = 1_024
+"""How many ids of answers that stand for a later answer are remembered."""
+
+CONVERSATIONS = 256
+"""How many conversations are remembered. The one that was not used for longest is forgotten first."""
+
+SIMILAR_CONVERSATIONS = 8
+"""How many conversations with the same first turn are compared to find the most useful memo."""
+
+LEAST_SAME = 2
+"""So many messages of an earlier request, and half of all it had, make it likely that a later one goes on."""
+
+
+class KeptAnswer(NamedTuple):
+    """The model's last answer to a call, which its API keeps, and the recalled texts that it waits for."""
+
+    last_id: str
+    results: tuple[Any, ...] = ()
+
+
+class Conversations:
+    """All conversations of one client. Whoever calls its methods holds `lock`.
+
+    `policy` says how their requests are fitted. With its `recall` on "auto", the model has the recall tool.
+    Conversations are remembered in `by_key`: a name that the caller gave, or a number. `numbered` has the
+    first two numbers that were used, which is enough to know whether there is more than one. The API has
+    refused the switch for bound thinking for the `models_without_switch`.
+    """
+
+    def __init__(
+        self,
+        policy: Policy = DEFAULT_POLICY,
+        *,
+        listeners: Listeners | None = None,
+        store: ConversationStore | None = None,
+    ) -> None:
+        self.policy = policy
+        self.models_without_switch: set[str] = set()
+        self.listeners = listeners or Listeners()
+        self.store = store
+        self.name = ""
+        self.by_key: OrderedDict[str | int, Conversation] = OrderedDict()
+        self.numbers = count()
+        self.numbered: set[int] = set()
+        self.answers = AnswerCalls()
+        self.kept_answers: OrderedDict[str, KeptAnswer] = OrderedDict()
+        self.lock = Lock()
+
+    def with_name(self, name: str, *, ledger: Ledger | None = None) -> Conversations:
+        """Return a view of the same conversations whose calls all belong to the one with this name."""
+        view = Conversations()
+        vars(view).update(vars(self), name=name)
+        if ledger is not None:
+            self.by_key[name] = Conversation(ledger=ledger)
+        return view
+
+    def remember_id(self, shown_id: str, answer: KeptAnswer) -> None:
+        """Remember which answer is meant by an id that the client saw: the last one of several."""
+        self.kept_answers[shown_id] = answer
+        while len(self.kept_answers) > IDS:
+            self.kept_answers.popitem(last=False)
+
+    def continue_last(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the request so that it continues the last answer, if the client names an earlier one."""
+        answer = self.kept_answers.get(str(request.get(PREVIOUS_ANSWER, "")))
+        if answer is None:
+            return request
+        return continue_answer(request, answer.last_id, answer.results)
+
+    def last_fitted(self) -> Fitted | None:
+        """Return the request that was answered last, in the named conversation or in the only unnamed one.
+
+        With several unnamed conversations it raises BadInput, since the last call may be anybody's.
+        """
+        if self.name:
+            conversation = self.by_key.get(self.name)
+            return conversation.fitted if conversation else None
+        if len(self.numbered) > 1:
+            raise BadInput(
+                "this client has had calls of more than one conversation",
+                place="fitted",
+                hint="use client.fitted_of(answer), or client.conversation(name).fitted",
+            )
+        for key in self.numbered:
+            if key in self.by_key:
+                fitted: Fitted | None = self.by_key[key].fitted
+                return fitted
+        return None
+
+    def find(self, request: Mapping[str, Any], dialect: Dialect) -> tuple[str | int, Conversation]:
+        """Return the conversation of a request, and the key to remember it by.
+
+        It is the one with the name of this view. Without a name it is the conversation that the request
+        continues, or a fork of one that it shares answers with, or a new one.
+        """
+        if self.name:
+            return self.name, self._find_named(request, dialect)
+        turns = read_turns(request)
+        similar = self._find_similar(turns, dialect)
+        memo = _branch_memo(similar.memo) if similar else RequestMemo()
+        log = dialect.parse(request, memo=memo.parse).log
+        digests = digest_log(log, similar.digests if similar else NO_DIGESTS)
+        family = self._family_of(dialect, digests)
+        new = Conversation(memo=memo, dialect=dialect.name, turns=turns, digests=digests, family=family)
+
+        if self.store is not None:
+            self._take_stored(self.store.load(family, dialect.name))
+        recognised = recognise(digests, self._list_unnamed(dialect))
+        if recognised.nearest is None:
+            new = msgspec.structs.replace(
+                new,
+                last_request=self._find_likeliest(digests, dialect),
+                left_families=self._find_left_families(new),
+            )
+            return next(self.numbers), new
+        known_conversation = self.by_key[recognised.nearest]
+        if recognised.relation == "continues":
+            known_conversation.memo.parse = memo.parse
+            continued = msgspec.structs.replace(
+                known_conversation, digests=digests, turns=turns, left_families=()
+            )
+            return recognised.nearest, continued
+
+        memo.build = copy(known_conversation.memo.build)
+        exchanges = select_exchanges(known_conversation.exchanges, digests)
+        ledger = rewind_to_fork(
+            known_conversation.ledger,
+            exchanges,
+            request=request,
+            log=log,
+            digests=digests,
+            shared=recognised.shared,
+            dialect=dialect,
+        )
+        fork = msgspec.structs.replace(
+            new,
+            ledger=ledger,
+            windows=known_conversation.windows,
+            exchanges=exchanges,
+            last_request=known_conversation.last_request,
+            left_families=tuple(filter(None, [known_conversation.family])),
+        )
+        return next(self.numbers), fork
+
+    def remember(
+        self, key: str | int, conversation: Conversation, *, before: Conversation | None
+    ) -> str | int:
+        """Remember a conversation and return the key that it is remembered by.
+
+        `before` is what the call started from. If another call continued that conversation meanwhile, there
+        are two of them now. Without a name, both are remembered. With a name only one can be: the one that
+        has been cut more often.
+        """
+        current = self.by_key.get(key)
+        if current is not None and current is not before:
+            if isinstance(key, int):
+                key = next(self.numbers)
+            elif len(current.ledger.cuts) > len(conversation.ledger.cuts):
+                return key
+        if isinstance(key, int) and len(self.numbered) < 2:
+            self.numbered.add(key)
+        self.by_key[key] = conversation
+        self.by_key.move_to_end(key)
+        while len(self.by_key) > CONVERSATIONS:
+            self.by_key.popitem(last=False)
+        return key
+
+    def save(self, key: str | int) -> None:
+        """Store a conversation, if there is a store. A failure is logged: the answer is the caller's.
+
+        It is found again by its beginning, and by its name if it has one. Branches that the client has left
+        for it lose what it has lost.
+        """
+        conversation = self.by_key.get(key)
+        if self.store is None or conversation is None:
+            return
+        names: list[str] = []
+        if isinstance(key, str):
+            names = [_named_family(key)]
+        self.store.save(conversation, names=names)
+        for family in conversation.left_families:
+            self.store.forget_lost_text(family, conversation)
+        if conversation.left_families:
+            self.by_key[key] = msgspec.structs.replace(conversation, left_families=())
+
+    def _family_of(self, dialect: Dialect, digests: RequestDigests) -> str:
+        """What a request begins with, as the gateway reckons it: so each finds what the other has stored."""
+        return family_of(WORKSPACE, _group_of(self.name), dialect.name, digests)
+
+    def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
+        """Return the conversation with the name of this view.
+
+        One client may use two dialects. A memo is valid for one of them only, so it is replaced when the
+        dialect changes. So are the recalls, which are in the words of a dialect.
+        """
+        if self.store is not None:
+            stored = self.store.load(_named_family(self.name), dialect.name)
+            self._take_stored(stored[-1:], key=self.name)
+        conversation = self.by_key.get(self.name)
+        if conversation is None:
+            conversation = Conversation(dialect=dialect.name)
+        elif conversation.dialect not in ("", dialect.name):
+            conversation = msgspec.structs.replace(
+                conversation,
+                memo=RequestMemo(),
+                spliced_memo=RequestMemo(),
+                exchanges=(),
+                digests=NO_DIGESTS,
+            )
+        log = dialect.parse(request, memo=conversation.memo.parse).log
+        digests = digest_log(log, conversation.digests)
+        exchanges = select_exchanges(conversation.exchanges, digests)
+        return msgspec.structs.replace(
+            conversation,
+            dialect=dialect.name,
+            digests=digests,
+            exchanges=exchanges,
+            group=_group_of(self.name),
+            family=conversation.family or self._family_of(dialect, digests),
+        )
+
+    def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
+        """Remember stored conversations that are new here, or that another process has continued.
+
+        A stored conversation with a lower revision than ours is older, and is left alone.
+        """
+        keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
+        for conversation in stored:
+            own_key = keys.get(conversation.uid, key)
+            if own_key is None:
+                own_key = next(self.numbers)
+            own = self.by_key.get(own_key)
+            if own is None or own.revision < conversation.revision:
+                self.by_key[own_key] = conversation
+
+    def _find_similar(self, turns: tuple[Any, ...], dialect: Dialect) -> Conversation | None:
+        """Return a conversation with many of the same turns, so that its memo saves parsing them again.
+
+        This only saves time and decides nothing. The longest conversation whose last turn is in the request
+        at the same index is best. If there is none, a few with the same first turn are compared.
+        """
+        candidates = [
+            conversation
+            for key, conversation in reversed(self.by_key.items())
+            if isinstance(key, int) and conversation.dialect == dialect.name and conversation.turns
+        ]
+        continued = [
+            conversation
+            for conversation in candidates
+            if _has_same_turn(conversation.turns, turns, len(conversation.turns) - 1)
+        ]
+        if continued:
+            return max(continued, key=lambda conversation: len(conversation.turns))
+        begun_alike = [
+            conversation for conversation in candidates if _has_same_turn(conversation.turns, turns, 0)
+        ]
+        return max(
+            begun_alike[:SIMILAR_CONVERSATIONS],
+            key=lambda conversation: _count_same_turns(conversation.turns, turns),
+            default=None,
+        )
+
+    def _list_unnamed(self, dialect: Dialect) -> list[tuple[int, RequestDigests]]:
+        """Return the conversations that may be recognised by their content. Named ones never are."""
+        return [
+            (key, conversation.digests)
+            for key, conversation in self.by_key.items()
+            if isinstance(key, int) and conversation.dialect == dialect.name
+        ]
+
+    def _find_likeliest(self, digests: RequestDigests, dialect: Dialect) -> LastRequest | None:
+        """Return the last request that a new conversation most likely goes on from; None if none is like it.
+
+        A client that changes its first message each time, or drops its oldest ones, begins a conversation
+        anew with each request. Its cache is lost each time, and whoever listens should hear why. Nothing
+        else depends on this: the new conversation has no ledger of the other one.
+        """
+        messages = frozenset(digests.digests)
+        latest = [
+            conversation
+            for key, conversation in reversed(self.by_key.items())
+            if isinstance(key, int) and conversation.dialect == dialect.name and conversation.last_request
+        ]
+        for conversation in latest[:SIMILAR_CONVERSATIONS]:
+            earlier = conversation.digests.digests
+            same = sum(digest in messages for digest in earlier)
+            if same >= LEAST_SAME and 2 * same >= len(earlier):
+                return conversation.last_request
+        return None
+
+    def _find_left_families(self, new: Conversation) -> tuple[str, ...]:
+        """The families of conversations that a client has left for one with another beginning.
+
+        A client that edits or deletes its first message begins anew, by the chain of its digests. But it
+        sends most of its other messages again.
+        """
+        if self.store is None:
+            return ()
+        digests = frozenset(new.digests.digests)
+        families: list[str] = []
+        for key, conversation in self.by_key.items():
+            if isinstance(key, str) or conversation.dialect != new.dialect:
+                continue
+            own_digests = conversation.digests.digests
+            shared = sum(digest in digests for digest in own_digests)
+            if 2 * shared > len(own_digests):
+                families.append(conversation.family)
+        return tuple(filter(None, families))
+
+
+class AnswerCalls:
+    """Which call each answer belongs to, for as long as somebody holds the answer."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[ReferenceType[Any], Any]] = {}
+
+    def remember(self, answer: Any, call: Any) -> None:
+        """Remember the call of an answer. Objects without weak references cannot be remembered."""
+        key = id(answer)
+        try:
+            pointer = ref(answer, lambda _: self._calls.pop(key, None))
+        except TypeError:
+            return
+        self._calls[key] = (pointer, call)
+
+    def call_of(self, answer: Any) -> Any:
+        """Return the call of this answer, or None."""
+        if id(answer) not in self._calls:
+            return None
+        pointer, call = self._calls[id(answer)]
+        if pointer() is not answer:  # the id of a dead object was given to a new one
+            return None
+        return call
+
+
+def _group_of(name: str) -> str:
+    """The id of a named conversation, as the gateway reads it from a client's header."""
+    return f"name:{name}" if name else ""
+
+
+def _named_family(name: str) -> str:
+    """The family that has the conversations of a name, whatever they begin with."""
+    return family_of(WORKSPACE, _group_of(name), "", NO_DIGESTS)
+
+
+def _has_same_turn(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...], index: int) -> bool:
+    """Whether both have the same turn at this index.
+
+    Clients often pass the very object again, so that is compared first.
+    """
+    if index >= len(turns):
+        return False
+    try:
+        return bool(earlier_turns[index] is turns[index] or earlier_turns[index] == turns[index])
+    except Exception:  # noqa: BLE001 - a foreign object may do anything when compared
+        return False
+
+
+def _count_same_turns(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...]) -> int:
+    """Return how many turns at the start are the same in both."""
+    index = 0
+    while index < len(earlier_turns) and _has_same_turn(earlier_turns, turns, index):
+        index += 1
+    return index
+
+
+def _branch_memo(memo: RequestMemo) -> RequestMemo:
+    """Return a memo that starts with what this one remembers of parsing, and then goes its own way."""
+    branch = RequestMemo()
+    branch.parse.known = list(memo.parse.known)
+    return branch

@@ -1,0 +1,121 @@
+"""What calls cost that were made: the one place where reported usage becomes money.
+
+Inspector, `tail`, the closing lines of `lamina run`, `replay` and the limits of an agent all ask here, so
+they agree to the cent. Prices are those of `lamina.models.facts` at the moment of the call, with the shares
+of the model's cache where it has no price of its own for cached tokens. Nothing is simulated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from lamina.caches import Tally, cost, rules_for
+from lamina.conversations.record import RecordedCall
+from lamina.dialects.usage import Usage
+from lamina.errors import BadInput
+
+NO_USAGE = "an answer did not report its tokens"
+"""Why a sum is not known if a model answered and said nothing of what that took."""
+
+_FIRST_ERROR = 400
+"""The lowest HTTP status of a refusal."""
+
+
+def tally_usage(usage: Usage) -> Tally:
+    """What a provider reported of one call, as a tally of its cache."""
+    return Tally(
+        read=usage.cached,
+        written=usage.written - usage.written_long,
+        written_long=usage.written_long,
+        uncached=max(usage.input - usage.cached - usage.written, 0),
+    )
+
+
+def price_tally(
+    tally: Tally, model: str, *, output: int = 0, dialect: str = "", at: float | None = None
+) -> float | None:
+    """What one call cost in USD; None if no price is known. `at` is in seconds since 1970.
+
+    The dialect matters only for a model that no cache rules list: it says whose cache it was.
+    """
+    moment = None
+    if at is not None:
+        moment = datetime.fromtimestamp(at, UTC)
+    try:
+        return cost(tally, model, rules=rules_for(model, dialect=dialect), output=output, at=moment).total
+    except BadInput:
+        return None
+
+
+def price_usage(usage: Usage, model: str, *, dialect: str = "", at: float | None = None) -> float | None:
+    """What one call cost in USD, by what was reported of it; None if no price is known."""
+    return price_tally(tally_usage(usage), model, output=usage.output, dialect=dialect, at=at)
+
+
+def is_refused(call: RecordedCall) -> bool:
+    """Whether a request was answered by nobody, or with an error: nobody pays for it."""
+    answer = call.answer
+    if answer is None or answer.usage is not None:
+        return False
+    return answer.status == 0 or answer.status >= _FIRST_ERROR
+
+
+def price_call(call: RecordedCall) -> float | None:
+    """What a recorded request cost in USD; None if that is not known, as while its answer is not recorded."""
+    if is_refused(call):
+        return 0.0
+    answer = call.answer
+    if answer is None or answer.usage is None:
+        return None
+    request = call.request
+    return price_usage(answer.usage, request.model, dialect=request.dialect, at=answer.at)
+
+
+class CostSum:
+    """A sum in USD, or why it is not known. A sum without some of its calls would look like a cheap one."""
+
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._reason = ""
+
+    def add(self, usage: Usage, model: str, *, dialect: str = "", at: float | None = None) -> None:
+        """Add one call, by what was reported of it."""
+        amount = price_usage(usage, model, dialect=dialect, at=at)
+        if amount is None:
+            self.miss(f"no price of {model!r} is known")
+            return
+        self._sum += amount
+
+    def add_call(self, call: RecordedCall) -> None:
+        """Add a recorded request. One without a recorded answer adds nothing: nobody knows what it took."""
+        answer = call.answer
+        if answer is None or is_refused(call):
+            return
+        if answer.usage is None:
+            self.miss(NO_USAGE)
+            return
+        self.add(answer.usage, call.request.model, dialect=call.request.dialect, at=answer.at)
+
+    def miss(self, reason: str) -> None:
+        """Something that belongs to the sum has no price. The first reason is kept."""
+        self._reason = self._reason or reason
+
+    @property
+    def amount(self) -> float | None:
+        if self._reason:
+            return None
+        return self._sum
+
+    def __str__(self) -> str:
+        if self._reason:
+            return f"not known: {self._reason}"
+        return f"${self._sum:.4f}"
+
+
+def sum_calls_cost(calls: Iterable[RecordedCall]) -> CostSum:
+    """What recorded requests cost together."""
+    total = CostSum()
+    for call in calls:
+        total.add_call(call)
+    return total

@@ -1,0 +1,429 @@
+"""One request on its way to the API, with the conversation that it belongs to.
+
+The sender makes a `PendingCall` of a request, sends `call.request`, and reports the outcome:
+
+- `finish` when it was answered;
+- `shrink` when it was refused as too long, which makes a smaller request to send instead;
+- `forgo_switch` when it was refused for its switch for bound thinking, which makes one without it;
+- `take_answer` to see whether the model only asked for something that was left out, which makes the next
+  request.
+
+A call that failed in another way leaves no trace. Nothing is sent here. Safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from lamina.conversations.call_record import CallRecord
+from lamina.conversations.conversation import Conversation, LastRequest
+from lamina.conversations.conversations import Conversations, KeptAnswer
+from lamina.conversations.events import NOT_CACHED
+from lamina.conversations.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
+from lamina.core.values import Budget, Ledger
+from lamina.dialects.overflow import Overflow
+from lamina.dialects.port import Absorbed, Dialect
+from lamina.dialects.usage import Usage
+from lamina.errors import BudgetExceeded
+from lamina.fitting.policy import Policy, RecallMode
+from lamina.fitting.request import Fitted, fit_request
+from lamina.telemetry import active
+
+RETRY_SHARE = 0.75
+"""If the API refused a request without naming its limit, the next one may have this share of its tokens."""
+
+EXCHANGES = 256
+"""How many recalls of one conversation are put back into later requests. The oldest are forgotten first."""
+
+
+class PendingCall:
+    """One request: as it is sent first, and as it is sent again after an overflow or a recall.
+
+    If nobody `answers_recalls` in its answer, the model has no recall tool, and is shown no handles.
+    """
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        dialect: Dialect,
+        request: Mapping[str, Any],
+        *,
+        streams: bool = False,
+        answers_recalls: bool = True,
+    ) -> None:
+        self._recall_mode: RecallMode = "off"
+        if answers_recalls:
+            self._recall_mode = conversations.policy.recall_mode("tool")
+        self._conversations = conversations
+        self._dialect = dialect
+        self._model = str(request.get("model", ""))
+        self._recalls = RecallLoop(dialect, streams=streams)
+        self._streams = streams
+        self._trace = active().start_call(dialect.name, self._model)
+        client_request = _read_iterators(request)
+        self._client_request = client_request
+        store = conversations.store
+        self._record = CallRecord(None if store is None else store.keep)
+        self._why = ""
+        with conversations.lock:
+            client_request = conversations.continue_last(client_request)
+            self._key, self._conversation = conversations.find(client_request, dialect)
+            self._last_remembered = conversations.by_key.get(self._key)
+            self._windows = self._conversation.windows
+            digests = self._conversation.digests
+            self._place = place_after(client_request, digests)
+            self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
+            self._is_spliced = self._request is not client_request
+            self._fitted = self._fit(self._current_budget())
+        self._reported: Fitted | None = None
+        self._began = monotonic()
+        self._is_uncached = False
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What to send."""
+        return self._fitted.request
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that must be sent with the request."""
+        return self._fitted.headers
+
+    @property
+    def fitted(self) -> Fitted:
+        """The request as it is sent, with its ledger, its account and what was lowered."""
+        return self._fitted
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether the model recalled to the end, and said nothing that the client could see."""
+        return self._recalls.shows_nothing
+
+    @property
+    def keeps_bodies(self) -> bool:
+        """Whether the record keeps answers as they came."""
+        return self._record.keeps_bodies
+
+    def note_sent(self) -> None:
+        """The request is given to the SDK now."""
+        with self._conversations.lock:
+            self._record.sent(
+                self._conversation,
+                self._fitted,
+                self._client_request,
+                dialect=self._dialect.name,
+                window=self._current_budget().window,
+                why=self._why,
+            )
+
+    def shrink(self, overflow: Overflow) -> bool:
+        """Make the request smaller: as small as the API asked for, or else as small as it can be.
+
+        Returns False if the request cannot be made smaller at all.
+        """
+        self._note_failed("refused as too long")
+        counted = self._fitted.envelope.tokens
+        window = overflow.window(counted, otherwise=RETRY_SHARE)
+        with self._conversations.lock:
+            try:
+                self._windows = {**self._conversation.windows, self._model: window}
+                self._fitted = self._fit(self._current_budget())
+            except BudgetExceeded as error:
+                if error.floor >= counted:
+                    return False
+                # No later request would fit this window either, so it is not remembered.
+                self._windows = self._conversation.windows
+                smallest = limit_budget(self._current_budget(), error.floor, reserve=0)
+                self._fitted = self._fit(smallest)
+        return True
+
+    def forgo_switch(self) -> None:
+        """Fit the request again for an API that does not drop bound thinking by itself.
+
+        Raises BudgetExceeded if the thinking in the open tool loop leaves nothing that may be lowered.
+        """
+        self._note_failed("refused for its switch for bound thinking")
+        with self._conversations.lock:
+            self._conversations.models_without_switch.add(self._model)
+            self._fitted = self._fit(self._current_budget())
+
+    def _note_failed(self, why: str) -> None:
+        self._why = why
+        with self._conversations.lock:
+            self._record.answered(Usage(), error=why)
+
+    def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False, answer: Any = None) -> bool:
+        """Take an answer of the model. Returns True if `request` has to be sent once more.
+
+        That is so if the model called the recall tool, and nothing else: the request goes on with the text.
+        `shows_call`: the client sees a call of its own in the answer, which may be cut off.
+        """
+        if not self._fitted.has_recall:
+            return False
+        turns = self._recalls.take(absorbed, self._fitted, shows_call=shows_call)
+        if not turns:
+            return False
+        self._report(absorbed.usage)
+        self._record_usage(absorbed.usage)
+        self._trace.record_recalls(len(turns) // 2 or 1)
+        self._why = "recall"
+        with self._conversations.lock:
+            self._record.answered(absorbed.usage, answer=answer, recalled=True)
+            self._request = append_turns(self._request, turns)
+            self._is_spliced = True
+            self._conversation = msgspec.structs.replace(
+                self._conversation,
+                ledger=self._fitted.ledger,
+                usage=absorbed.usage,
+                fitted=self._fitted,
+                last_request=self._describe_request(absorbed.usage),
+            )
+            self._began = monotonic()
+            self._fitted = self._fit(self._current_budget())
+        return True
+
+    def finish(self, *, usage: Usage | int = 0, answer: Any = None, is_whole: bool = True) -> None:
+        """Remember the call in its conversation: it was answered. `usage` is what the API counted.
+
+        `answer` is for the record. A stream that has only begun is not a whole one: `record_usage` ends it.
+        """
+        self._report(usage)
+        if is_whole:
+            with self._conversations.lock:
+                self._record.answered(usage, answer=answer)
+        conversation = msgspec.structs.replace(
+            self._conversation,
+            ledger=self._fitted.ledger,
+            fitted=self._fitted,
+            windows=self._windows,
+            usage=self._complete_usage(usage),
+            last_request=self._describe_request(usage),
+            exchanges=self._list_exchanges(),
+            revision=self._conversation.revision + 1,
+            model=self._model,
+        )
+        with self._conversations.lock:
+            self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
+            self._last_remembered = conversation
+            self._conversations.save(self._key)
+        self._end_trace(usage, is_last=not self._streams)
+
+    def fail(self, error: BaseException) -> None:
+        """End the trace of a call that has no answer, and note it in the record of a known conversation."""
+        self._trace.end(error=type(error).__name__)
+        with self._conversations.lock:
+            self._record.answered(Usage(), error=type(error).__name__)
+
+    def remember_id(self, shown_id: str, last_id: str) -> None:
+        """Remember which answer the client means by the id that it saw; "" if the API keeps no answers.
+
+        After a recall the client saw the id of the first answer, and the server must continue the last
+        one. The results of recalls that the client never saw are remembered too.
+        """
+        if not shown_id:
+            return
+        results: tuple[Any, ...] = ()
+        if self._place is not None:
+            exchange = self._recalls.exchange(self._place)
+            results = exchange.results if exchange is not None else ()
+        if shown_id == last_id and not results:
+            return
+        with self._conversations.lock:
+            self._conversations.remember_id(shown_id, KeptAnswer(last_id, results))
+
+    def record_usage(self, usage: Usage | int, *, answer: Any = None) -> None:
+        """Record what the API counted, if it reported that only at the end of a stream.
+
+        If a later call has continued the conversation meanwhile, its usage is the one that counts.
+        """
+        self._end_trace(usage, is_last=True)
+        with self._conversations.lock:
+            self._record.answered(usage, answer=answer)
+        if not self._is_last_answered():
+            return
+        self._report_usage(usage)  # without the lock: a listener may make a call of its own
+        with self._conversations.lock:
+            conversation = self._conversations.by_key.get(self._key)
+            if conversation is None or conversation.fitted is not self._fitted:
+                return
+            updated = msgspec.structs.replace(
+                conversation,
+                usage=self._complete_usage(usage),
+                last_request=self._describe_request(usage),
+                revision=conversation.revision + 1,
+            )
+            self._conversations.by_key[self._key] = updated
+            self._last_remembered = updated
+            self._conversations.save(self._key)
+
+    def _is_last_answered(self) -> bool:
+        """Whether no later call has continued the conversation meanwhile."""
+        with self._conversations.lock:
+            conversation = self._conversations.by_key.get(self._key)
+            return conversation is not None and conversation.fitted is self._fitted
+
+    def remember_answer(self, answer: Any) -> Any:
+        """Remember that this answer belongs to this call, and return the answer."""
+        self._conversations.answers.remember(answer, self)
+        return answer
+
+    def _list_exchanges(self) -> tuple[Any, ...]:
+        """Return the recalls of the conversation, with those of this call."""
+        exchanges = self._conversation.exchanges
+        if self._place is None:
+            return exchanges
+        exchange = self._recalls.exchange(self._place)
+        if exchange is None:
+            return exchanges
+        return (*exchanges, exchange)[-EXCHANGES:]
+
+    def _report(self, usage: Usage | int) -> None:
+        """Report what was done to the request, once it was answered."""
+        if self._reported is not self._fitted:
+            self._reported = self._fitted
+            before: Ledger = self._conversation.ledger
+            self._conversations.listeners.report_request(
+                self._fitted, before, self._conversation.fitted, self._name
+            )
+        self._report_usage(usage)
+
+    def _report_usage(self, usage: Usage | int) -> None:
+        """Tell the listeners what the API counted for this call and for the one before it."""
+        last_request = self._conversation.last_request
+        if last_request is None or not isinstance(usage, Usage) or not usage.input:
+            return
+        self._is_uncached = last_request.is_uncached
+        event = self._conversations.listeners.report_usage(
+            self._fitted, usage, last_request, gap=self._began - last_request.sent_at, conversation=self._name
+        )
+        if event is not None:
+            self._is_uncached |= event.cause == NOT_CACHED
+
+    def _describe_request(self, usage: Usage | int) -> LastRequest:
+        """Return this call as the next one is compared with it."""
+        if not isinstance(usage, Usage):
+            usage = Usage(input=usage)
+        return LastRequest(
+            fitted=self._fitted, usage=usage, sent_at=self._began, is_uncached=self._is_uncached
+        )
+
+    @property
+    def _name(self) -> str:
+        if isinstance(self._key, str):
+            return self._key
+        return f"conversation {self._key}"
+
+    def _complete_usage(self, usage: Usage | int) -> Usage | int:
+        """Return the usage. If the answer reported none, what the server cleared last still holds.
+
+        A stream that was interrupted reports nothing.
+        """
+        last_usage = self._conversation.usage
+        if usage in (0, Usage()) and isinstance(last_usage, Usage):
+            return Usage(cleared=last_usage.cleared)
+        return usage
+
+    def _fit(self, budget: Budget) -> Fitted:
+        """Fit the request with what is remembered of its conversation, and record that in the trace.
+
+        A request that is over the budget is not failed yet: `shrink` tries again.
+        """
+        conversation: Conversation = self._conversation
+        memo = conversation.memo
+        if self._is_spliced:
+            memo = conversation.spliced_memo
+        try:
+            with self._trace.fitting():
+                fitted = fit_request(
+                    self._request,
+                    dialect=self._dialect,
+                    ledger=conversation.ledger,
+                    usage=conversation.usage,
+                    policy=self._current_policy(budget),
+                    memo=memo,
+                )
+        except BudgetExceeded:
+            raise  # `shrink` tries again
+        except BaseException as error:
+            self.fail(error)
+            raise
+        cut = fitted.envelope.cut
+        if cut is not None and not cut.lowered:
+            cut = None
+        self._trace.record_fit(tokens=fitted.envelope.tokens, cut=cut)
+        return fitted
+
+    def _current_policy(self, budget: Budget) -> Policy:
+        """Return the policy with this budget, without what the server has refused for this model."""
+        policy = self._conversations.policy
+        server = policy.server
+        if self._model in self._conversations.models_without_switch:
+            server = msgspec.structs.replace(server, drop_block=False)
+        return policy.with_budget(budget, server=server, recall=self._recall_mode)
+
+    def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
+        """Record what the API counted, and end the trace. A stream reports that at its end."""
+        if not self._trace.is_on or (usage in (0, Usage()) and not is_last):
+            return
+        name = self._conversation.uid
+        if isinstance(self._key, str):
+            name = self._key
+        self._trace.describe(conversation=name)
+        self._record_usage(usage)
+        self._trace.end()
+
+    def _record_usage(self, usage: Usage | int) -> None:
+        """Record what the API counted for one request. A call that recalls something takes several.
+
+        What the request before it read and wrote should be read now, unless there was a cut: that is
+        predicted.
+        """
+        last_usage = self._conversation.usage
+        predicted = 0
+        if isinstance(last_usage, Usage) and self._fitted.envelope.cut is None:
+            predicted = last_usage.cached + last_usage.written
+        if isinstance(usage, Usage):
+            self._trace.record_usage(
+                sent=usage.input,
+                cached=usage.cached,
+                written=usage.written,
+                output=usage.output,
+                predicted=predicted,
+            )
+
+    def _current_budget(self) -> Budget:
+        """Return the budget, with the window that the API reported if that is smaller."""
+        budget = self._conversations.policy.find_budget(self._model)
+        reported_window = self._windows.get(self._model, budget.window)
+        if reported_window >= budget.window:
+            return budget
+        return limit_budget(budget, reported_window)
+
+
+def _read_iterators(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request with its iterators as lists: it is read more than once."""
+    arguments: dict[str, Any] = {}
+    for name, value in request.items():
+        if isinstance(value, Iterator):
+            arguments[name] = list(value)
+        else:
+            arguments[name] = value
+    return arguments
+
+
+def limit_budget(budget: Budget, window: int, *, reserve: int | None = None) -> Budget:
+    """Return the budget with a smaller window. The answer's reserve takes at most half of it.
+
+    Of a window of 8,000 with a reserve of 6,000, 4,000 are left for the request.
+    """
+    if reserve is None and budget.reserve is not None:
+        reserve = min(budget.reserve, window // 2)
+    return msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve)

@@ -1,0 +1,113 @@
+"""Which conversation a request continues, or forks: one answer for every door.
+
+A wrapped client and the gateway remember the digests of the last request of each conversation. A new request
+is compared with those that begin with the same words, up to the model's first answer. The one that it has
+most in common with is nearest:
+
+- It *continues* that conversation if it has all of its messages, in order. If not even an answer is among
+  them, the system text must be the same too: a title call and the conversation itself may begin alike.
+- It *forks* it if both share at least one answer and then part: it begins a conversation of its own with what
+  the other one left out of the common part.
+- Otherwise it is *new*.
+
+System text stands before the messages and is not part of the comparison. A client that writes the time or a
+list of tasks into it sends the same conversation with another head, which is a recorded cut and no fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from lamina.conversations.recall_loop import RecallExchange, splice_exchanges
+from lamina.conversations.request_digests import RequestDigests, count_shared_links
+from lamina.core.ledger import rewind
+from lamina.core.recall import list_refs
+from lamina.core.values import Ledger, Segment
+from lamina.dialects.port import Dialect
+
+Name = TypeVar("Name")
+"""What a door calls a conversation by."""
+
+Relation = Literal["continues", "forks", "new"]
+
+
+class Recognised(NamedTuple, Generic[Name]):
+    """How a request stands to the nearest of the conversations; `nearest` is None if it is new.
+
+    `shared` counts the segments that both have in common, without system text.
+    """
+
+    relation: Relation = "new"
+    nearest: Name | None = None
+    shared: int = 0
+
+
+class _Nearness(NamedTuple):
+    """The nearest conversation is the greatest; of equals, the one that comes last.
+
+    What both share comes first: a short branch that ended long ago is contained in many requests, but the
+    longer one that a client has rewound still has their prefix in a cache.
+    """
+
+    shared: int
+    continues: bool
+    same_system: bool
+    length: int
+    order: int
+
+
+def recognise(
+    request: RequestDigests, conversations: Iterable[tuple[Name, RequestDigests]]
+) -> Recognised[Name]:
+    """Find the conversation of a request among those that are known, the newest of them last."""
+    candidates = [
+        (_measure_nearness(request, digests, order), name)
+        for order, (name, digests) in enumerate(conversations)
+        if digests.opening == request.opening
+    ]
+    if not candidates:
+        return Recognised()
+    nearness, name = max(candidates, key=lambda candidate: candidate[0])
+    if nearness.continues:
+        return Recognised("continues", name, nearness.shared)
+    if nearness.shared > request.first_answer:
+        return Recognised("forks", name, nearness.shared)
+    return Recognised()
+
+
+def _measure_nearness(request: RequestDigests, last_request: RequestDigests, order: int) -> _Nearness:
+    shared = count_shared_links(request.chain, last_request.chain)
+    same_system = last_request.system == request.system
+    has_all = bool(last_request.chain) and shared == len(last_request.chain)
+    has_answer = shared > request.first_answer
+    return _Nearness(
+        shared=shared,
+        continues=has_all and (has_answer or same_system),
+        same_system=same_system,
+        length=len(last_request.chain),
+        order=order,
+    )
+
+
+def rewind_to_fork(
+    ledger: Ledger,
+    exchanges: Sequence[RecallExchange],
+    *,
+    request: Mapping[str, Any],
+    log: Sequence[Segment],
+    digests: RequestDigests,
+    shared: int,
+    dialect: Dialect,
+) -> Ledger:
+    """The ledger of a fork: what holds for the part that it shares with the other conversation.
+
+    Recalls that the client never saw stand in that part too, so they are put back before it is measured.
+    """
+    spliced_log = log
+    spliced = splice_exchanges(request, exchanges, digests)
+    if spliced is not request:
+        spliced_log = dialect.parse(spliced).log
+    length = len(digests.system) + shared + len(spliced_log) - len(log)
+    shared_refs = [ref for ref, _ in list_refs(spliced_log)][:length]
+    return rewind(ledger, shared_refs)

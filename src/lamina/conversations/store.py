@@ -1,0 +1,198 @@
+"""Conversations in a store: one layout for every door, so that what one wrote another can read.
+
+    lamina.conversations/WORKSPACE   a conversation: its state, and its record (`conversations.record`)
+    lamina.families/WORKSPACE        the names of conversations that begin with the same words
+    lamina.answers/WORKSPACE         the conversation of each answer that a provider keeps
+
+A session keeps its log under its own name in the workspace itself, as its caller chose. Its requests are
+recorded here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from hashlib import blake2b
+from time import time
+
+import msgspec
+
+from lamina.conversations.recall_loop import RecallExchange
+from lamina.conversations.record import ConversationRecord
+from lamina.conversations.request_digests import RequestDigests
+from lamina.core.values import Digest, Ledger, Role, Segment, Text
+from lamina.dialects.usage import Usage
+from lamina.errors import Damaged
+from lamina.stores.paging import every_conversation
+from lamina.stores.port import OwnName, Store, Where
+
+CONVERSATIONS = "lamina.conversations/"
+FAMILIES = "lamina.families/"
+ANSWERS = "lamina.answers/"
+"""Begin the names of the workspaces; what follows is the workspace of the caller."""
+
+WORKSPACE = "default"
+"""The workspace of wrapped clients, and of a gateway without access tokens."""
+
+LINK = 16
+"""Bytes of one link of a chain."""
+
+TITLE = 120
+"""Characters of the first words of a conversation that its state has."""
+
+
+def conversation_workspace(workspace: str) -> OwnName:
+    """The workspace of a store that holds the conversations of a workspace."""
+    return OwnName(f"{CONVERSATIONS}{workspace}")
+
+
+def conversation_place(workspace: str, name: str) -> Where:
+    """Where a conversation is stored."""
+    return Where(conversation_workspace(workspace), name)
+
+
+def family_place(workspace: str, family: str) -> Where:
+    """Where the names of the conversations are stored that begin alike."""
+    return Where(OwnName(f"{FAMILIES}{workspace}"), family)
+
+
+def answer_place(workspace: str, answer_id: str) -> Where:
+    """Where the name of the conversation is stored that an answer belongs to."""
+    return Where(OwnName(f"{ANSWERS}{workspace}"), answer_id)
+
+
+class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is stored of a conversation between two requests.
+
+    `door` is the part of lamina that began it, `group` the client's own id, `parent` the conversation or
+    group that this one came from, and `family` what it begins with. `title` are the first words of the user,
+    where texts are kept. `system` and `chain` are digests of the last request. `usage` is what the upstream
+    reported for it, None if the ledger has learnt from it already. `windows` has the window of each model
+    that refused a request as too long. `exchanges` are the recalls that lamina answered: the client's own
+    history does not have them. `keep` is what the record has of requests: "all", "lowered" or "nothing".
+    `answers` are the ids under which `ANSWERS` names this conversation.
+    """
+
+    version: int = 1
+    door: str = ""
+    dialect: str = ""
+    group: str = ""
+    parent: str = ""
+    family: str = ""
+    title: str = ""
+    upstream: str = ""
+    model: str = ""
+    system: tuple[Digest, ...] = ()
+    chain: bytes = b""
+    first_answer: int = 0
+    ledger: Ledger = Ledger()
+    usage: Usage | None = None
+    windows: dict[str, int] = {}
+    exchanges: tuple[RecallExchange, ...] = ()
+    answers: tuple[str, ...] = ()
+    requests: int = 0
+    tokens: int = 0
+    began: int = 0
+    updated: int = 0
+    keep: str = ""
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the ledger has anything that changes a request."""
+        return changes_requests(self.ledger)
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether a request of this conversation was fitted and sent in another form than it came in."""
+        return self.was_cut or self.ledger.mark is not None
+
+    def digests(self) -> RequestDigests:
+        """The digests of the last request, without its segments."""
+        links = [self.chain[start : start + LINK] for start in range(0, len(self.chain), LINK)]
+        return RequestDigests(
+            system=self.system,
+            digests=(Digest(""),) * len(links),
+            chain=tuple(links),
+            first_answer=self.first_answer,
+        )
+
+    def encode(self) -> bytes:
+        """The state as it is stored, with the time of now."""
+        now = int(time())
+        return msgspec.json.encode(msgspec.structs.replace(self, began=self.began or now, updated=now))
+
+
+def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests) -> str:
+    """The family of a request: its opening words, before the model's first answer.
+
+    `group` is the client's own id: conversations of two groups are never of one family.
+    """
+    digest = blake2b(digest_size=16, person=b"lamina-family")
+    for text in (workspace, group, dialect):
+        digest.update(len(text.encode()).to_bytes(4, "big"))
+        digest.update(text.encode())
+    digest.update(digests.opening)
+    return digest.hexdigest()
+
+
+def find_title(log: Sequence[Segment]) -> str:
+    """The first words of the user, for a list: what clients put before them in tags is left out."""
+    for segment in log:
+        if segment.role is not Role.USER:
+            continue
+        for part in reversed(segment.parts):  # attachments stand before the question
+            if isinstance(part, Text) and part.text and not part.text.startswith("<"):
+                return " ".join(part.text[: 4 * TITLE].split())[:TITLE]
+    return ""
+
+
+def changes_requests(ledger: Ledger) -> bool:
+    """Whether a request with this ledger leaves in another form than it came in."""
+    return any((ledger.lines, ledger.folds, ledger.repairs, ledger.cuts))
+
+
+def decode_state(source: bytes) -> ConversationState:
+    """The state that a store holds. A store that holds something else is damaged."""
+    try:
+        return msgspec.json.decode(source, type=ConversationState)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Damaged(f"the state of a conversation cannot be read: {error}") from error
+
+
+class KeptConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation in a list: its name, its state, and how many records it has.
+
+    A process that was killed may leave a record without a state; its state is empty then.
+    """
+
+    name: str
+    state: ConversationState
+    records: int
+
+
+async def list_conversations(store: Store, workspace: str) -> AsyncIterator[KeptConversation]:
+    """All conversations of a workspace that a door has recorded, but for those deleted meanwhile."""
+    async for head in every_conversation(store, conversation_workspace(workspace)):
+        kept = await find_conversation(store, workspace, head.conversation)
+        if kept is not None:
+            yield kept
+
+
+async def find_conversation(store: Store, workspace: str, name: str) -> KeptConversation | None:
+    """One conversation, without its record; None if there is none of this name."""
+    page = await store.read(conversation_place(workspace, name), last=0)
+    if not page.head.state and not page.head.count:
+        return None
+    state = ConversationState()
+    if page.head.state:
+        state = decode_state(page.head.state)
+    return KeptConversation(name=name, state=state, records=page.head.count)
+
+
+async def read_record(
+    store: Store, workspace: str, name: str, record: ConversationRecord | None = None
+) -> ConversationRecord:
+    """The record of a conversation. Give a `record` to add what came since it was read."""
+    record = record or ConversationRecord()
+    page = await store.read(conversation_place(workspace, name), after=record.count)
+    record.read(item.body for item in page.records)
+    return record

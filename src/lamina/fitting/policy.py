@@ -1,0 +1,329 @@
+"""`Policy`: how requests are fitted, as one value that every door takes under the same name.
+
+    policy = Policy(budget=32_000, prefer="memory", recall="off")
+    fit_request(request, policy=policy)
+    wrap(client, policy=policy)
+    Session.open("chats.db", "support-42", policy=policy)
+    serve(policy=policy)
+
+A policy says how, never what: the request, its ledger and what the provider reported are given with each
+call. What a field leaves open, the door or the model decides. Fields that are plain data are written in the
+settings of the gateway and of the user under the same names:
+
+    [policy]
+    budget = 32000
+    recall = "off"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import msgspec
+
+from lamina.caches import CacheRules, rules_for
+from lamina.core.history_window import LastN
+from lamina.core.kinds import Kinds
+from lamina.core.layout import Layout
+from lamina.core.orders import Order
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget, Preference
+from lamina.core.wording import PLAIN
+from lamina.errors import BadInput
+from lamina.fitting.markers import Breakpoints, check_breakpoints
+from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
+from lamina.models.counters import counter_for, from_file
+from lamina.models.facts import model as facts_of
+
+if TYPE_CHECKING:
+    from lamina.core.wording import Wording
+else:
+    Wording = object  # msgspec reads this type for settings files, where a wording cannot be written
+
+RecallMode = Literal["handles", "tool", "off"]
+"""How the model can have again what was lowered.
+
+With "handles", what is sent names the key of each thing, and the caller gives the model the tool
+(`Fitted.recall_tool`) and answers its calls (`Fitted.answer`). With "tool" the recall tool is added to the
+request at the first cut, and no handle is shown before that. With "off" no handle is ever shown.
+"""
+
+RecallChoice = Literal["auto", "handles", "tool", "off"]
+"""A `RecallMode`, or "auto" for that of the door.
+
+Doors that see the answer (`wrap`, the gateway, LiteLLM) add the tool and answer it. Where the caller sees the
+answer (`fit_request`, sessions, the other adapters), handles are shown.
+"""
+
+Keep = Literal["all", "lowered", "nothing"]
+"""What a store keeps of the contents of conversations."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How requests are fitted. Every field has a default, and a wrong one raises BadInput at once.
+
+    **How much.** `budget` is how large a request may be: a `Budget`, or a window in tokens. Without it, the
+    window of the request's model counts. `reserve` (the room for the answer) and `prefer` (whether cuts keep
+    more of what was said, or save more tokens) replace those of the budget, also of the model's. `history`
+    sends the last messages of earlier turns only, or with "all" every one that fits.
+
+    **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
+    those of the cache, by which cuts are priced and markers placed. By default both are the model's.
+
+    **What is lowered, and what stands in its place.** `order` is the order of cuts, `kinds` the table of
+    kinds, `wording` the words for what was lowered. `layout` says where a session puts what it adds; a
+    request that comes whole keeps its own order.
+
+    **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
+    again what was lowered, `server` what the provider's server may be asked to do.
+
+    **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
+    or nothing. A session is its log, so it keeps all.
+    """
+
+    budget: Budget | int | None = None
+    reserve: int | None = None
+    prefer: Preference | None = None
+    history: LastN | Literal["all"] | None = None
+    counter: Counter | str | None = None
+    rules: CacheRules | None = None
+    order: Order | None = None
+    kinds: Kinds | None = None
+    wording: Wording | None = None
+    layout: Layout | None = None
+    breakpoints: Breakpoints = "auto"
+    recall: RecallChoice = "auto"
+    server: ServerHelp = DEFAULT_HELP
+    keep: Keep = "lowered"
+
+    def __post_init__(self) -> None:
+        """Check every field, and make a window in tokens a budget, so that equal policies compare equal."""
+        msgspec.structs.force_setattr(self, "budget", read_budget(self.budget, "Policy"))
+        _check_reserve(self)
+        _check_choice("prefer", self.prefer, _PREFERENCES)
+        _check_choice("recall", self.recall, _RECALL_CHOICES)
+        _check_choice("keep", self.keep, _KEEP_CHOICES)
+        check_breakpoints(self.breakpoints, "Policy")
+        _check_types(self)
+
+    @property
+    def own_budget(self) -> Budget | None:
+        """The budget that this policy sets, with its `reserve` and `prefer`; None if it is the model's."""
+        budget = self.budget
+        if not isinstance(budget, Budget):
+            return None
+        if self.reserve is not None:
+            budget = msgspec.structs.replace(budget, reserve=self.reserve)
+        return self._with_preference(budget)
+
+    def find_budget(self, model: str) -> Budget:
+        """Return the budget, or else that of the model's window.
+
+        A model that lamina does not know raises BadInput, since its window must be given then.
+        """
+        return self.own_budget or self.adjust_budget(facts_of(model).budget)
+
+    def adjust_budget(self, budget: Budget) -> Budget:
+        """Return the budget of a model or a server, with the `reserve` and `prefer` of this policy.
+
+        One policy may serve many models, so of a small window half is always left for the request.
+        """
+        if self.reserve is not None:
+            budget = msgspec.structs.replace(budget, reserve=min(self.reserve, budget.window // 2))
+        return self._with_preference(budget)
+
+    def with_budget(self, budget: Budget, **changes: Any) -> Policy:
+        """Return this policy with a budget that is used exactly as it is, and with other changes."""
+        return msgspec.structs.replace(self, budget=budget, reserve=None, prefer=None, **changes)
+
+    def _with_preference(self, budget: Budget) -> Budget:
+        if self.prefer is None or budget.prefer == self.prefer:
+            return budget
+        return msgspec.structs.replace(budget, prefer=self.prefer)
+
+    def find_counter(self, model: str) -> Counter:
+        """Return the counter, or else the best one for the model."""
+        if self.counter is None:
+            return counter_for(model)
+        if isinstance(self.counter, str):
+            return _read_tokenizer(self.counter, model)
+        return self.counter
+
+    def find_rules(self, model: str, *, dialect: str) -> CacheRules:
+        """Return the rules of the cache, or else those of the model's."""
+        return self.rules or rules_for(model, dialect=dialect)
+
+    def find_window(self) -> LastN | None:
+        """Return the window over history; None if all of it is sent."""
+        if isinstance(self.history, LastN):
+            return self.history
+        return None
+
+    def find_wording(self, *, has_handles: bool) -> Wording:
+        """Return the wording, with handles only where something answers them."""
+        wording = self.wording or PLAIN
+        if wording.handles and not has_handles:
+            return _without_handles(wording)
+        return wording
+
+    def recall_mode(self, door: RecallMode) -> RecallMode:
+        """Return how the model can have again what was lowered. With "auto", that of the `door`."""
+        if self.recall == "auto":
+            return door
+        return self.recall
+
+    def over(self, other: Policy) -> Policy:
+        """Return this policy, with the fields of the other one where this one has the default.
+
+        So a gateway's policy holds for each upstream that says nothing else, and the user's for each session.
+        """
+        fields: dict[str, Any] = {}
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value == getattr(DEFAULT_POLICY, name):
+                value = getattr(other, name)
+            fields[name] = value
+        return Policy(**fields)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the fields that are not the default, as plain data that `load_policy` reads.
+
+        Raises BadInput if one of them is code, such as an order of cuts.
+        """
+        for name in _CODE:
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), str):
+                hint = "a function cannot be stored or passed to another process: leave it out there"
+                raise BadInput(f"{name} is not plain data", place="Policy", hint=hint)
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of a build that this policy sets, by their names in `Options`."""
+        options: dict[str, Any] = {}
+        if self.order is not None:
+            options["order"] = self.order
+        if self.kinds is not None:
+            options["kinds"] = self.kinds
+        window = self.find_window()
+        if window is not None:
+            options["window"] = window
+        return options
+
+
+def choose_policy(
+    policy: Policy | None, *, budget: Budget | int | None = None, place: str = "policy"
+) -> Policy:
+    """Return the given policy or the default, with the `budget` that a door takes beside it.
+
+    `place` is the door, for the errors.
+    """
+    if policy is None:
+        policy = DEFAULT_POLICY
+    elif not isinstance(policy, Policy):
+        hint = "give lamina.Policy(...)"
+        if isinstance(policy, Budget):
+            hint = "give budget=..., or lamina.Policy(budget=...)"
+        raise BadInput(f"policy is {policy!r:.100}", place=place, hint=hint)
+    if budget is None:
+        return policy
+    return msgspec.structs.replace(policy, budget=read_budget(budget, place))
+
+
+def load_policy(fields: Mapping[str, Any], *, place: str = "policy") -> Policy:
+    """Return the policy of plain data, such as `Policy.dump` returns or a settings file has.
+
+    Raises BadInput if a field is unknown or has a wrong value. Texts from the environment may be numbers.
+    """
+    try:
+        return msgspec.convert(dict(fields), Policy, strict=False)
+    except msgspec.ValidationError as error:
+        hint = f"the fields are {', '.join(PLAIN_FIELDS)}"
+        raise BadInput(str(error), place=place, hint=hint) from None
+
+
+def read_budget(budget: Any, place: str) -> Budget | None:
+    """Return the budget. A whole number is the window in tokens. Anything else raises BadInput."""
+    if budget is None or isinstance(budget, Budget):
+        return budget
+    if isinstance(budget, int) and not isinstance(budget, bool):
+        return Budget(window=budget)
+    hint = "give Budget(window=...), or the window in tokens"
+    raise BadInput(f"budget is {budget!r:.100}", place=place, hint=hint)
+
+
+def _check_reserve(policy: Policy) -> None:
+    reserve: Any = policy.reserve
+    if reserve is None:
+        return
+    if not isinstance(reserve, int) or isinstance(reserve, bool) or reserve < 0:
+        hint = "give the tokens that are left for the answer, 0 or more"
+        raise BadInput(f"reserve is {reserve!r:.100}", place="Policy", hint=hint)
+    if isinstance(policy.budget, Budget) and reserve >= policy.budget.window:
+        hint = f"it must be below the window ({policy.budget.window})"
+        raise BadInput(f"reserve is {reserve}", place="Policy", hint=hint)
+
+
+def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if isinstance(value, str | None) and value in choices:
+        return
+    words = ", ".join(repr(choice) for choice in choices if choice is not None)
+    raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=f"use one of {words}")
+
+
+def _check_types(policy: Policy) -> None:
+    """Raise BadInput for a field that has a value of another type. None leaves most of them open."""
+    for name, (types, hint) in _TYPES.items():
+        value = getattr(policy, name)
+        if isinstance(value, types):
+            continue
+        raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=hint)
+    if isinstance(policy.history, str) and policy.history != "all":
+        hint = _TYPES["history"][1]
+        raise BadInput(f"history is {policy.history!r:.100}", place="Policy", hint=hint)
+    if policy.order is not None and not callable(policy.order):
+        hint = "give a function such as lamina.core.ladder.ladder"
+        raise BadInput(f"order is {policy.order!r:.100}", place="Policy", hint=hint)
+
+
+_PREFERENCES = (None, *get_args(Preference))
+_RECALL_CHOICES = get_args(RecallChoice)
+_KEEP_CHOICES = get_args(Keep)
+
+_CODE = ("counter", "order", "kinds", "wording")
+"""The fields that may hold functions. A counter may also be the path of a tokenizer's file."""
+
+PLAIN_FIELDS = tuple(name for name in Policy.__struct_fields__ if name not in _CODE or name == "counter")
+"""The fields that can be written in a settings file."""
+
+_NONE = type(None)
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "history": ((_NONE, LastN, str), 'give LastN(20), or "all"'),
+    "counter": ((_NONE, Counter, str), "give a Counter, or the path of a tokenizer.json"),
+    "rules": ((_NONE, CacheRules), "give CacheRules, such as those of lamina.caches.rules_for(model)"),
+    "kinds": ((_NONE, Mapping), "give a table of kinds: {**KINDS, ...}"),
+    "wording": ((_NONE, type(PLAIN)), "give a Wording"),
+    "layout": ((_NONE, Layout), "give a Layout"),
+    "server": ((ServerHelp,), "give ServerHelp(drop_block=...)"),
+}
+"""The types of the fields that are values, and what to do about another one."""
+
+
+@lru_cache(maxsize=64)
+def _read_tokenizer(path: str, model: str) -> Counter:
+    """Return the counter of a tokenizer's file, with what the model's API adds around messages."""
+    counter = from_file(Path(path).expanduser())
+    return msgspec.structs.replace(counter, framing=counter_for(model).framing)
+
+
+def _without_handles(wording: Wording) -> Wording:
+    if wording is PLAIN:
+        return _PLAIN_WITHOUT_HANDLES
+    return msgspec.structs.replace(wording, handles=False)
+
+
+_PLAIN_WITHOUT_HANDLES = msgspec.structs.replace(PLAIN, handles=False)
+
+DEFAULT_POLICY = Policy()

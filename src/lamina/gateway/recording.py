@@ -1,0 +1,178 @@
+"""Writes the record: what left for the upstream, and what came back, for every request of a conversation.
+
+A request is noted when it leaves and its answer when it has ended, and both are in the store a moment later
+(`ConversationSaver.record_soon`). So a gateway that is killed loses at most the requests that it was just
+answering: the record has them without an answer. What is kept of texts is the setting `keep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic, time
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
+from lamina.conversations.store import changes_requests
+from lamina.core.text.characters import lower_ascii
+from lamina.dialects.usage import NOTHING_REPORTED
+from lamina.fitting.policy import Keep
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest
+from lamina.gateway.conversations import DOOR
+from lamina.gateway.saving import ConversationSaver
+from lamina.gateway.usage import UsageReader
+
+_HEADERS = ("request-id", "x-request-id", "retry-after", "x-should-retry", "openai-processing-ms")
+_HEADER_BEGINNINGS = ("anthropic-ratelimit-", "x-ratelimit-")
+"""Headers of an answer that are worth keeping. None of them can hold a key."""
+
+
+class CallRecord:
+    """The record of one request that is being answered, with every time that it is sent."""
+
+    def __init__(self, saver: ConversationSaver, keep: Keep) -> None:
+        self._saver = saver
+        self._keep = keep
+        self._first_id = ""
+        self._sent_id = ""
+        self._sent: OutgoingRequest | None = None
+        self._began = 0.0
+        self._first_byte = 0.0
+        self._is_open = False
+
+    @property
+    def keeps_bodies(self) -> bool:
+        return self._keep == "all"
+
+    def sent(
+        self,
+        incoming: IncomingRequest,
+        outgoing: OutgoingRequest,
+        sent_id: str,
+        *,
+        window: int,
+        why: str = "",
+    ) -> None:
+        """A request leaves now. `why`: it is sent once more, after a refusal or a recall."""
+        conversation = outgoing.conversation
+        if conversation is None or self._keep == "nothing":
+            return
+        self._sent = outgoing
+        self._sent_id = sent_id
+        self._began = monotonic()
+        self._first_byte = 0.0
+        self._is_open = True
+        body = outgoing.body
+        came: bytes | None = incoming.body.text
+        if body is None:
+            body = incoming.body.text
+            came = None
+        ledger = conversation.state.ledger
+        tokens = 0
+        if outgoing.fitted is not None:
+            ledger = outgoing.fitted.ledger
+            tokens = outgoing.fitted.envelope.tokens
+        request = SentRequest(
+            id=sent_id,
+            at=round(time(), 3),
+            door=DOOR,
+            dialect=incoming.dialect.name,
+            model=incoming.model,
+            upstream=incoming.upstream.name,
+            tokens=tokens,
+            window=window,
+            epoch=len(ledger.cuts),
+            cut=_note_cut(outgoing),
+            size=len(body),
+            follows=self._first_id,
+            why=why,
+            left_out=outgoing.left_out,
+        )
+        self._first_id = self._first_id or sent_id
+        if self.keeps_bodies:
+            kept_ledger = ledger if changes_requests(ledger) else None
+            conversation.record.add_sent(request, body=body, came=came, ledger=kept_ledger)
+        else:
+            conversation.record.add_sent(msgspec.structs.replace(request, digest=digest_body(body)))
+        self._saver.record_soon(conversation)
+
+    def first_byte(self) -> None:
+        """The upstream has begun to answer."""
+        self._first_byte = monotonic() - self._began
+
+    def answered(
+        self,
+        answer: aiohttp.ClientResponse,
+        *,
+        reader: UsageReader | None = None,
+        body: bytes | None = None,
+        account: Mapping[str, Any] | None = None,
+        recalled: bool = False,
+        retries: int = 0,
+    ) -> None:
+        """The answer has ended. `reader` has read it, or this is its `body`."""
+        answered = Answered(
+            id=self._sent_id,
+            at=round(time(), 3),
+            status=answer.status,
+            first=round(self._first_byte, 3),
+            last=round(monotonic() - self._began, 3),
+            headers=_choose_headers(answer),
+            content_type=answer.headers.get("content-type", ""),
+            encoding=answer.headers.get("content-encoding", ""),
+            account=account or {},
+            recalled=recalled,
+            retries=retries,
+        )
+        if reader is not None:
+            body = reader.kept_body()
+            usage = reader.usage
+            answered = msgspec.structs.replace(
+                answered,
+                usage=None if usage == NOTHING_REPORTED else usage,
+                stop=reader.facts.finish_reasons,
+                answer_id=reader.facts.id,
+            )
+        self._add(answered, body)
+
+    def failed(self, error: BaseException) -> None:
+        """No answer came, or it broke off. Does nothing if the answer is in the record."""
+        reason = str(getattr(error, "message", "")) or type(error).__name__
+        self._add(
+            Answered(
+                id=self._sent_id,
+                at=round(time(), 3),
+                first=round(self._first_byte, 3),
+                last=round(monotonic() - self._began, 3),
+                error=reason,
+            ),
+            None,
+        )
+
+    def _add(self, answered: Answered, body: bytes | None) -> None:
+        if not self._is_open or self._sent is None or self._sent.conversation is None:
+            return
+        self._is_open = False
+        conversation = self._sent.conversation
+        conversation.record.add_answer(answered, body=body if self.keeps_bodies else None)
+        self._saver.record_soon(conversation)
+
+
+def _note_cut(outgoing: OutgoingRequest) -> CutNote | None:
+    if not outgoing.cut or outgoing.fitted is None:
+        return None
+    cut = outgoing.fitted.ledger.cuts[-1]
+    return CutNote(
+        number=cut.number, reason=cut.reason, before=cut.before, after=cut.after, lowered=cut.lowered
+    )
+
+
+def _choose_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for name, value in answer.headers.items():
+        low_name = lower_ascii(name)
+        if low_name in _HEADERS or low_name.startswith(_HEADER_BEGINNINGS):
+            chosen[low_name] = value
+    return chosen

@@ -1,0 +1,350 @@
+"""Recorded requests as they were sent: the entries of each, with the reason for every form.
+
+The record has the body that left and the body that the client wrote. The client's body is fitted again with
+the ledger that was recorded, under a budget that nothing exceeds. So nothing new is lowered, and every entry
+has its form and its reason. The outcome must be the body that left, but for its cache markers. If it is not,
+the body itself is read: its entries are then shown without reasons, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from lamina.conversations.recall_loop import append_turns, place_after, splice_exchanges
+from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
+from lamina.conversations.store import ConversationState
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.recall import list_refs
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget, Entry, Form, Ledger
+from lamina.dialects import DIALECTS
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.port import Dialect
+from lamina.dialects.translate import choose_options
+from lamina.errors import BadInput, LaminaError
+from lamina.fitting.policy import Policy, RecallMode
+from lamina.fitting.recalls import RECALL, TURN_FIELDS, read_turns
+from lamina.fitting.request import AS_LOGGED, Fitted, RequestMemo, fit_request
+from lamina.models.counters import counter_for
+from lamina.models.counters.openai import o200k
+from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
+
+UNLIMITED = Budget(window=1 << 40)
+"""A budget that nothing exceeds: a recorded request is fitted again, and not cut again."""
+
+READ_AS_SENT = (
+    "The reasons of this request cannot be told: fitting the client's request again gives another body. "
+    "The entries are those of the body that was sent."
+)
+ERASED_NOTE = "Something of this request was deleted since: what is left of it is shown."
+NOT_SENT = "it is in the client's request, and not in the one that was sent"
+UNREADABLE = "the body that was sent cannot be read as a request of its API"
+
+
+class SentConversation:
+    """A recorded conversation: its name, what is stored of it, and its requests. It has at least one."""
+
+    def __init__(self, name: str, state: ConversationState, record: ConversationRecord) -> None:
+        self.name = name
+        self.state = state
+        self.record = record
+        self.calls: tuple[RecordedCall, ...] = tuple(record.calls)
+
+    def find_earlier(self, number: int) -> int | None:
+        """The number of the request that one was sent after, for the same request of the client.
+
+        All of them name the first as the one that they follow. The one before is the last of these.
+        """
+        first_id = self.calls[number].request.follows
+        if not first_id:
+            return None
+        for earlier in range(number - 1, -1, -1):
+            request = self.calls[earlier].request
+            if first_id in (request.id, request.follows):
+                return earlier
+        return None
+
+    @property
+    def model(self) -> str:
+        """The model of the last request."""
+        return self.calls[-1].request.model or self.state.model
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of the last request."""
+        return self.calls[-1].request.dialect or self.state.dialect
+
+    @property
+    def window(self) -> int:
+        """The window of the last request; 0 if it was not fitted."""
+        return self.calls[-1].request.window
+
+    @property
+    def has_bodies(self) -> bool:
+        """Whether any body is kept."""
+        return any(call.sent_pieces is not None for call in self.calls)
+
+
+class SentRequestBuild(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One request as it was sent. `came` is the client's, with the recalls that the client did not see.
+
+    `note` says why the entries have no reasons, or why there are none.
+    """
+
+    request: dict[str, Any] = {}
+    came: Mapping[str, Any] = {}
+    envelope: Envelope | None = None
+    note: str = ""
+
+
+class SentRequests:
+    """Reads the requests of a conversation. Each is cheaper if the one before it was read."""
+
+    def __init__(self, conversation: SentConversation) -> None:
+        self._conversation = conversation
+        self._counters: dict[str, Counter] = {}
+        self._memos: dict[RecallMode, RequestMemo] = {}
+        self._mode: RecallMode = "off"
+        self._parse_memo = ParseMemo()
+        self._digests: RequestDigests = NO_DIGESTS
+
+    def counter(self, model: str) -> Counter:
+        """The counter of a model. One that nobody named is counted as OpenAI's models are."""
+        if model not in self._counters:
+            self._counters[model] = counter_for(model) if model else o200k()
+        return self._counters[model]
+
+    def read(self, number: int) -> SentRequestBuild:
+        """One request, with its entries and their reasons."""
+        call = self._conversation.calls[number]
+        record = self._conversation.record
+        body = record.sent_body(call)
+        if body is None:
+            return SentRequestBuild(note=explain_missing_bodies(self._conversation.state))
+        request = decode_body(body)
+        dialect = DIALECTS.get(call.request.dialect)
+        if request is None or dialect is None:
+            return SentRequestBuild(request=request or {}, note=UNREADABLE)
+        came = self._read_came(number, dialect)
+        fitted = self._fit_again(call, came, request, dialect)
+        note = ""
+        if record.is_erased(call):
+            note = ERASED_NOTE
+        if fitted is not None:
+            return SentRequestBuild(request=request, came=came, envelope=fitted.envelope, note=note)
+        envelope = self._read_as_sent(call, came, request, dialect)
+        if not note:
+            note = READ_AS_SENT if envelope is not None else UNREADABLE
+        return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
+
+    def build_in_full(self, number: int) -> Envelope | None:
+        """A request with nothing lowered: it says how large everything was that is left out."""
+        call = self._conversation.calls[number]
+        dialect = DIALECTS.get(call.request.dialect)
+        if dialect is None or call.came_pieces is None:
+            return None
+        try:
+            return self._fit(call, self._read_came(number, dialect), dialect, Ledger(), "off").envelope
+        except LaminaError:
+            return None
+
+    def _read_came(self, number: int, dialect: Dialect) -> Mapping[str, Any]:
+        """The client's request, with the recalls in it that the client did not see.
+
+        A request after a recall ends with the recall and its result. These are in no history of the client
+        yet. They stand at the end of what was sent, after all of the request that it follows.
+        """
+        conversation = self._conversation
+        call = conversation.calls[number]
+        earlier_number = conversation.find_earlier(number)
+        if earlier_number is not None:
+            came = self._read_came(earlier_number, dialect)
+            earlier = conversation.calls[earlier_number]
+            if earlier.answer is None or not earlier.answer.recalled:
+                return came  # it was refused, and is the same request
+            recalled_turns = _find_added_turns(conversation.record, earlier, call, dialect)
+            if recalled_turns is None:  # there was a cut between the two
+                recalled_turns = self._find_exchange(call, dialect)
+            return append_turns(came, recalled_turns)
+        request = decode_body(conversation.record.came_body(call)) or {}
+        digests = self._digest(request, dialect)
+        if digests is None:
+            return request
+        return splice_exchanges(request, conversation.state.exchanges, digests)
+
+    def _find_exchange(self, call: RecordedCall, dialect: Dialect) -> tuple[Any, ...]:
+        """The recall at the end of a client's request, as it was remembered for later requests."""
+        request = decode_body(self._conversation.record.came_body(call)) or {}
+        digests = self._digest(request, dialect)
+        if digests is None:
+            return ()
+        place = place_after(request, digests)
+        for exchange in reversed(self._conversation.state.exchanges):
+            if exchange.place == place:
+                return exchange.turns
+        return ()
+
+    def _digest(self, request: Mapping[str, Any], dialect: Dialect) -> RequestDigests | None:
+        """The digests of a client's request; None if no recall has to be put into any request."""
+        if not self._conversation.state.exchanges:
+            return None
+        try:
+            log = dialect.parse(request, memo=self._parse_memo).log
+        except LaminaError:
+            return None
+        self._digests = digest_log(log, self._digests)
+        return self._digests
+
+    def _fit_again(
+        self, call: RecordedCall, came: Mapping[str, Any], sent: Mapping[str, Any], dialect: Dialect
+    ) -> Fitted | None:
+        """The client's request with the recorded ledger, if that gives the body that was sent."""
+        ledger = self._conversation.record.ledger(call)
+        for mode in self._choose_modes(ledger):
+            try:
+                fitted = self._fit(call, came, dialect, ledger, mode)
+            except (LaminaError, RecursionError):
+                continue
+            if count_common_turns(fitted.request, sent, dialect, whole=True) is not None:
+                self._mode = mode
+                return fitted
+        return None
+
+    def _choose_modes(self, ledger: Ledger) -> Sequence[RecallMode]:
+        """How recalls may have been offered, the likeliest first. The record does not say which it was."""
+        if RECALL.name in ledger.own_tools:
+            return ("tool", "handles")
+        if not ledger.lines and not ledger.folds:
+            return ("off",)  # nothing is lowered, so no handle is shown in either way
+        if self._mode == "handles":
+            return ("handles", "off")
+        return ("off", "handles")
+
+    def _fit(
+        self, call: RecordedCall, came: Mapping[str, Any], dialect: Dialect, ledger: Ledger, mode: RecallMode
+    ) -> Fitted:
+        return fit_request(
+            came,
+            dialect=dialect,
+            ledger=ledger,
+            policy=Policy(
+                budget=UNLIMITED,
+                counter=self.counter(call.request.model),
+                breakpoints="keep",
+                recall=mode,
+            ),
+            memo=self._memos.setdefault(mode, RequestMemo()),
+        )
+
+    def _read_as_sent(
+        self, call: RecordedCall, came: Mapping[str, Any], sent: Mapping[str, Any], dialect: Dialect
+    ) -> Envelope | None:
+        """The entries of the body that left, and what the client wrote that is not in it."""
+        counter = self.counter(call.request.model)
+        try:
+            envelope = _list_as_sent(sent, dialect, counter)
+        except (LaminaError, RecursionError):
+            return None
+        try:
+            original = _list_as_sent(came, dialect, counter)
+        except (LaminaError, RecursionError):
+            return envelope
+        entries = tuple(_add_missing(envelope.entries, original.entries))
+        return msgspec.structs.replace(envelope, entries=entries)
+
+
+def _list_as_sent(request: Mapping[str, Any], dialect: Dialect, counter: Counter) -> Envelope:
+    """The envelope of a request with each of its segments in full, in its order, and nothing repaired."""
+    parsed = dialect.parse(request)
+    options = choose_options(dialect, parsed.head, layout=AS_LOGGED)
+    envelope = build(parsed.log, head=parsed.head, counter=counter, options=options)
+    order = {str(ref): at for at, (ref, _) in enumerate(list_refs(parsed.log))}
+    entries = [entry for entry in envelope.entries if str(entry.ref) in order]
+    entries.sort(key=lambda entry: order[str(entry.ref)])
+    in_full = [msgspec.structs.replace(e, form=Form.FULL, parts=e.segment.parts, why="") for e in entries]
+    return msgspec.structs.replace(envelope, entries=tuple(in_full))
+
+
+def _add_missing(sent: Sequence[Entry], original: Sequence[Entry]) -> Iterator[Entry]:
+    """The entries that were sent, and those of the client's that were not, each before what follows it."""
+    left = Tally(entry.content for entry in sent)
+    waiting = list(original)
+    for entry in sent:
+        while waiting and left[waiting[0].content] <= 0:
+            yield _omit(waiting.pop(0))
+        if waiting and waiting[0].content == entry.content:
+            waiting.pop(0)
+        left[entry.content] -= 1
+        yield entry
+    for entry in waiting:
+        if left[entry.content] <= 0:
+            yield _omit(entry)
+
+
+def _omit(entry: Entry) -> Entry:
+    return msgspec.structs.replace(entry, form=Form.OMITTED, parts=(), tokens=0, why=NOT_SENT)
+
+
+def _find_added_turns(
+    record: ConversationRecord, earlier: RecordedCall, call: RecordedCall, dialect: Dialect
+) -> tuple[Any, ...] | None:
+    """The turns that a request has more than the one before it; None if it does not begin with that one."""
+    before = decode_body(record.sent_body(earlier)) or {}
+    after = decode_body(record.sent_body(call)) or {}
+    count = count_common_turns(before, after, dialect)
+    if count is None:
+        return None
+    return read_turns(after)[count:]
+
+
+def count_common_turns(
+    before: Mapping[str, Any], after: Mapping[str, Any], dialect: Dialect, *, whole: bool = False
+) -> int | None:
+    """How many turns a request has, if another begins with all of it; None if it does not.
+
+    Cache markers do not count, since they move from request to request. Nor does any setting: the comparison
+    is of tools, system text and turns. `whole`: the two must also have the same number of turns.
+    """
+    turns = read_turns(before)
+    other_turns = read_turns(after)
+    if len(turns) > len(other_turns) or (whole and len(turns) != len(other_turns)):
+        return None
+    differing = [
+        (one, other)
+        for one, other in zip(turns, other_turns, strict=False)
+        if one is not other and one != other
+    ]
+    if not differing and _without_turns(before) == _without_turns(after):
+        return len(turns)
+    one = _list_blocks(before, [pair[0] for pair in differing], dialect)
+    other = _list_blocks(after, [pair[1] for pair in differing], dialect)
+    if one is None or one != other:
+        return None
+    return len(turns)
+
+
+_HEAD_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction", "tools")
+
+
+def _without_turns(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: request.get(name) for name in _HEAD_FIELDS}
+
+
+def _list_blocks(request: Mapping[str, Any], turns: Sequence[Any], dialect: Dialect) -> list[Any] | None:
+    """What a prefix cache sees of a head and of some turns; None if it cannot be read."""
+    shorter = dict(request)
+    for name in TURN_FIELDS:
+        if shorter.get(name) is not None:
+            shorter[name] = list(turns)
+            break
+    try:
+        blocks = dialect.stream(shorter).blocks
+    except (BadInput, RecursionError):
+        return None
+    return [(block.sort, block.role, block.data) for block in blocks]

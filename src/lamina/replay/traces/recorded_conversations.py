@@ -1,0 +1,203 @@
+"""Conversations that lamina recorded in a store, as traces like those of any other log.
+
+The items of such a trace are the client's own history: what the client wrote in its last request, and the
+answer to it. What was reported is of the requests that lamina sent, so it may be of fewer tokens than the
+items have. Every reported usage is in the trace, also that of requests which were sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from lamina.conversations.answer_bodies import read_answer
+from lamina.conversations.costs import is_refused
+from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.recorded_log import KEPT_BY
+from lamina.conversations.store import (
+    ConversationState,
+    conversation_workspace,
+    find_conversation,
+    read_record,
+)
+from lamina.dialects import DIALECTS
+from lamina.dialects.usage import Usage
+from lamina.errors import LaminaError
+from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
+from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
+from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
+from lamina.stores.paging import every_conversation
+from lamina.stores.port import Store
+
+SOURCE = "lamina"
+"""The source of these traces, as an account names it."""
+
+_HEAD_LEFT_OUT = frozenset((*TURN_FIELDS, "model"))
+
+
+async def list_recorded(store: Store, *, workspace: str) -> list[str]:
+    """The names of the recorded conversations of a workspace."""
+    return [head.conversation async for head in every_conversation(store, conversation_workspace(workspace))]
+
+
+async def read_recorded(store: Store, *, workspace: str, name: str) -> Trace | UnreadableLine:
+    """One recorded conversation of a workspace. One that cannot be read is told with its reason."""
+    try:
+        kept = await find_conversation(store, workspace, name)
+        if kept is None:
+            return UnreadableLine(place=name, reason="it was deleted meanwhile", foreign=True)
+        return make_trace(name, kept.state, await read_record(store, workspace, name))
+    except LaminaError as error:
+        return UnreadableLine(place=name, reason=str(error))
+
+
+def make_trace(name: str, state: ConversationState, record: ConversationRecord) -> Trace | UnreadableLine:
+    """One recorded conversation as a trace. A record without bodies cannot be replayed, and says why."""
+    if not record.calls:
+        return UnreadableLine(place=name, reason="no request of it is recorded", foreign=True)
+    last = find_last_request(record)
+    if last is None:
+        return UnreadableLine(place=name, reason=explain_missing_bodies(state), foreign=True)
+    request = read_came(record, last)
+    if request is None:
+        return UnreadableLine(place=name, reason="the body of its last request is not a JSON object")
+    items = [turn for turn in read_turns(request) if isinstance(turn, dict)]
+    reports = _Reports(record, items)
+    answer = _read_last_answer(record, last, request)
+    return Trace(
+        id=name,
+        place=f"{last.request.upstream or state.upstream or state.door or SOURCE}/{name}",
+        dialect=last.request.dialect or state.dialect,
+        items=[*items, *answer],
+        head={field: value for field, value in request.items() if field not in _HEAD_LEFT_OUT},
+        source=SOURCE,
+        model=last.request.model or state.model,
+        used=reports.used,
+        repeated=tuple(reports.repeated),
+        unreported=reports.unreported,
+        under_lamina=True,
+        began=record.calls[0].request.at or None,
+        title=state.title,
+    )
+
+
+def find_last_request(record: ConversationRecord) -> RecordedCall | None:
+    """The last request whose body is kept; None if the store keeps none."""
+    for call in reversed(record.calls):
+        if call.came_pieces is not None:
+            return call
+    return None
+
+
+def explain_missing_bodies(state: ConversationState) -> str:
+    """Why a conversation has no texts, and which setting would show more."""
+    if state.door == "session":
+        return "a session keeps its texts in its log, and here only what each request took"
+    return KEPT_BY.get(state.keep, KEPT_BY["nothing"])
+
+
+def read_came(record: ConversationRecord, call: RecordedCall) -> dict[str, Any] | None:
+    """A request as the client wrote it; None if its body is not kept, or is not a JSON object."""
+    return decode_body(record.came_body(call))
+
+
+def decode_body(body: bytes | None) -> dict[str, Any] | None:
+    """The body of a request as JSON; None if there is none, or if it is anything but an object."""
+    if body is None:
+        return None
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    if isinstance(value, dict):
+        return value
+    return None
+
+
+def to_recorded_usage(usage: Usage, *, at: float | None, model: str = "") -> RecordedUsage:
+    """What was reported of one call, in the words of the lab."""
+    return RecordedUsage(
+        uncached=max(usage.input - usage.cached - usage.written, 0),
+        read=usage.cached,
+        written=usage.written - usage.written_long,
+        written_long=usage.written_long,
+        output=usage.output,
+        at=at,
+        model=model,
+    )
+
+
+def add_reported(trace: Trace, record: ConversationRecord) -> Trace:
+    """The trace of a session's log with what was reported for each answer, as the record beside it has it.
+
+    A session records the requests that were answered. If the log has another number of answers, since it was
+    forked or answers were deleted, nobody can tell which is which, and nothing is added.
+    """
+    places = list(find_answer_starts(trace.items))
+    usages = [call.answer.usage for call in record.calls if call.answer is not None]
+    if len(places) != len(usages):
+        return trace
+    used: dict[int, RecordedUsage] = {}
+    for place, call, usage in zip(places, record.calls, usages, strict=True):
+        if usage is not None:
+            used[place] = to_recorded_usage(usage, at=call.request.at or None, model=call.request.model)
+    return msgspec.structs.replace(trace, used=used, under_lamina=True)
+
+
+class _Reports:
+    """What was reported for each request, by the place of its answer among the items of the client."""
+
+    def __init__(self, record: ConversationRecord, items: Sequence[Mapping[str, Any]]) -> None:
+        self.used: dict[int, RecordedUsage] = {}
+        self.repeated: list[tuple[int, RecordedUsage]] = []
+        self.unreported = 0
+        self._record = record
+        self._items = items
+        for call in record.calls:
+            self._add(call)
+
+    def _add(self, call: RecordedCall) -> None:
+        answer = call.answer
+        if answer is None or is_refused(call):
+            return
+        if answer.usage is None:
+            self.unreported += 1
+            return
+        usage = to_recorded_usage(answer.usage, at=answer.at, model=call.request.model)
+        place = self._find_place(call)
+        if place is None:
+            self.repeated.append((len(self._items), usage))
+            return
+        earlier = self.used.get(place)
+        if earlier is not None:  # the same request again: the last answer is the one that the client has
+            self.repeated.append((place, earlier))
+        self.used[place] = usage
+
+    def _find_place(self, call: RecordedCall) -> int | None:
+        """How many items a request had; None if its body is not kept, or if it had more than the last one."""
+        request = read_came(self._record, call)
+        if request is None:
+            return None
+        turns = [turn for turn in read_turns(request) if isinstance(turn, dict)]
+        if len(turns) > len(self._items):
+            return None
+        return len(turns)
+
+
+def _read_last_answer(
+    record: ConversationRecord, call: RecordedCall, request: dict[str, Any]
+) -> tuple[dict[str, Any], ...]:
+    """The answer to the last request, as the client would have it in its next one."""
+    body = record.answer_body(call)
+    dialect = DIALECTS.get(call.request.dialect)
+    if body is None or call.answer is None or dialect is None or is_refused(call) or call.answer.recalled:
+        return ()
+    try:
+        segments = read_answer(body, call.answer, dialect.name).segments
+        turns = render_turns(segments, dialect, dialect.parse(request).head)
+    except LaminaError:
+        return ()
+    # A call of a tool has no result yet, and rendering writes one so that the request is valid.
+    return tuple(turn for turn in turns if is_answer(turn))

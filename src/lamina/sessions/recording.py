@@ -1,0 +1,114 @@
+"""Writes the record of a session: each request that was answered, with what it cost.
+
+A session keeps its texts in its log, and the bytes that were sent can be built again from log and ledger.
+So the record has no bodies, but when, for which model, how large, with which cut, and what the provider
+reported. It is written after the answer is in the log: if that fails, the answer is not lost, and a note says
+so.
+"""
+
+from __future__ import annotations
+
+from time import time
+from uuid import uuid4
+
+import msgspec
+
+from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest
+from lamina.conversations.store import ConversationState, conversation_place, find_title
+from lamina.core.envelope import Envelope
+from lamina.core.values import Budget, Cut, Ledger, Segment
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
+from lamina.errors import Conflict, LaminaError
+from lamina.sessions.stored_conversation import StoredConversation
+from lamina.stores.retries import retry_conflicts
+
+DOOR = "session"
+
+TRIES = 8
+"""How often the record is written again because another process was first."""
+
+
+class SessionRecord:
+    """The record of one session, beside its log in the same store."""
+
+    def __init__(self, stored: StoredConversation) -> None:
+        self._stored = stored
+        self._place = conversation_place(stored.where.workspace, stored.where.conversation)
+        self._writer = RecordWriter()
+        self._state: ConversationState | None = None
+
+    async def add(
+        self,
+        envelope: Envelope,
+        usage: Usage,
+        *,
+        dialect: str,
+        model: str,
+        stop: str,
+        cut: Cut | None,
+        budget: Budget | None,
+        log: tuple[Segment, ...],
+    ) -> None:
+        """Note a request and its answer. A failure is a note of the session."""
+        now = round(time(), 3)
+        request_id = f"{DOOR}-{uuid4().hex[:16]}"
+        self._writer.add_sent(
+            SentRequest(
+                id=request_id,
+                at=now,
+                door=DOOR,
+                dialect=dialect,
+                model=model,
+                tokens=envelope.tokens,
+                window=budget.window if budget is not None else 0,
+                epoch=len(envelope.ledger.cuts),
+                cut=_note_cut(cut),
+            )
+        )
+        reported = None if usage == NOTHING_REPORTED else usage
+        stops = (stop,) if stop else ()
+        self._writer.add_answer(Answered(id=request_id, at=now, status=200, usage=reported, stop=stops))
+        try:
+            await retry_conflicts(
+                lambda: self._write(envelope, dialect=dialect, model=model, log=log), tries=TRIES
+            )
+        except (LaminaError, OSError) as error:
+            self._stored.notes.append(f"what this request cost could not be recorded: {error}")
+
+    async def _write(self, envelope: Envelope, *, dialect: str, model: str, log: tuple[Segment, ...]) -> None:
+        store = self._stored.store
+        if self._state is None:
+            page = await store.read(self._place, last=0)
+            self._writer.skip_to(page.head.count)
+            self._state = _load_state(page.head.state, log)
+        state = msgspec.structs.replace(
+            self._state,
+            dialect=dialect,
+            model=model,
+            requests=self._state.requests + 1,
+            tokens=envelope.tokens,
+            ledger=Ledger(cuts=envelope.ledger.cuts),
+        )
+        try:
+            await store.append(
+                self._place, self._writer.encode(), expect=self._writer.count, state=state.encode()
+            )
+        except Conflict:
+            self._state = None
+            raise
+        self._writer.saved()
+        self._state = state
+
+
+def _load_state(source: bytes, log: tuple[Segment, ...]) -> ConversationState:
+    if source:
+        return msgspec.json.decode(source, type=ConversationState)
+    return ConversationState(door=DOOR, keep="all", title=find_title(log), began=int(time()))
+
+
+def _note_cut(cut: Cut | None) -> CutNote | None:
+    if cut is None:
+        return None
+    return CutNote(
+        number=cut.number, reason=cut.reason, before=cut.before, after=cut.after, lowered=cut.lowered
+    )

@@ -1,0 +1,453 @@
+"""One call of an SDK's endpoint: a fitted request, one deeper cut after an overflow, recalls answered.
+
+SDKs send a request at different times: when the method is called, when the first chunk of a generator is
+read, or when a context manager is entered. Each of these exists with and without `await`. All of them are
+written once here, as generators that yield what is to be done next. `lamina.wrapped.steps` does it, with or
+without `await`.
+
+Only for `lamina.wrapped.client`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial, wraps
+from typing import Any
+
+import msgspec
+
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.recall_answers import shows_own_call, strip_recalls
+from lamina.conversations.recall_notice import fill_answer, fill_stream
+from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
+from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch
+from lamina.dialects.overflow import read_overflow
+from lamina.dialects.port import Absorbed, Dialect
+from lamina.dialects.usage import Usage, find_usage
+from lamina.errors import BudgetExceeded, LaminaError
+from lamina.fitting.server_reports import with_headers
+from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
+from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
+
+END = object()
+"""What a stream gives after its last chunk."""
+
+
+def fit_calls(
+    send: Callable[..., Any], conversations: Conversations, dialect: Dialect, path: str
+) -> Callable[..., Any]:
+    """Return a function like `send` that fits its request first. `path` is where the client has it.
+
+    Some methods send when they are called, with or without `await`. Those that return a context manager
+    send when it is entered.
+    """
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(send))
+
+    def make_call(arguments: tuple[Any, ...], request: dict[str, Any], *, is_async: bool) -> SdkCall:
+        named_arguments = _name_arguments(send, arguments, request)
+        return SdkCall(send, conversations, dialect, path, named_arguments, is_async=is_async)
+
+    @wraps(send)
+    def send_now(*arguments: Any, **request: Any) -> Any:
+        return run(make_call(arguments, request, is_async=False).send())
+
+    @wraps(send)
+    async def send_async(*arguments: Any, **request: Any) -> Any:
+        return await run_async(make_call(arguments, request, is_async=True).send())
+
+    @wraps(send)
+    def send_when_entered(*arguments: Any, **request: Any) -> Any:
+        return StreamContext(partial(make_call, arguments, request))
+
+    if path.endswith(".stream") or ".with_streaming_response." in path:
+        return send_when_entered
+    if is_async:
+        return send_async
+    return send_now
+
+
+class SdkCall:
+    """A call of an SDK's function. Its methods are steps, which run with or without `await`."""
+
+    def __init__(
+        self,
+        send: Callable[..., Any],
+        conversations: Conversations,
+        dialect: Dialect,
+        path: str,
+        request: dict[str, Any],
+        *,
+        is_async: bool,
+    ) -> None:
+        self._send = send
+        self._path = path
+        self._is_async = is_async
+        self._has_store = conversations.store is not None
+        self._streams = request.get("stream") is True or "stream" in path.rpartition(".")[2]
+        self._make_pending = partial(
+            PendingCall,
+            conversations,
+            dialect,
+            request,
+            streams=self._streams,
+            # The caller reads the bytes of such an answer, and nobody could take a recall out of them.
+            answers_recalls=".with_streaming_response." not in path,
+        )
+        self._pending: PendingCall | None = None
+        self._open_streams: list[Any] = []
+        self._kept_events: list[Any] = []
+
+    @property
+    def pending(self) -> PendingCall:
+        """The request on its way. It is made by the first step."""
+        assert self._pending is not None  # noqa: S101
+        return self._pending
+
+    def send(self) -> Steps:
+        """Send the request, and return the SDK's answer.
+
+        A stream is passed on while it comes. Of a whole answer, recalls are answered first: the request
+        is sent again until the model says something else.
+        """
+        yield from self._prepare()
+        answer = yield from self._send_fitting(self._send_once)
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            return self.pending.remember_answer(self._start(self._pass_events(answer, self._send_once)))
+        if not self.pending.fitted.has_recall and not (self._streams and self.pending.keeps_bodies):
+            return (yield from self._finish_answer(answer))
+        if self._streams:
+            return (yield from self._show_stream(answer))
+        return (yield from self._answer_recalls(answer))
+
+    def enter(self) -> Steps:
+        """Enter the SDK's context manager, which sends the request. Returns the manager and its stream."""
+        yield from self._prepare()
+        manager, stream = yield from self._send_fitting(self._send_and_enter)
+        yield from self._finish(Usage(), is_whole=False)
+        raw_stream = getattr(stream, "_raw_stream", None)
+        if self.pending.fitted.has_recall and raw_stream is not None:
+            # The SDK puts the answer together from these events, so it never sees a recall.
+            steps = self._pass_events(raw_stream, self._send_for_raw_stream)
+            stream._raw_stream = self._show(raw_stream, self._start(steps))  # noqa: SLF001
+        self.pending.remember_answer(stream)
+        return manager, stream
+
+    def exit(self, manager: Any, stream: Any, error: tuple[object, ...]) -> Steps:
+        """Leave the SDK's context manager."""
+        snapshot = _read_snapshot(stream)
+        usage = _read_usage(snapshot)
+        yield partial(self._wait, partial(self.pending.record_usage, usage, answer=snapshot))
+        leave = manager.__aexit__ if self._is_async else manager.__exit__
+        left = yield partial(leave, *error)
+        yield from self._close_streams()
+        return left
+
+    def _show_stream(self, answer: Any) -> Steps:
+        """Return a stream in which the client sees no recall."""
+        stream = yield from self._parse(answer)
+        if not _is_stream(stream):
+            return (yield from self._finish_answer(answer))
+        events = self._start(self._pass_events(stream, self._send_for_stream))
+        shown = self._show(stream, events)
+        if stream is not answer:
+            shown = ShownResponse(answer, shown)
+        return self.pending.remember_answer(shown)
+
+    def _answer_recalls(self, answer: Any) -> Steps:
+        """Answer the recalls in a whole answer, until there is one for the client, and return that."""
+        while True:
+            parsed_answer = yield from self._parse(answer)
+            absorbed = self._absorb(parsed_answer)
+            shows_call = shows_own_call(parsed_answer, self.pending.dialect)
+            take = partial(self.pending.take_answer, absorbed, shows_call=shows_call, answer=parsed_answer)
+            is_recall = yield partial(self._wait, take)
+            if not is_recall:
+                break
+            answer = yield from self._send_fitting(self._send_once)
+        dialect = self.pending.dialect
+        answer_id = find_answer_id([parsed_answer], dialect)
+        self.pending.remember_id(answer_id, answer_id)
+        yield from self._finish(_read_usage(parsed_answer), answer=parsed_answer)
+        shown_answer = strip_recalls(parsed_answer, dialect)
+        if self.pending.shows_nothing:
+            shown_answer = fill_answer(shown_answer, dialect)
+        if shown_answer is parsed_answer:
+            shown_answer = answer
+        elif parsed_answer is not answer:
+            shown_answer = ShownResponse(answer, shown_answer)
+        return self.pending.remember_answer(shown_answer)
+
+    def _prepare(self) -> Steps:
+        """Fit the request. With a store this waits for it."""
+        self._pending = yield partial(self._wait, self._make_pending)
+
+    def _finish(self, usage: Usage, *, answer: Any = None, is_whole: bool = True) -> Steps:
+        finish = partial(self.pending.finish, usage=usage, answer=answer, is_whole=is_whole)
+        yield partial(self._wait, finish)
+
+    def _finish_answer(self, answer: Any) -> Steps:
+        shown_answer = None if _is_stream(answer) else answer
+        yield from self._finish(_read_usage(answer), answer=shown_answer)
+        return self.pending.remember_answer(answer)
+
+    def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
+        """Send the request, and once more if the API says that it is too long, or that it has no switch.
+
+        The second request has a deeper cut, or does without the switch for bound thinking. If the API refuses
+        it for the same reason, its error is the caller's.
+        """
+        mends = [_shrink_after, _forgo_switch_after]
+        while True:
+            try:
+                return (yield from send())
+            except Exception as error:
+                try:
+                    mend = next((mend for mend in mends if mend(self.pending, error)), None)
+                except BudgetExceeded as floor:
+                    self.pending.fail(floor)
+                    raise
+                if mend is None:
+                    self.pending.fail(error)
+                    raise
+                mends.remove(mend)
+
+    def _send_once(self) -> Steps:
+        is_beta = self._path.startswith("beta.")
+        request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
+        self.pending.note_sent()
+        return (yield partial(self._send, **request))
+
+    def _send_for_stream(self) -> Steps:
+        answer = yield from self._send_once()
+        return (yield from self._parse(answer))
+
+    def _send_and_enter(self) -> Steps:
+        manager = yield from self._send_once()
+        entering = manager.__aenter__ if self._is_async else manager.__enter__
+        return manager, (yield entering)
+
+    def _send_for_raw_stream(self) -> Steps:
+        _, stream = yield from self._send_and_enter()
+        return stream._raw_stream  # noqa: SLF001
+
+    def _open_stream(self, send: Callable[[], Steps]) -> Steps:
+        """Send the request, and read the first event: some streams are sent only then."""
+        stream = yield from send()
+        return stream, (yield self._next(stream))
+
+    def _pass_events(self, stream: Any, send: Callable[[], Steps]) -> Steps:
+        """Show the events of a stream, without recalls, and those of the streams that follow a recall.
+
+        The first event is read before anything is shown: an overflow is reported then, and the request
+        can still be sent anew. The client sees one stream, whose end is that of the last.
+        """
+        streams = iter([stream])
+
+        def send_or_reuse() -> Steps:
+            opened = next(streams, None)
+            if opened is None:
+                opened = yield from send()
+                self._open_streams.append(opened)
+            return opened
+
+        open_stream = partial(self._open_stream, send_or_reuse)
+        stream, event = yield from self._send_fitting(open_stream)
+        yield from self._finish(Usage(), is_whole=False)
+        has_recall = self.pending.fitted.has_recall
+        events = filter_for(self.pending.dialect) if has_recall else AllEvents()
+        while True:
+            while event is not END:
+                self._keep_event(event)
+                for shown_event in events.take(event):
+                    yield StreamValue(shown_event)
+                event = yield self._next(stream)
+            if not has_recall:
+                usage = _read_usage(next(iter(events.events), None))
+                yield partial(self._wait, partial(self.pending.record_usage, usage, answer=self._kept_events))
+                return
+            absorbed = self._absorb_events(events.events)
+            take = partial(
+                self.pending.take_answer, absorbed, shows_call=events.shows_call, answer=self._kept_events
+            )
+            is_recall = yield partial(self._wait, take)
+            if not is_recall:
+                break
+            self._kept_events = []
+            for shown_event in events.next_round():
+                yield StreamValue(shown_event)
+            stream, event = yield from self._send_fitting(open_stream)
+        yield from self._finish(absorbed.usage, answer=self._kept_events)
+        last_id = find_answer_id(events.events, self.pending.dialect)
+        shown_id = next(iter(events.continued_ids), last_id)
+        self.pending.remember_id(shown_id, last_id)
+        for event in self._list_closing(events, stream):
+            yield StreamValue(event)
+
+    def _keep_event(self, event: Any) -> None:
+        """Keep an event for the record, if it keeps answers."""
+        if self.pending.keeps_bodies:
+            self._kept_events.append(event)
+
+    def _list_closing(self, events: StreamFilter, stream: Any) -> list[Any]:
+        """Return the events that end the last stream."""
+        if not self.pending.shows_nothing:
+            return events.closing
+        return fill_stream(events.closing, self.pending.dialect, index=events.shown, stream=stream)
+
+    def _close_streams(self) -> Steps:
+        """Close the streams that followed a recall. The client knows only the first, and closes that."""
+        while self._open_streams:
+            stream = self._open_streams.pop()
+            close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
+            if close is not None:
+                yield close
+
+    def _parse(self, answer: Any) -> Steps:
+        """Return the answer inside a raw response of the SDK; any other answer as it is."""
+        if ".with_raw_response." not in self._path:
+            return answer
+        return (yield answer.parse)
+
+    def _absorb(self, answer: Any) -> Absorbed:
+        """Read an answer. One that cannot be read is passed on as it is, so it calls nothing."""
+        with suppress(LaminaError):
+            return self.pending.dialect.absorb(answer)
+        return Absorbed(segments=())
+
+    def _absorb_events(self, events: list[Any]) -> Absorbed:
+        with suppress(LaminaError):
+            dialect = self.pending.dialect
+            return dialect.absorb_stream(mend_recalls(events, dialect))
+        return Absorbed(segments=(), usage=_read_usage(events[-1]))
+
+    def _start(self, steps: Steps) -> Any:
+        if self._is_async:
+            return iterate_async(steps, self._close_streams)
+        return iterate(steps, self._close_streams)
+
+    def _show(self, stream: Any, events: Any) -> Any:
+        if self._is_async:
+            return AsyncShownStream(stream, events)
+        return SyncShownStream(stream, events)
+
+    def _next(self, stream: Any) -> Callable[[], Any]:
+        """Return the step that reads the next event of a stream."""
+        if self._is_async:
+            return partial(anext, stream, END)
+        return partial(next, stream, END)
+
+    def _wait(self, action: Callable[[], Any]) -> Any:
+        """Do something that may wait for the store. An event loop goes on meanwhile."""
+        if not self._is_async or not self._has_store:
+            return action()
+        from anyio import to_thread  # noqa: PLC0415 - a client without a store needs no anyio
+
+        return to_thread.run_sync(action)
+
+
+class AllEvents:
+    """A filter that shows every event, and remembers only the last."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.closing: list[Any] = []
+        self.continued_ids: dict[str, str] = {}
+        self.shown = 0
+        self.shows_call = False
+
+    def take(self, event: Any) -> list[Any]:
+        self.events = [event]
+        return self.events
+
+    def next_round(self) -> list[Any]:
+        self.events = []
+        return []
+
+
+class StreamContext:
+    """A context manager of an SDK, which sends its request when it is entered. Its stream is the SDK's."""
+
+    def __init__(self, make_call: Callable[..., SdkCall]) -> None:
+        self._make_call = make_call
+        self._call: Any = None
+        self._manager: Any = None
+        self._stream: Any = None
+
+    def __enter__(self) -> Any:
+        self._call = self._make_call(is_async=False)
+        self._manager, self._stream = run(self._call.enter())
+        return self._stream
+
+    def __exit__(self, *error: object) -> Any:
+        return run(self._call.exit(self._manager, self._stream, error))
+
+    async def __aenter__(self) -> Any:
+        self._call = self._make_call(is_async=True)
+        self._manager, self._stream = await run_async(self._call.enter())
+        return self._stream
+
+    async def __aexit__(self, *error: object) -> Any:
+        return await run_async(self._call.exit(self._manager, self._stream, error))
+
+
+def _name_arguments(
+    send: Callable[..., Any], arguments: tuple[Any, ...], request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return all arguments by their names.
+
+    SDKs take the request by keyword, and a few arguments by position too. If they do not match, the SDK
+    itself says so.
+    """
+    if not arguments:
+        return request
+    names = list(inspect.signature(send).parameters)[: len(arguments)]
+    if len(names) < len(arguments) or not request.keys().isdisjoint(names):
+        send(*arguments, **request)  # raises the SDK's own error
+    return dict(zip(names, arguments, strict=False)) | request
+
+
+def _is_stream(answer: Any) -> bool:
+    """Whether an answer is read event by event, with or without `await`."""
+    return hasattr(answer, "__next__") or hasattr(answer, "__anext__")
+
+
+def _read_snapshot(stream: Any) -> Any:
+    """Return the answer as far as a stream of an SDK has assembled it; None if the SDK does not do that."""
+    for name in ("current_message_snapshot", "current_completion_snapshot"):
+        with suppress(Exception):  # the attribute raises before the first event
+            return getattr(stream, name)
+    return None
+
+
+def _shrink_after(pending: PendingCall, error: Exception) -> bool:
+    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now."""
+    reported = read_overflow(*_read_error(error))
+    if reported is None:
+        return False
+    return pending.shrink(reported)
+
+
+def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
+    """Do without the switch for bound thinking if the error says that the API does not know it."""
+    if not pending.headers or not refuses_binding_switch(*_read_error(error)):
+        return False
+    pending.forgo_switch()
+    return True
+
+
+def _read_error(error: Exception) -> tuple[int | None, str]:
+    """Return the status and the text of an error. SDKs have the status under one of two names."""
+    code = getattr(error, "code", "")
+    error_type = getattr(error, "type", "")
+    status = getattr(error, "status_code", None) or getattr(error, "code", None)
+    if not isinstance(status, int):
+        status = None
+    return status, f"{error} {code} {error_type}"
+
+
+def _read_usage(answer: Any) -> Usage:
+    """Return the tokens that an answer reports, and what its server cleared before."""
+    return msgspec.structs.replace(find_usage(answer), cleared=read_cleared(answer))

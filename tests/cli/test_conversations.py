@@ -1,0 +1,295 @@
+"""`lamina conversations`: one list for every door, names that a person finds, exports that come back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from lamina.cli import inspect
+from lamina.cli.stored_sessions import LogSource, open_recorded
+from lamina.conversations.store import conversation_place, read_record
+from lamina.inspector.sessions import StoredSession
+from lamina.replay.traces import read_traces
+from lamina.replay.values import Trace
+from lamina.stores.address import open_store
+from lamina.stores.port import Where
+from tests.cli.running import Ran, run
+from tests.conversations.recorded import ANSWER, DAY, NOON, PROMPT, RESULT, keep_session, record_talk
+
+TALK = "claude-code-5f0c1b7a"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """A store with a talk through the gateway, a wrapped client's, a session and a chat."""
+    address = f"{tmp_path}/kept.db"
+
+    async def fill() -> None:
+        async with open_store(address) as opened:
+            await record_talk(opened)
+            await record_talk(
+                opened, name="claude-code-77aa", keep="lowered", updated=NOON - 40 * DAY, family="family-2"
+            )
+            await record_talk(opened, name="begins-00", door="wrap", keep="nothing", updated=NOON - 2 * DAY)
+            await keep_session(opened)
+            await keep_session(opened, name="evening", chat=True)
+
+    anyio.run(fill)
+    return address
+
+
+def ask(store: str, *arguments: str | Path) -> Ran:
+    done = run("conversations", *arguments, "--store", store)
+    assert "Traceback" not in done.err
+    return done
+
+
+def names(store: str, *filters: str) -> list[str]:
+    rows = json.loads(ask(store, "list", "--json", *filters).out)["conversations"]
+    return sorted(row["name"] for row in rows)
+
+
+def test_one_list_has_the_conversations_of_every_door(store: str) -> None:
+    rows = {row["name"]: row for row in json.loads(ask(store, "list", "--json").out)["conversations"]}
+    assert {name: row["door"] for name, row in rows.items()} == {
+        TALK: "gateway",
+        "claude-code-77aa": "gateway",
+        "begins-00": "wrap",
+        "support-42": "session",
+        "evening": "chat",
+    }
+    talk = rows[TALK]
+    assert (talk["requests"], talk["cuts"], talk["model"], talk["client"]) == (4, 1, "gpt-5", "session-42")
+    assert talk["updated"].endswith("+00:00")
+    printed = ask(store, "list")
+    assert printed.err == "5 conversations\n"
+    lines = printed.out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    [place] = [number for number, line in enumerate(lines) if line.endswith(f"  gateway  {TALK}")]
+    assert lines[place].startswith("2026-09-21 14:13  ")
+    assert lines[place + 1].startswith("    4 requests, 1 cut, gpt-5, session-42: Log in with")
+
+
+def test_filters_find_by_date_client_door_and_words(store: str) -> None:
+    assert names(store, "--door", "chat") == ["evening"]
+    assert names(store, "--since", "2026-09-20", "--door", "gateway") == [TALK]
+    assert names(store, "--since", "1h") == ["evening", "support-42"]
+    assert names(store, "--client", "claude-code-7") == ["claude-code-77aa"]
+    assert names(store, "--client", "session-42", "--text", "nothing ELSE") == [TALK]  # in the record only
+    assert names(store, "--text", RESULT.upper()) == sorted(
+        [TALK, "claude-code-77aa", "support-42", "evening"]
+    )
+    assert names(store, "--text", "no such words") == []
+    assert run("conversations", "list", "--since", "soon").code == 2
+
+
+def test_a_name_is_given_by_its_beginning(store: str) -> None:
+    shown = json.loads(ask(store, "show", "claude-code-5", "--json").out)
+    assert shown["name"] == TALK
+    several = ask(store, "show", "claude-code")
+    assert several.code == 2
+    assert f"2 conversations begin so; it is one of {TALK}, claude-code-77aa" in several.err
+    assert ask(store, "show", "nobody").code == 4
+
+
+def test_show_says_what_happened_and_what_is_kept(store: str) -> None:
+    shown = ask(store, "show", TALK)
+    lines = shown.out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert "cut 1: over the trigger, 900 to 300 tokens" in lines
+    requests = [line for line in lines if line.startswith("2026-09-21")]
+    assert len(requests) == 4
+    assert requests[3].split()[2:4] == ["500", "50"]
+    assert requests[3].endswith("200        cut 1")
+    assert "$" in requests[0]
+    assert shown.err == "this store keeps every request and every answer\n"
+    shown = ask(store, "show", "claude-code-77")
+    assert 'only what was left out; policy.keep = "all" keeps requests' in shown.err
+    assert "keeps no texts" in ask(store, "show", "begins").err
+    session = ask(store, "show", "support")
+    assert f"user: Log in with {PROMPT}." in session.out
+    [last] = json.loads(ask(store, "show", TALK, "--json").out)["request_list"][3:]
+    assert (last["status"], last["usage"]["cached"], last["cut"]["number"]) == (200, 50, 1)
+    assert last["cost"] > 0
+
+
+def export(store: str, name: str, form: str = "json") -> str:
+    return ask(store, "export", name, "--format", form).out
+
+
+@pytest.mark.parametrize("name", [TALK, "claude-code-77aa", "begins-00"])
+def test_an_exported_record_comes_back_byte_for_byte(store: str, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text(export(store, name), "utf-8")
+    other = f"files:{tmp_path}/other"
+    assert ask(other, "import", file, "again").err == "4 requests imported as 'again'\n"
+    assert export(other, "again") == export(store, name)
+    assert ask(other, "import", file, "again").code == 2
+
+    async def compare() -> None:
+        async with open_store(store) as first, open_store(other) as second:
+            one = await read_record(first, "default", name)
+            two = await read_record(second, "default", "again")
+            for call, copied in zip(one.calls, two.calls, strict=True):
+                assert one.sent_body(call) == two.sent_body(copied)
+                assert one.came_body(call) == two.came_body(copied)
+                assert one.answer_body(call) == two.answer_body(copied)
+                assert one.ledger(call) == two.ledger(copied)
+
+    anyio.run(compare)
+
+
+def test_an_exported_record_is_replayed_like_any_log(store: str, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "talk.jsonl").write_text(export(store, TALK), "utf-8")
+    traces = [trace for trace in read_traces(tmp_path / "logs") if isinstance(trace, Trace)]
+    assert traces
+    assert {trace.model for trace in traces} == {"gpt-5"}
+
+
+def test_a_talk_is_a_page_of_markdown(store: str, tmp_path: Path) -> None:
+    page = export(store, TALK, "markdown")
+    assert "Thank you, nothing else." in page
+    assert "You are welcome." in page
+    file = tmp_path / "talk.md"
+    file.write_text(page, "utf-8")
+    assert ask(store, "import", file, "as-session").code == 0
+    assert "You are welcome." in ask(store, "show", "as-session").out
+    refused = ask(store, "export", "begins-00")
+    assert refused.code == 2
+    assert "keeps no texts" in refused.err
+
+
+def test_copy_takes_everything_and_seals_it(store: str, tmp_path: Path) -> None:
+    key = str(tmp_path / "key")
+    target = f"{tmp_path}/sealed.db"
+    copied = json.loads(ask(store, "copy", target, "--new-key-file", key, "--json").out)["copied"]
+    assert sorted(copied) == names(store)
+    assert PROMPT.encode() not in Path(target).read_bytes()
+    rows = json.loads(run("conversations", "list", "--json", "--store", target, "--key-file", key).out)
+    assert sorted(rows["conversations"], key=lambda row: row["name"]) == sorted(
+        json.loads(ask(store, "list", "--json").out)["conversations"], key=lambda row: row["name"]
+    )
+    verified = run("conversations", "verify", "--store", target, "--key-file", key)
+    assert verified.code == 0
+    assert run("conversations", "delete", TALK, "--yes", "--store", target, "--key-file", key).code == 0
+    again = f"{tmp_path}/again.db"
+    assert run("conversations", "copy", again, "--store", target, "--key-file", key).code == 0
+    assert names(again) == [name for name in names(store) if name != TALK]
+
+
+def test_delete_and_prune_ask_first(store: str) -> None:
+    asked = ask(store, "delete", TALK)
+    assert (asked.code, "say --yes if you mean it" in asked.err) == (2, True)
+    assert ask(store, "prune", "--days", "30").err.startswith("lamina: prune: 3 conversations would be gone")
+    asked = ask(store, "delete", TALK, "--message", PROMPT)
+    assert asked.code == 2
+    assert len(names(store)) == 5
+    assert ask(store, "delete", TALK, "--message", PROMPT, "--yes").code == 0
+    assert PROMPT not in export(store, TALK)
+    assert ANSWER in export(store, TALK)
+    assert "erased" in ask(store, "show", TALK).err
+    assert ask(store, "verify").code == 0
+    deleted = json.loads(ask(store, "prune", "--days", "30", "--yes", "--json").out)["deleted"]
+    assert sorted(deleted) == sorted([TALK, "claude-code-77aa", "begins-00"])
+    assert names(store) == ["evening", "support-42"]
+    assert ask(store, "delete", "even", "--yes").err == "'evening' is deleted\n"
+    assert ask(store, "prune", "--size", "2GB", "--yes").err == "deleted: 0 conversations\n"
+
+
+def test_prune_keeps_a_size_and_drops_the_oldest_first(store: str) -> None:
+    whole = json.loads(ask(store, "prune", "--size", "2 GB", "--yes", "--json").out)
+    assert whole["deleted"] == []
+    less = json.loads(ask(store, "prune", "--size", str(whole["size"] - 1), "--yes", "--json").out)
+    assert less["deleted"] == ["claude-code-77aa"]
+    assert less["size"] < whole["size"]
+
+
+def test_recall_reads_records(store: str) -> None:
+    for name in (TALK, "claude-code-77aa"):
+        explained = run("recall", name, "fold-1", "--find", RESULT, "--store", store)
+        assert RESULT in explained.out
+    gone = run("recall", "begins-00", "fold-1", "--store", store)
+    assert gone.code == 4
+    assert "keeps no texts" in gone.err
+
+
+def test_a_damaged_record_is_found_and_the_rest_is_rescued(store: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(store, isolation_level=None)) as raw:
+        raw.execute(
+            "UPDATE record SET body = x'00' WHERE seq = 0 AND conversation ="
+            " (SELECT id FROM conversation WHERE name = ? AND workspace LIKE 'lamina.conv%')",
+            (TALK,),
+        )
+    assert ask(store, "verify", TALK).code == 4
+    rescued = ask(store, "rescue", TALK)
+    assert rescued.code == 0
+    assert "not whole, or gone: 0" in rescued.err
+    file = tmp_path / "rescued"
+    file.write_text(rescued.out, "utf-8")
+    assert ask(store, "import", file, "rescued").err == "4 requests imported as 'rescued'\n"
+    assert ANSWER in export(store, "rescued")
+
+
+def test_verify_finds_a_body_that_is_not_the_one_that_left(store: str) -> None:
+    async def change() -> None:
+        async with open_store(store) as opened:
+            where = conversation_place("default", TALK)
+            page = await opened.read(where)
+            [place] = [
+                item.seq for item in page.records if RESULT.encode() in item.body and item.body[:1] == b"="
+            ][:1]
+            body = page.records[place].body.replace(b"and so on", b"and so no", 1)
+            await opened.replace(where, {place: body}, expect=page.head.count)  # type: ignore[attr-defined]
+
+    anyio.run(change)
+    done = ask(store, "verify")
+    assert done.code == 4
+    assert "is not the one that left" in done.err
+
+
+def test_the_inspector_opens_on_one_conversation(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+
+    def take(arguments: Any) -> int:
+        opened.append((arguments.conversation, arguments.store, arguments.open))
+        found = [trace.place for trace in LogSource(arguments, only=arguments.conversation).read()]
+        for line in open_recorded(arguments, only=arguments.conversation).read():
+            assert isinstance(line, StoredSession)
+            found.append(line.summary.name)
+        opened.append(found)
+        return 0
+
+    monkeypatch.setattr(inspect, "run", take)
+    assert ask(store, "inspect", "supp").code == 0
+    assert opened == [("support-42", store, True), ["support-42"]]
+
+
+def test_the_old_name_works_and_says_so(store: str) -> None:
+    done = run("sessions", "list", "--json", "--store", store)
+    assert len(json.loads(done.out)["conversations"]) == 5
+    assert done.err.startswith("lamina sessions is called lamina conversations now")
+
+
+def test_a_session_with_a_record_is_one_conversation(store: str, tmp_path: Path) -> None:
+    async def add() -> None:
+        async with open_store(store) as opened:
+            await record_talk(opened, name="evening", door="session", family="family-9")
+
+    anyio.run(add)
+    assert len(names(store)) == 5
+    file = tmp_path / "evening.jsonl"
+    file.write_text(export(store, "evening"), "utf-8")
+    assert ask(store, "import", file, "morning").code == 0
+
+    async def compare() -> None:
+        async with open_store(store) as opened:
+            assert await opened.read(Where("", "morning")) == await opened.read(Where("", "evening"))
+
+    anyio.run(compare)

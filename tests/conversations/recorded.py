@@ -1,0 +1,196 @@
+"""Conversations as every door leaves them in a store, with a secret in a prompt, a result and an answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import msgspec
+
+from lamina.context.search.chunks import turns_of
+from lamina.conversations.deleting import cost_place
+from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest, digest_body
+from lamina.conversations.store import ConversationState, answer_place, conversation_place, family_place
+from lamina.core.recall import identify_segments
+from lamina.core.values import Cut, Fold, Ledger, Segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.usage import Usage
+from lamina.formats.codec import encode
+from lamina.segments import assistant, call, result, user
+from lamina.sessions import Session
+from lamina.sessions.search import open_search
+from lamina.stores.port import Store
+
+PROMPT = "pw-prompt-7c1e"
+RESULT = "pw-result-91aa"
+ANSWER = "pw-answer-b0f4"
+SECRETS = (PROMPT, RESULT, ANSWER)
+
+DAY = 86_400
+NOON = 1_790_000_000
+
+
+def list_messages() -> list[dict[str, Any]]:
+    """A talk in OpenAI's form, each message of which is long enough to be a piece of its own."""
+    filling = "and so on, " * 40
+    function = {"name": "read_file", "arguments": '{"path": "src/app.py"}'}
+    return [
+        {"role": "user", "content": f'Log in with "{PROMPT}",\nthen read the file. {filling}'},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": f"key = '{RESULT}' # {filling}"},
+        {"role": "assistant", "content": f"The file says {ANSWER}. {filling}"},
+        {"role": "user", "content": f"Thank you, nothing else. {filling}"},
+    ]
+
+
+def write_stream(text: str) -> bytes:
+    """An answer as a stream whose events split every word."""
+    events = [
+        {"id": "a", "choices": [{"index": 0, "delta": {"content": text[at : at + 3]}}]}
+        for at in range(0, len(text), 3)
+    ]
+    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    return ("".join(lines) + "data: [DONE]\n\n").encode()
+
+
+def write_answer(text: str) -> bytes:
+    return json.dumps(
+        {"id": "a", "choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}
+    ).encode()
+
+
+def make_ledger(messages: list[dict[str, Any]]) -> Ledger:
+    """A ledger with a digest of everything that quotes the secrets in part."""
+    log = DIALECTS["openai_chat"].parse({"model": "gpt-5", "messages": messages}).log
+    refs = tuple(each.ref for each in identify_segments(log))
+    text = f"The user gave {PROMPT}."
+    notes = f"The tool said {RESULT} and the model {ANSWER}."
+    cut = Cut(number=1, reason="over the trigger", before=900, after=300)
+    return Ledger(cuts=(cut,), folds=(Fold(key="fold-1", covers=refs[:4], text=text, notes=notes, cut=1),))
+
+
+async def record_talk(
+    store: Store,
+    *,
+    workspace: str = "default",
+    name: str = "claude-code-5f0c1b7a",
+    keep: str = "all",
+    packed: bool = False,
+    updated: int = NOON,
+    door: str = "gateway",
+    family: str = "family-1",
+) -> None:
+    """A conversation of four requests; before the last one a cut was made."""
+    messages = list_messages()
+    writer = RecordWriter()
+    ledger = make_ledger(messages)
+    answers = [
+        write_answer("Reading it."),
+        write_stream(f"The file says {ANSWER}."),
+        write_answer(f"The file says {ANSWER}."),
+        write_stream("You are welcome."),
+    ]
+    keeps_bodies = keep == "all"
+    for number, count in enumerate((1, 3, 3, 5)):
+        came = json.dumps({"model": "gpt-5", "messages": messages[:count]}).encode()
+        sent = came
+        own_ledger = None
+        cut = None
+        if number == 3:
+            digest = {"role": "user", "content": f"[earlier] {ledger.folds[0].text} {ledger.folds[0].notes}"}
+            sent = json.dumps({"model": "gpt-5", "messages": [digest, messages[4]]}).encode()
+            own_ledger = ledger
+            cut = CutNote(number=1, reason="over the trigger", before=900, after=300, lowered=4)
+        request = SentRequest(
+            id=f"r{number}",
+            at=float(updated - 60 + number),
+            door=door,
+            dialect="openai_chat",
+            model="gpt-5",
+            tokens=100 * count,
+            size=len(sent),
+            digest=digest_body(sent),
+            epoch=int(number == 3),
+            cut=cut,
+        )
+        writer.add_sent(
+            request,
+            body=sent if keeps_bodies else None,
+            came=came if keeps_bodies and came != sent else None,
+            ledger=own_ledger,
+        )
+        answer_body = answers[number]
+        encoding = ""
+        if packed:
+            answer_body = gzip.compress(answer_body)
+            encoding = "gzip"
+        writer.add_answer(
+            Answered(
+                id=f"r{number}",
+                at=float(updated - 59 + number),
+                status=200,
+                last=1.0,
+                encoding=encoding,
+                content_type="text/event-stream" if number % 2 else "application/json",
+                usage=Usage(input=100 * count, cached=50, output=7),
+                account={"dollars": 0.25},
+            ),
+            body=answer_body if keeps_bodies else None,
+        )
+    if keep == "lowered":
+        log = DIALECTS["openai_chat"].parse({"model": "gpt-5", "messages": messages}).log
+        for segment in log[:4]:
+            writer.add_record(encode(segment))
+    recalled = {"role": "tool", "tool_call_id": "r", "content": f"key = '{RESULT}'"}
+    state = ConversationState(
+        door=door,
+        dialect="openai_chat",
+        group="session-42",
+        family=family,
+        title=f"Log in with {PROMPT}" if keep != "nothing" else "",
+        model="gpt-5",
+        ledger=ledger,
+        exchanges=(
+            RecallExchange(place=RecallPlace(turns=1, segments=1, link=b""), view="v", turns=(recalled,)),
+        ),
+        answers=("resp-1", "resp-2"),
+        requests=4,
+        tokens=300,
+        began=updated - 60,
+        updated=updated,
+        keep=keep,
+    )
+    await store.append(family_place(workspace, family), [name.encode()])
+    for answer_id in state.answers:
+        await store.append(answer_place(workspace, answer_id), [name.encode()])
+    await store.append(conversation_place(workspace, name), writer.encode(), state=msgspec.json.encode(state))
+
+
+def list_segments() -> list[Segment]:
+    return [
+        user(f"Log in with {PROMPT}."),
+        assistant("I read the file."),
+        call("read_file", {"path": "src/app.py"}, id="c1"),
+        result(f"key = '{RESULT}'", id="c1", name="read_file"),
+        assistant(f"The file says {ANSWER}."),
+    ]
+
+
+async def keep_session(
+    store: Store, *, workspace: str = "", name: str = "support-42", chat: bool = False
+) -> None:
+    """A session of two turns, in the search index, and with costs if it is a chat."""
+    async with Session.open(store, name, workspace=workspace, model="gpt-5") as session:
+        await session.add(*list_segments())
+        await session.ask("Anything else?")
+        log = session.log
+    async with open_search(store, workspace=workspace) as index:
+        await index.replace(name, turns_of(log))
+    if chat:
+        await store.append(cost_place(workspace, name), (), state=b'{"spent":{}}')

@@ -1,0 +1,370 @@
+"""Which conversation a request belongs to, and what is kept of it: no server and no SDK."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from itertools import takewhile
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.conversations.conversations import CONVERSATIONS, Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.core.tokens import ESTIMATE, STRICT
+from lamina.core.values import Calibration
+from lamina.dialects import DIALECTS
+from lamina.dialects.openai_chat import DIALECT
+from lamina.dialects.overflow import Overflow
+from lamina.fitting.policy import Policy
+
+Messages = list[dict[str, Any]]
+
+
+def conversations(window: int = 4000) -> Conversations:
+    return Conversations(Policy(budget=window, reserve=0, counter=STRICT, recall="handles"))
+
+
+def call(among: Conversations, messages: Messages, *, model: str = "m") -> PendingCall:
+    return PendingCall(among, DIALECT, {"model": model, "messages": messages})
+
+
+def sent(among: Conversations, messages: Messages, *, model: str = "m") -> Messages:
+    pending = call(among, messages, model=model)
+    pending.finish()
+    messages_sent: Messages = pending.request["messages"]
+    return messages_sent
+
+
+def history(steps: int, about: str = "", *, system: str = "Be brief.") -> Messages:
+    """A system text, a question, and replies of some 300 bytes that name a subject."""
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": "Go on."}]
+    for step in range(steps):
+        messages.append({"role": "assistant", "content": f"{about} {step} " + "and so on, " * 28})
+        messages.append({"role": "user", "content": f"More {about} {step}."})
+    return messages
+
+
+def lowered(messages: Messages) -> bool:
+    return "recall" in str(messages)
+
+
+def test_a_request_continues_its_conversation_among_others_that_began_alike() -> None:
+    among, alone = conversations(), conversations()
+    for steps in range(40):
+        mine = sent(among, history(steps, "tea"))
+        sent(among, history(steps, "coffee"))
+        assert mine == sent(alone, history(steps, "tea"))
+    assert lowered(mine)
+
+
+def test_an_edited_history_keeps_what_was_lowered_before_the_edit() -> None:
+    among = conversations()
+    for steps in range(1, 14):
+        before = sent(among, history(steps, "tea"))
+    edited = [*history(13, "tea")[:-1], {"role": "user", "content": "No, wait."}]
+    assert lowered(before)
+    assert sent(among, edited)[:-1] == before[:-1]
+    assert sent(among, history(13, "tea")) == before
+
+
+def test_another_system_text_is_the_same_conversation() -> None:
+    """A client that writes the time into it would otherwise begin anew with each request."""
+    among = conversations()
+    for steps in range(1, 14):
+        before = sent(among, history(steps, "tea"))
+    assert sent(among, history(13, "tea", system="It is noon."))[1:] == before[1:]
+    assert sent(among, history(13, "tea")) == before
+    assert len(among.by_key) == 1
+
+
+def test_a_fork_takes_nothing_over_that_it_does_not_share() -> None:
+    """What one branch lowered stands in full in another that says it too, and has room for it."""
+    among = conversations()
+    for steps in range(1, 14):
+        first = sent(among, history(steps, "tea"))
+    assert lowered(first)
+    again = history(6, "tea")[-2:]
+    assert str(again[0]["content"]) not in str(first)
+    assert sent(among, [*history(1, "tea"), *history(1, "milk")[2:], *again])[-2:] == again
+
+
+def test_a_call_that_failed_leaves_no_trace() -> None:
+    among = conversations()
+    call(among, history(20, "tea"))
+    assert not among.by_key
+    assert among.last_fitted() is None
+
+
+def test_the_one_not_used_for_longest_is_forgotten() -> None:
+    among = conversations()
+    for number in range(CONVERSATIONS + 1):
+        sent(among.with_name(f"number {number}"), history(0))
+    assert len(among.by_key) == CONVERSATIONS
+    assert among.with_name("number 0").last_fitted() is None
+    assert among.with_name("number 1").last_fitted() is not None
+
+
+def test_an_overflow_is_learnt_for_its_model_and_conversation_only() -> None:
+    among = conversations(window=20_000)
+    refused = call(among.with_name("a"), history(20, "tea"))
+    assert refused.shrink(Overflow(asked=9000, limit=3000))
+    assert lowered(refused.request["messages"])
+    refused.finish()
+    assert lowered(sent(among.with_name("a"), history(21, "tea")))
+    assert not lowered(sent(among.with_name("b"), history(20, "tea")))
+    assert lowered(sent(among.with_name("a"), history(20, "coffee")))
+    assert not lowered(sent(among.with_name("a"), history(20, "milk")[2:], model="larger"))
+
+
+def test_an_explicit_reserve_yields_to_a_smaller_window() -> None:
+    among = Conversations(Policy(budget=20_000, reserve=4000, counter=STRICT, recall="handles"))
+    refused = call(among, history(20, "tea"))
+    assert refused.shrink(Overflow(asked=9000, limit=3000))
+
+
+def test_when_the_limit_cannot_be_met_the_smallest_request_is_tried() -> None:
+    among = conversations(window=20_000)
+    refused = call(among, [*history(9, "tea"), {"role": "user", "content": "x" * 2000}])
+    assert refused.shrink(Overflow(asked=9000, limit=300))
+    assert len(str(refused.request)) < 3000
+    assert not refused.shrink(Overflow(asked=3000, limit=300))
+
+
+def test_of_two_calls_at_once_neither_is_lost() -> None:
+    among = conversations()
+    sent(among, history(5, "tea"))
+    left, right = call(among, history(9, "tea")), call(among, [*history(8, "tea"), *history(1, "milk")[2:]])
+    left.finish()
+    right.finish()
+    assert sorted(len(conversation.digests.digests) for conversation in among.by_key.values()) == [19, 19]
+
+
+def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
+    among = conversations().with_name("a")
+    early, late = call(among, history(2, "tea")), call(among, history(13, "tea"))
+    late.finish()
+    early.finish()
+    assert among.last_fitted() is not None
+    assert len(among.by_key["a"].ledger.cuts) == 1
+
+
+def test_threads_may_share_a_client() -> None:
+    among = conversations()
+    failed: list[tuple[str, int]] = []
+
+    def talk(about: str) -> None:
+        alone = conversations()
+        failed.extend(
+            (about, steps)
+            for steps in range(16)
+            if sent(among, history(steps, about)) != sent(alone, history(steps, about))
+        )
+
+    threads = [Thread(target=talk, args=(about,)) for about in ("tea", "coffee", "milk")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_an_iterator_is_read_once() -> None:
+    messages = history(3, "tea")
+    among = conversations()
+    pending = PendingCall(among, DIALECT, {"model": "m", "messages": iter(messages)})
+    assert pending.request["messages"] == messages
+
+
+@pytest.mark.parametrize("messages", ["Hello", None, [{"role": "nobody"}]])
+def test_what_is_no_request_is_refused_with_its_place(messages: Any) -> None:
+    with pytest.raises(ValueError, match="messages"):
+        call(conversations(), messages)
+
+
+def read_messages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Which messages are read from scratch, from here on."""
+    seen: list[int] = []
+    parsing = import_module("lamina.dialects.openai_chat.parse")
+    read = parsing.read_message
+
+    def counting(message: Any, index: int, calls: Any) -> Any:
+        seen.append(index)
+        return read(message, index, calls)
+
+    monkeypatch.setattr(parsing, "read_message", counting)
+    return seen
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_of_a_growing_request_only_what_is_new_is_read(
+    monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    everyone = conversations(window=90_000)
+    sent(everyone, history(50, "coffee"))
+    among = everyone.with_name("mine") if named else everyone
+    sent(among, history(50, "tea"))
+    seen = read_messages(monkeypatch)
+    for steps in range(51, 60):
+        sent(among, history(steps, "tea"))
+    assert seen == list(range(102, 120))
+
+
+def test_after_an_edit_only_what_follows_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    among = conversations(window=90_000)
+    sent(among, history(50, "tea"))
+    seen = read_messages(monkeypatch)
+    sent(among, [*history(50, "tea")[:80], {"role": "user", "content": "No, wait."}])
+    assert seen == [80]
+
+
+def test_a_conversation_may_go_on_in_another_dialect_of_the_same_client() -> None:
+    """What was remembered of parsing one wire format means nothing in another."""
+    for among in (conversations(), conversations().with_name("a")):
+        sent(among, history(9, "tea"))
+        items = [message for message in history(9, "tea") if message["role"] != "system"]
+        pending = PendingCall(among, DIALECTS["openai_responses"], {"model": "m", "input": items})
+        pending.finish()
+        assert pending.request["input"] == items
+        assert lowered(sent(among, history(13, "tea")))
+
+
+def test_reports_of_an_earlier_call_do_not_stand_for_a_later_one() -> None:
+    among = conversations().with_name("a")
+    first = call(among, history(2, "tea"))
+    first.finish(usage=11)
+    second = call(among, history(3, "tea"))
+    second.finish(usage=22)
+    first.record_usage(99)
+    assert among.by_key["a"].usage == 22
+    second.record_usage(33)
+    assert among.by_key["a"].usage == 33
+
+
+def test_system_messages_that_come_later_are_part_of_what_was_said() -> None:
+    """Coding agents add reminders as they go: that is the same conversation."""
+    among = conversations()
+    messages = history(2, "tea")
+    sent(among, messages)
+    messages += [{"role": "system", "content": "Be kind."}, *history(1, "milk")[2:]]
+    sent(among, messages)
+    assert len(among.by_key) == 1
+    sent(among, [*messages, {"role": "system", "content": "Be quick."}])
+    assert len(among.by_key) == 1
+    without = [message for message in messages if message["content"] != "Be kind."]
+    sent(among, [*without, {"role": "user", "content": "More."}])
+    assert len(among.by_key) == 2
+
+
+Turn = tuple[str, bool, bool]
+"""The words of a message, whether it is a list of blocks, and whether a cache marker stands on it."""
+
+
+def as_message(at: int, turn: Turn) -> dict[str, Any]:
+    words, in_blocks, marked = turn
+    block: dict[str, Any] = {"type": "text", "text": words}
+    if marked:
+        block["cache_control"] = {"type": "ephemeral"}
+    role = "assistant" if at % 2 else "user"
+    return {"role": role, "content": [block] if in_blocks or marked else words}
+
+
+turns = st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())
+requests = st.lists(
+    st.tuples(st.sampled_from(("", "Be brief.", "Be kind.")), st.lists(turns, min_size=1, max_size=9)),
+    min_size=2,
+    max_size=12,
+)
+
+
+class Plain:
+    """Which conversation a request belongs to, by its words alone: the rule, as it is meant.
+
+    Every second text is an answer, so the first text is what was said before the first answer.
+    """
+
+    def __init__(self) -> None:
+        self.histories: dict[int, tuple[str, list[str]]] = {}
+
+    def find(self, system: str, words: list[str]) -> int:
+        """The number of the conversation: that of the nearest, if the request goes on from all of it."""
+        ranked = []
+        for order, (number, (its_system, its_words)) in enumerate(self.histories.items()):
+            if its_words[0] != words[0]:
+                continue
+            pairs = takewhile(lambda pair: pair[0] == pair[1], zip(words, its_words, strict=False))
+            shared = len(list(pairs))
+            same_system = its_system == system
+            continues = shared == len(its_words) and (shared > 1 or same_system)
+            ranked.append((shared, continues, same_system, len(its_words), order, number))
+        *_, number = max(ranked, default=(-1,))
+        if not ranked or not max(ranked)[1]:
+            number = len(self.histories)
+        self.histories.pop(number, None)  # the one that was used last stands last
+        self.histories[number] = (system, words)
+        return number
+
+
+@given(requests)
+def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
+    requests: list[tuple[str, list[Turn]]],
+) -> None:
+    """Forks, edits, regenerated answers, parallel talks; strings that become blocks, markers that move."""
+    among, plain = conversations(window=90_000), Plain()
+    for system, texts in requests:
+        messages = [as_message(at, turn) for at, turn in enumerate(texts)]
+        request: dict[str, Any] = {"model": "claude-opus-4-5", "max_tokens": 9, "messages": messages}
+        if system:
+            request["system"] = system
+        PendingCall(among, DIALECTS["anthropic"], request).finish()
+        newest, conversation = list(among.by_key.items())[-1]
+        number = plain.find(system, [words for words, _, _ in texts])
+        assert sorted(among.by_key, key=int).index(newest) == number
+        assert len(conversation.digests.digests) == len(texts)
+
+
+def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() -> None:
+    """A stream says what it took at its end: by then another call may have been answered."""
+    among = Conversations(Policy(budget=100_000, reserve=0, counter=ESTIMATE)).with_name("a")
+
+    def learnt() -> Calibration | None:
+        """What the next call is calibrated with."""
+        call(among, history(3, "tea")).finish()
+        last = among.last_fitted()
+        return last.ledger.calibration if last else None
+
+    def answered(*, early: int, late: int) -> tuple[PendingCall, PendingCall]:
+        among.by_key.clear()
+        first, second = call(among, history(1, "tea")), call(among, history(2, "tea"))
+        first.finish(usage=early)
+        second.finish(usage=late)
+        return first, second
+
+    answered(early=0, late=0)
+    assert learnt() is None
+    first, second = answered(early=0, late=900)
+    before = learnt()
+    first, second = answered(early=0, late=900)
+    first.record_usage(77)  # too late: the second call is what counts
+    assert learnt() == before
+    first, second = answered(early=0, late=0)
+    second.record_usage(900)
+    assert learnt() == before
+
+
+def test_usage_of_a_conversation_that_was_forgotten_brings_nothing_back() -> None:
+    among = conversations().with_name("a")
+    pending = call(among, history(1, "tea"))
+    pending.finish()
+    among.by_key.clear()
+    pending.record_usage(100)
+    assert not among.by_key
+
+
+def test_without_the_recall_tool_every_answer_is_the_callers() -> None:
+    pending = call(conversations(), [{"role": "user", "content": "Hi"}])
+    function = {"name": "recall", "arguments": '{"key": "k1"}'}
+    message = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+    assert not pending.take_answer(DIALECT.absorb({"choices": [{"message": message}]}))

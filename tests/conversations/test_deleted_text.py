@@ -1,0 +1,167 @@
+"""What a user deletes from an unnamed conversation stays nowhere in the store of a wrapped client."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import Any, NamedTuple
+
+import anyio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lamina.conversations.conversation import Conversation, forget_lost_text, to_state
+from lamina.conversations.conversation_store import ConversationStore
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
+from lamina.core.tokens import STRICT
+from lamina.dialects.openai_chat import DIALECT
+from lamina.fitting.policy import Policy
+from lamina.stores.memory import MemoryStore
+
+Messages = list[dict[str, Any]]
+
+
+class Change(NamedTuple):
+    """What a user does to the history before the next question."""
+
+    kind: str
+    turn: int
+    restarts: bool
+
+
+changes = st.builds(
+    Change,
+    kind=st.sampled_from(["delete", "edit", "rewind", "nothing"]),
+    turn=st.integers(0, 40),
+    restarts=st.booleans(),
+)
+
+
+class Talk:
+    """A user with a wrapped client. Each message of the user's holds a word that no other one holds."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryStore()
+        self.turns: list[Messages] = []
+        self.words = 0
+        self.folded = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Go on in a new process."""
+        self.store = ConversationStore(self.memory)
+        self.conversations = Conversations(
+            Policy(budget=3000, reserve=0, counter=STRICT, recall="handles"), store=self.store
+        )
+
+    def say(self, count: int) -> None:
+        """Ask so many questions and get an answer to each."""
+        for _ in range(count):
+            question = self._question()
+            messages = [*chain.from_iterable(self.turns), question]
+            call = PendingCall(self.conversations, DIALECT, {"model": "m", "messages": messages})
+            call.finish()
+            self.folded = max(self.folded, len(call.fitted.ledger.folds))
+            answer = {"role": "assistant", "content": f"Answer to {len(self.turns)}. " + "and so on, " * 40}
+            self.turns.append([question, answer])
+
+    def change(self, change: Change) -> None:
+        """Change the history. After a restart only what comes after the first answer can be told from it."""
+        first = 1 if change.restarts else 0
+        turn = max(first, change.turn % len(self.turns))
+        if change.restarts:
+            self.store.close()
+            self.restart()
+        if turn >= len(self.turns):
+            return
+        if change.kind == "delete" and len(self.turns) > 1:
+            del self.turns[turn]
+        elif change.kind == "edit":
+            self.turns[turn] = [self._question(), *self.turns[turn][1:]]
+        elif change.kind == "rewind":
+            del self.turns[max(turn, 1) :]
+
+    def _question(self) -> dict[str, Any]:
+        self.words += 1
+        words = f"Never forget: my number is secret-{self.words:04}. " + "Go on with it, please. " * 4
+        return {"role": "user", "content": words}
+
+    def said(self) -> set[str]:
+        return _find_secrets(str(self.turns))
+
+    def stored(self) -> set[str]:
+        """The words of the user's that are in the store."""
+
+        async def read() -> str:
+            texts = []
+            for listed in await self.memory.list(conversation_workspace(WORKSPACE)):
+                page = await self.memory.read(conversation_place(WORKSPACE, listed.conversation))
+                texts.append(page.head.state.decode())
+            return "".join(texts)
+
+        return _find_secrets(anyio.run(read))
+
+
+def _find_secrets(text: str) -> set[str]:
+    return set(re.findall(r"secret-\d{4}", text))
+
+
+@settings(max_examples=12)
+@given(st.lists(changes, min_size=1, max_size=3))
+def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change]) -> None:
+    talk = Talk()
+    try:
+        talk.say(8)
+        assert talk.folded, "nothing was folded, so this shows nothing"
+        assert talk.stored()
+        for change in user_changes:
+            talk.change(change)
+            talk.say(2)
+            assert talk.stored() <= talk.said(), change
+    finally:
+        talk.store.close()
+
+
+def test_a_branch_that_goes_on_keeps_its_digests() -> None:
+    """Nothing is taken from a conversation that the living one continues, nor what both still say."""
+    talk = Talk()
+    try:
+        talk.say(8)
+        [left] = talk.conversations.by_key.values()
+        assert left.ledger.folds
+        del talk.turns[-1]
+        talk.say(1)
+        living = list(talk.conversations.by_key.values())[-1]
+        assert living is not left
+        assert forget_lost_text(to_state(left), living) == to_state(left)
+        assert talk.stored() >= _find_secrets(str(left.ledger.folds))
+    finally:
+        talk.store.close()
+
+
+def test_recalled_text_goes_with_its_place() -> None:
+    talk = Talk()
+    try:
+        talk.say(4)
+        [conversation] = talk.conversations.by_key.values()
+        links = conversation.digests.chain
+        early = exchange_at(2, links)
+        late = exchange_at(6, links)
+        other = Conversation(
+            ledger=conversation.ledger, exchanges=(early, late), digests=conversation.digests, dialect="x"
+        )
+        del talk.turns[2:]
+        talk.say(2)
+        living = list(talk.conversations.by_key.values())[-1]
+        assert forget_lost_text(to_state(other), living).exchanges == (early,)
+        assert forget_lost_text(to_state(other), other).exchanges == (early, late)
+    finally:
+        talk.store.close()
+
+
+def exchange_at(segments: int, links: tuple[bytes, ...]) -> RecallExchange:
+    place = RecallPlace(turns=segments, segments=segments, link=links[segments - 1])
+    return RecallExchange(place=place, view="", turns=({"role": "tool", "content": "recalled"},))

@@ -1,0 +1,352 @@
+"""What is deleted is in no file: not in the database, its write-ahead log, a folder, or a sealed store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+
+from lamina.cli.chat.costs import cost_place as chat_cost_place
+from lamina.conversations.deleting import cost_place, delete_conversation
+from lamina.conversations.erasing import MARK, delete_message
+from lamina.conversations.listing import list_names
+from lamina.conversations.record import ConversationRecord
+from lamina.conversations.recorded_log import describe_kept, read_recorded_log
+from lamina.conversations.retention import prune
+from lamina.conversations.store import (
+    answer_place,
+    conversation_place,
+    decode_state,
+    family_place,
+    read_record,
+)
+from lamina.core.hashing import handle
+from lamina.core.recall import identify_segments
+from lamina.errors import BadInput, StoreError
+from lamina.sessions import Session
+from lamina.sessions.search import open_search
+from lamina.stores.address import open_store
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Rekeyable, Store, Where, search_place
+from lamina.stores.postgres import open_postgres
+from lamina.stores.sealed import from_file, init_file, verify
+from tests.conversations.recorded import (
+    ANSWER,
+    DAY,
+    NOON,
+    PROMPT,
+    RESULT,
+    SECRETS,
+    keep_session,
+    list_messages,
+    record_talk,
+)
+from tests.servers.postgres import shared
+
+TALK = "claude-code-5f0c1b7a"
+WAYS = ("conversation", "message", "prune")
+CASES = [
+    *(("sqlite", way) for way in WAYS),
+    *(("files", way) for way in WAYS),
+    ("sealed sqlite", "conversation"),
+    ("sealed sqlite", "message"),
+    ("sealed files", "message"),
+]
+
+
+@asynccontextmanager
+async def open_kind(kind: str, folder: Path) -> AsyncIterator[Store]:
+    address = f"{folder}/store.db"
+    if kind.endswith("files"):
+        address = f"files:{folder}/store"
+    key = None
+    if kind.startswith("sealed"):
+        if not (folder / "key").exists():
+            init_file(folder / "key")
+        key = from_file(folder / "key")
+    async with open_store(address, key=key) as store:
+        yield store
+
+
+async def fill(store: Store, *, all_doors: bool = True) -> None:
+    """The same secrets through every door; a sealed store is slow, so it gets one conversation with all."""
+    if all_doors:
+        await record_talk(store)
+        await record_talk(store, name="lowered", keep="lowered", family="family-1")
+    await record_talk(store, name="support-42", door="session", family="family-4", packed=True)
+    await keep_session(store, chat=True)
+
+
+async def delete_all_ways(store: Store, way: str) -> None:
+    names = await list_names(store, "")
+    if way == "prune":
+        pruned = await prune(store, "", days=30, now=NOON + 31 * DAY)
+        assert set(pruned.names) == {*names}
+        assert await list_names(store, "") == ["support-42"]  # the log of a session is its owner's to delete
+        names = ["support-42"]
+    for name in names:
+        if way == "message":
+            for secret in SECRETS:
+                await delete_message(store, "", name, text=secret)
+        else:
+            assert await delete_conversation(store, "", name)
+
+
+def find_in_files(folder: Path) -> list[str]:
+    """Every place in the files of a folder where a secret, or a third of one, can be read."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            found += [f"{path.name}: {secret}" for secret in SECRETS if secret.encode() in content]
+    return found
+
+
+@pytest.mark.parametrize(("kind", "way"), CASES)
+def test_a_deleted_secret_is_in_no_file(kind: str, way: str, tmp_path: Path) -> None:
+    async def delete() -> None:
+        async with open_kind(kind, tmp_path) as store:
+            await fill(store, all_doors=not kind.startswith("sealed"))
+            before = find_in_files(tmp_path)
+            if kind.startswith("sealed"):
+                assert not before
+                before_texts = await read_everything(store)
+                assert all(secret in before_texts for secret in SECRETS)
+            else:
+                assert {entry.partition(": ")[2] for entry in before} == {*SECRETS}
+            await delete_all_ways(store, way)
+            # while the store is open, its write-ahead log is there too
+            assert find_in_files(tmp_path) == []
+            texts = await read_everything(store)
+            assert not [secret for secret in SECRETS if secret in texts]
+        assert find_in_files(tmp_path) == []
+
+    anyio.run(delete)
+
+
+async def read_everything(store: Store) -> str:
+    """All records and states of the store, as text."""
+    bodies: list[bytes] = []
+    for place in (
+        "",
+        conversation_place("default", "any").workspace,
+        family_place("default", "any").workspace,
+        answer_place("default", "any").workspace,
+        search_workspace(),
+    ):
+        for listed in await store.list(place):
+            page = await store.read(Where(place, listed.conversation))
+            bodies += [page.head.state, *(record.body for record in page.records)]
+    return b"\n".join(bodies).decode("utf-8", "replace")
+
+
+def search_workspace() -> str:
+    place = search_place(Where("", "any"))
+    assert place is not None
+    return place.workspace
+
+
+def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
+    async def delete() -> None:
+        store = MemoryStore()
+        await fill(store)
+        assert await delete_conversation(store, "", TALK)
+        for where in (conversation_place("default", TALK), answer_place("default", "resp-1")):
+            page = await store.read(where)
+            assert not page.head.count
+        family = await store.read(family_place("default", "family-1"))
+        assert {record.body for record in family.records} == {b"lowered"}
+        assert family.head.count == 2  # another process may be adding a record at this moment
+        assert not await delete_conversation(store, "", TALK)
+        assert await delete_conversation(store, "", "lowered")
+        assert not (await store.read(family_place("default", "family-1"))).head.count
+
+    anyio.run(delete)
+
+
+def test_the_chat_keeps_its_costs_where_deletion_looks() -> None:
+    assert chat_cost_place("team", "evening") == cost_place("team", "evening")
+
+
+def test_a_damaged_conversation_is_deleted_with_what_names_it() -> None:
+    async def delete() -> None:
+        store = MemoryStore()
+        await record_talk(store)
+        await store.append(conversation_place("default", TALK), [], state=b"damaged")
+        assert await delete_conversation(store, "", TALK)
+        for where in (answer_place("default", "resp-2"), family_place("default", "family-1")):
+            assert not (await store.read(where)).head.count
+
+    anyio.run(delete)
+
+
+def test_an_erased_message_leaves_the_rest_of_the_record_readable() -> None:
+    async def erase() -> None:
+        store = MemoryStore()
+        await record_talk(store)
+        before = await read_record(store, "default", TALK)
+        erased = await delete_message(store, "", TALK, text=RESULT)
+        assert erased.messages == 1
+        after = await read_record(store, "default", TALK)
+        assert [call.request for call in after.calls] == [call.request for call in before.calls]
+        assert [after.is_erased(call) for call in after.calls] == [False, True, True, True]
+        assert not any(before.is_erased(call) for call in before.calls)
+        came = json.loads(after.came_body(after.calls[3]) or b"")
+        expected = list_messages()
+        expected[2]["content"] = MARK
+        assert came["messages"] == expected
+        sent = json.loads(after.sent_body(after.calls[3]) or b"")
+        assert [message["content"] for message in sent["messages"]] == [MARK, expected[4]["content"]]
+        assert after.answer_body(after.calls[1]) == before.answer_body(before.calls[1])
+        assert after.ledger(after.calls[3]).cuts
+        assert not after.ledger(after.calls[3]).folds
+        kept = await read_recorded_log(store, "default", TALK)
+        assert kept is not None
+        assert "something of it was erased" in describe_kept(kept.state, kept.record)
+        assert not kept.state.ledger.folds
+        assert not kept.state.exchanges
+        assert PROMPT in kept.state.title
+        await delete_message(store, "", TALK, text=PROMPT)
+        assert decode_state((await store.read(conversation_place("default", TALK))).head.state).title == MARK
+
+    anyio.run(erase)
+
+
+def test_a_text_that_a_stream_splits_is_erased_with_the_whole_stream() -> None:
+    async def erase() -> None:
+        store = MemoryStore()
+        await record_talk(store)
+        await delete_message(store, "", TALK, text=ANSWER)
+        record = await read_record(store, "default", TALK)
+        bodies = [record.answer_body(call) for call in record.calls]
+        assert bodies[1] == b""
+        assert json.loads(bodies[2] or b"")["choices"][0]["message"]["content"] == MARK
+        assert b"welcome" not in (bodies[0] or b"")
+        assert "You" in (bodies[3] or b"").decode()
+
+    anyio.run(erase)
+
+
+def test_a_session_goes_on_after_a_message_of_it_was_erased() -> None:
+    async def erase() -> None:
+        store = MemoryStore()
+        await keep_session(store)
+        await delete_message(store, "", "support-42", text=RESULT)
+        async with open_search(store, workspace="") as index:
+            assert await index.sources() == {}
+        async with Session.open(store, "support-42", workspace="") as session:
+            assert RESULT not in str(session.log)
+            await session.ask("And now?")
+            request = str(session.explain().rows)
+            assert RESULT not in request
+            assert len(session.log) == 7
+
+    anyio.run(erase)
+
+
+def test_a_message_is_named_by_its_handle_or_key() -> None:
+    async def erase() -> None:
+        store = MemoryStore()
+        await record_talk(store)
+        kept = await read_recorded_log(store, "default", TALK)
+        assert kept is not None
+        [key] = [
+            handle(each.content) for each in identify_segments(kept.log) if RESULT in str(each.segment.parts)
+        ]
+        await delete_message(store, "", TALK, key=key)
+        texts = await read_everything(store)
+        assert RESULT not in texts
+        assert PROMPT in texts
+        with pytest.raises(StoreError, match="nothing that is stored"):
+            await delete_message(store, "", TALK, key=key)
+        with pytest.raises(BadInput):
+            await delete_message(store, "", TALK)
+
+    anyio.run(erase)
+
+
+def test_a_store_that_cannot_replace_says_so() -> None:
+    class Appending:
+        def __init__(self) -> None:
+            self._store = MemoryStore()
+            self.append = self._store.append
+            self.read = self._store.read
+            self.list = self._store.list
+            self.delete = self._store.delete
+
+    async def erase() -> None:
+        store = Appending()
+        assert not isinstance(store, Rekeyable)
+        await record_talk(store)
+        with pytest.raises(StoreError, match="cannot replace"):
+            await delete_message(store, "", TALK, text=PROMPT)
+
+    anyio.run(erase)
+
+
+def test_a_sealed_record_that_was_erased_is_still_proven(tmp_path: Path) -> None:
+    async def erase() -> None:
+        async with open_kind("sealed sqlite", tmp_path) as store:
+            await record_talk(store)
+            await delete_message(store, "", TALK, text=PROMPT)
+        async with open_kind("sealed sqlite", tmp_path) as store:
+            await verify(store, conversation_place("default", TALK))  # type: ignore[arg-type]
+
+    anyio.run(erase)
+
+
+def test_a_record_with_an_unknown_base_is_not_read_in_part() -> None:
+    record = ConversationRecord()
+    record.read([b"~", b"~half"])
+    assert record.count == 2
+    assert record.piece(1) == b"half"
+
+
+async def _by_deleting(store: Store) -> None:
+    assert await delete_conversation(store, "", TALK)
+
+
+async def _by_erasing(store: Store) -> None:
+    for secret in SECRETS:
+        await delete_message(store, "", TALK, text=secret)
+
+
+@pytest.mark.parametrize("delete", [_by_deleting, _by_erasing])
+def test_postgresql_forgets_with_vacuum(delete: Callable[[Store], Awaitable[None]]) -> None:
+    """A query sees nothing at once. The file has the old rows until VACUUM, the write-ahead log longer."""
+    schema = f"deletion_{delete.__name__.strip('_')}"
+    server = shared()
+
+    async def run() -> None:
+        async with open_postgres(server.url, schema=schema) as store:
+            await record_talk(store)
+            await delete(store)
+            texts = await read_everything(store)
+            assert not [secret for secret in SECRETS if secret in texts]
+
+    anyio.run(run)
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        tables = connection.execute(
+            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables"
+            " WHERE schemaname = %s",
+            (schema,),
+        ).fetchall()
+        for (table,) in tables:
+            connection.execute(f"VACUUM FULL {table}")
+        connection.execute("CHECKPOINT")
+        paths = connection.execute(
+            "SELECT pg_relation_filepath(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s OR c.oid IN (SELECT reltoastrelid FROM pg_class t JOIN pg_namespace m"
+            " ON m.oid = t.relnamespace WHERE m.nspname = %s)",
+            (schema, schema),
+        ).fetchall()
+    files = [server.folder / "data" / path for (path,) in paths if path]
+    assert files
+    for path in files:
+        content = path.read_bytes()
+        assert not [secret for secret in SECRETS if secret.encode() in content], path

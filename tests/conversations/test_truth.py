@@ -1,0 +1,122 @@
+"""What the inspector shows of a recorded conversation is what the upstream received."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lamina.inspector import comparisons, request_views, views
+from lamina.inspector.settings import BuildSettings
+from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
+from tests.conversations.truth import check_truth, open_inspector
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> StoreAsker:
+    return StoreAsker(tmp_path / "conversations.db")
+
+
+@pytest.mark.parametrize("dialect", sorted(MODELS))
+def test_the_inspector_shows_what_was_received(dialect: str, ask: StoreAsker) -> None:
+    talk = write_long_talk(dialect)
+    ask(talk.save)
+    assert talk.cuts > 3
+    probes = [talk.texts[0], talk.texts[4].splitlines()[3], "Parcel 8 stopped at office 801", "never said"]
+    check_truth(talk.received, ask, WORKSPACE, probes=probes)
+
+
+@pytest.mark.parametrize("dialect", sorted(MODELS))
+def test_reasons_are_told_for_every_request(dialect: str, ask: StoreAsker) -> None:
+    """The client's request, fitted again, is the one that was sent: also after recalls, cuts and refusals."""
+    talk = write_long_talk(dialect)
+    ask(talk.save)
+    inspector = open_inspector(ask, WORKSPACE)
+    session_id = inspector.sessions.summaries()[0].id
+    for number in range(len(talk.received)):
+        shown = request_views.show_request(inspector, session_id, number, BuildSettings())
+        assert not [note for note in shown["notes"] if "reasons" in note]
+        gone = [entry for entry in shown["entries"] if entry["form"] == "OMITTED" and not entry["own"]]
+        assert all(entry["why"] and entry["full_tokens"] > 0 for entry in gone)
+
+
+def test_a_body_that_lamina_cannot_explain_is_shown_as_it_was_sent(ask: StoreAsker) -> None:
+    """Somebody else changed what left: its entries are those of the body, and what is missing is listed."""
+    talk = RecordedTalk("anthropic")
+    talk.say("The first question, about a parcel that was lost in the mountains.")
+    talk.say(
+        "The second question, about a stamp that nobody wanted to have.",
+        changed=(b"that was lost in the mountains", b"that was found in the valley"),
+    )
+    ask(talk.save)
+    inspector = open_inspector(ask, WORKSPACE)
+    session_id = inspector.sessions.summaries()[0].id
+    shown = request_views.show_request(inspector, session_id, 1, BuildSettings())
+    assert any("cannot be told" in note for note in shown["notes"])
+    previews = [(entry["form"], entry["preview"]) for entry in shown["entries"]]
+    assert ("FULL", "The first question, about a parcel that was found in the valley.") in previews
+    assert ("OMITTED", "The first question, about a parcel that was lost in the mountains.") in previews
+
+
+def test_a_request_in_flight_says_so(ask: StoreAsker) -> None:
+    talk = write_long_talk("openai_chat")
+    ask(talk.save)
+    inspector = open_inspector(ask, WORKSPACE)
+    session_id = inspector.sessions.summaries()[0].id
+    strip = views.show_session(inspector, session_id, BuildSettings())
+    assert strip["calls"][-1]["is_open"]
+    assert "in flight" in strip["calls"][-1]["refusal"]
+    assert strip["totals"]["open"] == 1
+    assert strip["totals"]["refused"] == 1
+    assert strip["totals"]["dollars"] is not None
+
+
+def test_retries_and_recalls_are_calls_of_their_own(ask: StoreAsker) -> None:
+    talk = write_long_talk("anthropic")
+    ask(talk.save)
+    inspector = open_inspector(ask, WORKSPACE)
+    session_id = inspector.sessions.summaries()[0].id
+    calls = views.show_session(inspector, session_id, BuildSettings())["calls"]
+    retried = [call for call in calls if call["why"]]
+    assert [calls[call["follows"]]["status"] for call in retried] == [400]
+    assert [calls[call["number"] + 1]["follows"] for call in calls if call["recalled"]] == [9, 17]
+
+
+def test_a_store_without_texts_says_which_setting_has_them(ask: StoreAsker) -> None:
+    talk = write_long_talk("openai_chat", keep="lowered")
+    ask(talk.save)
+    inspector = open_inspector(ask, WORKSPACE)
+    session_id = inspector.sessions.summaries()[0].id
+    strip = views.show_session(inspector, session_id, BuildSettings())
+    assert [call["reported"] for call in strip["calls"]] == [
+        each.usage and each.usage.input for each in talk.received
+    ]
+    assert strip["totals"]["cuts"] == talk.cuts
+    shown = request_views.show_request(inspector, session_id, 3, BuildSettings())
+    assert any('keep = "all"' in note for note in shown["notes"])
+    assert shown["entries"] == []
+
+
+def test_what_if_is_about_the_history_of_the_client(ask: StoreAsker) -> None:
+    talk = write_long_talk("anthropic")
+    ask(talk.save)
+    inspector = open_inspector(ask, WORKSPACE)
+    session_id = inspector.sessions.summaries()[0].id
+    answer = comparisons.show_what_if(inspector, session_id, BuildSettings(policy="lamina", window=100_000))
+    assert answer["recorded"]["cuts"] == talk.cuts
+    assert answer["other"]["cuts"] == 0
+    assert answer["other"]["largest"] > answer["recorded"]["largest"]
+
+
+def test_a_conversation_that_grows_is_read_again(ask: StoreAsker) -> None:
+    talk = RecordedTalk("openai_chat")
+    talk.say("The first question.")
+    ask(talk.save)
+    inspector = open_inspector(ask, WORKSPACE, pause=0.0)
+    assert [summary.calls for summary in inspector.sessions.summaries()] == [1]
+    talk.say("The second question.")
+    ask(talk.save)
+    summary = inspector.sessions.summaries()[0]
+    assert summary.calls == 2
+    strip = views.show_session(inspector, summary.id, BuildSettings())
+    assert len(strip["calls"]) == 2

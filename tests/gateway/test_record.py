@@ -1,0 +1,270 @@
+"""What the record says is what happened: every body that left, byte for byte, and what came back for it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import zstandard
+
+from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.store import list_conversations, read_record
+from lamina.stores.address import open_store
+from tests.gateway.client_shapes import SHAPES
+from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.upstream_stub import SeenRequest, response, run_stub
+
+ALL: dict[str, Any] = {"upstream": {"budget": 8_000, "reserve": 500}, "keep": "all"}
+
+
+class Happened:
+    """The records of a store, in the order in which their requests left."""
+
+    def __init__(self, records: list[tuple[str, ConversationRecord]]) -> None:
+        self.records = dict(records)
+        calls = [(name, record, call) for name, record in records for call in record.calls]
+        self.calls = sorted(calls, key=lambda item: item[2].request.at)
+
+    def bodies(self) -> list[bytes | None]:
+        return [record.sent_body(call) for _, record, call in self.calls]
+
+    def only(self) -> tuple[ConversationRecord, list[RecordedCall]]:
+        [record] = self.records.values()
+        return record, record.calls
+
+
+def happened(store: Path, workspace: str = "default") -> Happened:
+    async def read() -> Happened:
+        async with open_store(str(store)) as opened:
+            names = [kept.name async for kept in list_conversations(opened, workspace)]
+            return Happened([(name, await read_record(opened, workspace, name)) for name in names])
+
+    return asyncio.run(read())
+
+
+async def post(
+    client: aiohttp.ClientSession, url: str, request: dict[str, Any] | bytes, path: str = "/v1/messages"
+) -> tuple[int, bytes]:
+    body = request if isinstance(request, bytes) else dump(request)
+    async with client.post(url + path, data=body, headers=HEADERS) as answer:
+        return answer.status, await answer.read()
+
+
+def unpack(seen: SeenRequest) -> bytes:
+    match seen.header_map.get("content-encoding", ""):
+        case "gzip":
+            return gzip.decompress(seen.body)
+        case "zstd":
+            return zstandard.ZstdDecompressor().decompressobj().decompress(seen.body)
+    return seen.body
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_every_body_that_left_is_in_the_record(tmp_path: Path, *, streams: bool) -> None:
+    """Thirty requests with cuts, an equal one twice, and the answers as they came."""
+    store = tmp_path / "gateway.db"
+    answers: list[bytes] = []
+
+    async def main() -> list[SeenRequest]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, **ALL)) as gateway,
+            open_client() as client,
+        ):
+            for steps in [*range(30), 29]:
+                status, answer = await post(client, gateway.url, messages_request(steps, stream=streams))
+                assert status == 200
+                answers.append(answer)
+            assert gateway.events("cut")
+            return stub.seen
+
+    seen = asyncio.run(main())
+    record, calls = happened(store).only()
+    assert [record.sent_body(call) for call in calls] == [request.body for request in seen]
+    asked = [dump(messages_request(steps, stream=streams)) for steps in [*range(30), 29]]
+    assert [record.came_body(call) for call in calls] == asked
+    assert [record.answer_body(call) for call in calls] == answers
+    for call, request in zip(calls, seen, strict=True):
+        assert call.answer is not None
+        assert call.answer.status == 200
+        assert call.answer.usage is not None
+        assert call.answer.usage.input == len(request.body) // 4 + 9 + 1_000
+        assert call.request.window == 8_000
+    assert [call.request.epoch for call in calls] == sorted(call.request.epoch for call in calls)
+    assert sum(call.request.cut is not None for call in calls) == calls[-1].request.epoch
+    assert len(record.ledger(calls[-1]).cuts) == calls[-1].request.epoch
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_bodies_of_each_client_are_kept_as_they_left(name: str, tmp_path: Path) -> None:
+    """Each client writes its JSON in its own way. Packed ones are kept unpacked."""
+    store = tmp_path / "gateway.db"
+
+    async def main() -> list[SeenRequest]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, keep="all")) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(4):
+                for conversation in range(3):
+                    request = SHAPES[name](conversation, steps)
+                    url = gateway.url + request.path
+                    async with client.post(url, data=request.body, headers=request.headers) as answer:
+                        assert answer.status == 200
+                        await answer.read()
+            return stub.seen
+
+    seen = asyncio.run(main())
+    assert sorted(filter(None, happened(store).bodies())) == sorted(map(unpack, seen))
+
+
+def test_a_refused_request_and_the_shorter_one_are_two(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> list[SeenRequest]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, keep="all", upstream={"budget": 100_000})) as gateway,
+            open_client() as client,
+        ):
+            await post(client, gateway.url, messages_request(3))
+            stub.window = 20_000
+            status, _ = await post(client, gateway.url, messages_request(12))
+            assert status == 200
+            return stub.seen
+
+    seen = asyncio.run(main())
+    record, calls = happened(store).only()
+    assert [record.sent_body(call) for call in calls] == [request.body for request in seen]
+    refused, shorter = calls[-2:]
+    assert refused.answer is not None
+    assert refused.answer.status == 400
+    assert b"prompt is too long" in (record.answer_body(refused) or b"")
+    assert shorter.request.follows == refused.request.id
+    assert "400" in shorter.request.why
+
+
+async def busy(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+    writer.write(response(429, "application/json\r\nretry-after: 0", b'{"error":"later"}'))
+
+
+async def hang_up(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+def test_retries_and_failures_are_noted(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, keep="all", upstream={"retries": 2})) as gateway,
+            open_client() as client,
+        ):
+            stub.play(busy, busy)
+            assert (await post(client, gateway.url, messages_request(1)))[0] == 200
+            stub.play(hang_up)
+            assert (await post(client, gateway.url, messages_request(2)))[0] == 502
+
+    asyncio.run(main())
+    _, [retried, failed] = happened(store).only()
+    assert retried.answer is not None
+    assert retried.answer.retries == 2
+    assert failed.answer is not None
+    assert failed.answer.status == 0
+    assert "failed" in failed.answer.error
+
+
+def test_what_is_only_lowered_is_said_and_bodies_are_not_kept(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+    settings = {**ALL, "keep": "lowered"}
+
+    async def main() -> list[SeenRequest]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, **settings)) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(20):
+                await post(client, gateway.url, chat_request(steps), "/v1/chat/completions")
+            return stub.seen
+
+    seen = asyncio.run(main())
+    record, calls = happened(store).only()
+    assert [record.sent_body(call) for call in calls] == [None] * 20
+    assert [call.request.size for call in calls] == [len(request.body) for request in seen]
+    assert record.segments  # what was lowered
+    assert all(call.answer is not None and call.answer.usage is not None for call in calls)
+
+
+def test_two_gateways_write_one_record(tmp_path: Path) -> None:
+    """Requests of one conversation go to two gateways in turn, as behind a balancer."""
+    store = tmp_path / "gateway.db"
+
+    async def main() -> list[SeenRequest]:
+        async with run_stub() as stub:
+            settings = settings_for(stub, store, workers=2, **ALL)
+            async with run_gateway(settings) as one, run_gateway(settings) as other, open_client() as client:
+                for steps in range(24):
+                    url = (one, other)[steps % 2].url
+                    assert (await post(client, url, messages_request(steps)))[0] == 200
+            return stub.seen
+
+    seen = asyncio.run(main())
+    found = happened(store)
+    assert sorted(filter(None, found.bodies())) == sorted(request.body for request in seen)
+    assert len(found.records) == 1
+    stored = store.stat().st_size
+    assert stored < 12 * len(seen[-1].body) + 400_000
+
+
+def test_the_record_goes_on_after_a_restart(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+
+    async def main() -> list[SeenRequest]:
+        async with run_stub() as stub, open_client() as client:
+            for start in (0, 10):
+                async with run_gateway(settings_for(stub, store, **ALL)) as gateway:
+                    for steps in range(start, start + 10):
+                        assert (await post(client, gateway.url, messages_request(steps)))[0] == 200
+            return stub.seen
+
+    seen = asyncio.run(main())
+    record, calls = happened(store).only()
+    assert [record.sent_body(call) for call in calls] == [request.body for request in seen]
+
+
+def test_the_record_is_no_longer_than_the_conversation(tmp_path: Path) -> None:
+    """A hundred requests of up to 240 KB: what is stored grows with the text, not with its square."""
+    store = tmp_path / "gateway.db"
+
+    async def main() -> int:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, keep="all")) as gateway,
+            open_client() as client,
+        ):
+            for steps in range(100):
+                assert (await post(client, gateway.url, messages_request(steps)))[0] == 200
+            return len(stub.seen[-1].body)
+
+    last = asyncio.run(main())
+    record, calls = happened(store).only()
+    assert len(calls) == 100
+
+    async def count() -> int:
+        async with open_store(str(store)) as opened:
+            [kept] = [kept async for kept in list_conversations(opened, "default")]
+            assert kept.state.title == "Do it."
+            assert (kept.state.door, kept.state.keep) == ("gateway", "all")
+        return store.stat().st_size
+
+    assert asyncio.run(count()) < 3 * last
+    assert json.loads(record.sent_body(calls[-1]) or b"")["messages"]

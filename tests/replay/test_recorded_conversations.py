@@ -1,0 +1,140 @@
+"""What lamina recorded is replayed like any other log, and everybody says that it cost the same."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.cli.tail import _Printer
+from lamina.conversations.costs import sum_calls_cost
+from lamina.conversations.record import ConversationRecord
+from lamina.conversations.store import read_record
+from lamina.gateway.account import GatewayAccount
+from lamina.inspector import views
+from lamina.inspector.settings import BuildSettings
+from lamina.replay.recorded_usage import sum_recorded_usage
+from lamina.replay.runs import replay
+from lamina.replay.traces.recorded_conversations import make_trace, read_recorded
+from lamina.replay.values import Trace, UnreadableLine
+from lamina.stores.port import Store
+from tests.cli.running import run
+from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
+from tests.conversations.truth import open_inspector, price_received
+
+
+def save_talk(folder: Path, dialect: str, *, keep: str = "all") -> tuple[RecordedTalk, StoreAsker]:
+    talk = write_long_talk(dialect, keep=keep)
+    ask = StoreAsker(folder / "conversations.db")
+    ask(talk.save)
+    return talk, ask
+
+
+async def read_one(store: Store) -> ConversationRecord:
+    return await read_record(store, WORKSPACE, "talk")
+
+
+def list_events(record: ConversationRecord) -> list[dict[str, Any]]:
+    """The lines that a gateway logs of these requests: `tail` and the closing lines are made of them."""
+    events: list[dict[str, Any]] = []
+    for call in record.calls:
+        facts = {"id": call.request.id, "conversation": "talk", "model": call.request.model}
+        events.append({"event": "sent", "at": call.request.at, **facts})
+        answer = call.answer
+        if answer is None:
+            continue
+        if answer.usage is None:
+            events.append({"event": "unanswered", "at": answer.at, **facts})
+            continue
+        usage = {name: getattr(answer.usage, name) for name in ("input", "cached", "written", "output")}
+        events.append(
+            {
+                "event": "answered",
+                "at": answer.at,
+                **facts,
+                "dialect": call.request.dialect,
+                "recalled": answer.recalled,
+                "cut": call.request.cut is not None,
+                **usage,
+            }
+        )
+    return events
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
+def test_inspector_tail_closing_lines_and_replay_agree_to_the_cent(dialect: str, tmp_path: Path) -> None:
+    """A session with cuts, recalls, a refused request, equal requests repeated, and one in flight."""
+    talk, ask = save_talk(tmp_path, dialect)
+    by_hand = sum(price_received(received) for received in talk.received)
+    record = ask(read_one)
+    inspector = open_inspector(ask, WORKSPACE)
+    summary = inspector.sessions.summaries()[0]
+    strip = views.show_session(inspector, summary.id, BuildSettings())
+    account = GatewayAccount()
+    printed = StringIO()
+    printer = _Printer(printed)
+    for event in list_events(record):
+        account.read_event(event)
+        printer.print_event(event)
+    trace = make_trace("talk", talk.state(), record)
+    assert isinstance(trace, Trace)
+    reported = sum_recorded_usage(trace)
+    amounts = [
+        sum_calls_cost(record.calls).amount,
+        summary.dollars,
+        strip["totals"]["dollars"],
+        account.cost,
+        reported.dollars,
+    ]
+    assert amounts == pytest.approx([by_hand] * len(amounts), abs=1e-9)
+    lines = [line for line in printed.getvalue().splitlines() if "$" in line]
+    tail_amounts = [float(line.partition("$")[2].split()[0]) for line in lines]
+    assert sum(tail_amounts) == pytest.approx(by_hand, abs=5e-5 * len(lines))  # each is rounded
+    assert len(lines) == reported.calls == sum(each.usage is not None for each in talk.received)
+    assert account.broken_off == strip["totals"]["open"] == 1
+    assert reported.under_lamina
+
+
+@pytest.mark.parametrize("dialect", sorted(MODELS))
+def test_a_recorded_conversation_is_a_trace_of_the_clients_history(dialect: str, tmp_path: Path) -> None:
+    talk, ask = save_talk(tmp_path, dialect)
+    record = ask(read_one)
+    trace = make_trace("talk", talk.state(), record)
+    assert isinstance(trace, Trace)
+    texts = json.dumps(trace.items)
+    assert all(text.splitlines()[0] in texts for text in talk.texts)
+    assert "<digest" not in texts
+    account = replay([trace], policies=["none", "lamina"], windows=[3_000])
+    assert not account.damaged
+    # Each answer in the client's history, and the request that is in flight has none.
+    answered = sum(turn.get("role") in ("assistant", "model") for turn in talk.turns)
+    assert [outcome.calls for outcome in account.outcomes] == [answered, answered]
+    assert account.reported[0].calls == sum(each.usage is not None for each in talk.received)
+
+
+def test_a_record_without_texts_says_which_setting_has_them(tmp_path: Path) -> None:
+    _, ask = save_talk(tmp_path, "openai_chat", keep="lowered")
+
+    async def read(store: Store) -> Trace | UnreadableLine:
+        return await read_recorded(store, workspace=WORKSPACE, name="talk")
+
+    line = ask(read)
+    assert isinstance(line, UnreadableLine)
+    assert 'keep = "all"' in line.reason
+
+
+def test_the_command_reads_a_store(tmp_path: Path) -> None:
+    talk, _ = save_talk(tmp_path, "anthropic")
+    store = str(tmp_path / "conversations.db")
+    done = run("replay", "--store", store, "--policy", "none", "--jobs", "1", "--json", "-")
+    assert done.code == 0, done.err
+    (reported,) = json.loads(done.out)["reported"]
+    assert reported["under_lamina"]
+    by_hand = sum(price_received(received) for received in talk.received)
+    assert reported["dollars"] == pytest.approx(by_hand, abs=1e-9)
+    nothing = run("replay")
+    assert nothing.code == 2
+    assert "--store" in nothing.err
