@@ -93,6 +93,16 @@ def test_a_chat_goes_on_with_a_model_whose_window_only_the_user_knew(
     assert server.headers[-1]["authorization"] == "Bearer none"  # the key is of this environment alone
 
 
+def test_the_settings_name_the_window_of_their_model(server: Model, chat: Chat, home: Path) -> None:
+    settings = home / "conf" / "lamina" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('model = "local-7b"\n[policy]\nbudget = 9000\n', encoding="utf-8")
+    done = chat("One?", "/window", "/model local-8b", options=())
+    assert done.out == "Yes.\nthe window of local-7b is 9,000 tokens; /window N changes it\n"
+    assert server.requests[-1]["model"] == "local-7b"
+    assert "unknown model 'local-8b'" in done.err
+
+
 def test_no_password_of_a_server_is_shown_or_kept(
     server: Model, chat: Chat, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
