@@ -66,10 +66,9 @@ class FormattedAnswer:
 
     def feed(self, text: str) -> None:
         self._growing += make_inert(text)
-        blocks = list(split_blocks(self._growing))
-        for block in blocks[:-1]:
+        *complete_blocks, self._growing = split_blocks(self._growing)
+        for block in complete_blocks:
             self._print_block(block)
-        self._growing = blocks[-1] if blocks else ""
         self._draw_growing()
 
     def end(self) -> None:

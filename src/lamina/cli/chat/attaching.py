@@ -133,7 +133,9 @@ def _limits_for(address: str) -> FetchLimits:
         port = parts.port
     except ValueError:
         port = None
-    ports = DEFAULT.ports if port is None else (*DEFAULT.ports, port)
+    ports = DEFAULT.ports
+    if port is not None:
+        ports += (port,)
     try:
         named = ipaddress.ip_address(host)
     except ValueError:

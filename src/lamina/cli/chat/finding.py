@@ -370,7 +370,9 @@ def _budget(route: ModelRoute, model_choice: ModelChoice, environment: Mapping[s
     """
     served_window = None
     if route.url and route.dialect == "openai_chat":
-        headers = {} if route.remembered else _bearer(environment)
+        headers = _bearer(environment)
+        if route.remembered:
+            headers = {}
         listing = _fetch_json(f"{route.url.rstrip('/')}/models", headers)
         served_window = choose_window(read_served_windows(listing), route.model)
     if model_choice.window:

@@ -33,7 +33,9 @@ class FormattedBlock:
         self._whole = whole
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        text = self._text if self._whole else _last_lines(self._text)
+        text = self._text
+        if not self._whole:
+            text = _last_lines(text)
         block = _ChatMarkdown(text, hyperlinks=False)
         rendered = console.render_lines(block, options.update(height=None), pad=False)
         lines = _strip_empty_lines([_strip_end(line) for line in rendered])
@@ -89,7 +91,9 @@ class _Code(CodeBlock):
 class _Heading(Heading):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
-        self.text.stylize("bold underline" if self.tag in ("h1", "h2") else "bold")
+        self.text.stylize("bold")
+        if self.tag in ("h1", "h2"):
+            self.text.stylize("underline")
         yield self.text
 
 

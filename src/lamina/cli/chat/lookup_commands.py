@@ -28,8 +28,10 @@ async def _search(chat: TerminalChat, query: str) -> None:
     width = chat.screen.width
     lines = []
     for number, passage in enumerate(passages, 1):
-        place = f", {passage.place}" if passage.place else ""
-        lines.append(shorten(f"{number:>2}  {passage.sort} {passage.name}{place}", width))
+        title = f"{number:>2}  {passage.sort} {passage.name}"
+        if passage.place:
+            title += f", {passage.place}"
+        lines.append(shorten(title, width))
         lines.append(shorten(f"    {' '.join(passage.text.split())}", width))
     lines.append("/attach N sends one with your next message; /open NAME goes on with a chat")
     chat.screen.show("\n".join(lines))

@@ -87,7 +87,9 @@ def _describe_lowered(envelope: Envelope) -> str:
     words = [f"{counts[word]:,} {word}" for word in ("not repeated", "shortened", "left out") if counts[word]]
     if not counts["shortened"] and not counts["left out"]:
         in_full = f"all {total} in full"
-        return f"{in_full} ({words[0]})" if words else in_full
+        if words:
+            in_full += f" ({words[0]})"
+        return in_full
     reason = ""
     if envelope.ledger.cuts:
         last_cut = envelope.ledger.cuts[-1]

@@ -44,6 +44,8 @@ def list_facts(facts: Iterable[Fact]) -> str:
     """One line for each fact: its number, its text, and the chat that it comes from."""
     lines = []
     for fact in facts:
-        origin = f"  ({fact.source})" if fact.source else ""
-        lines.append(f"{fact.name:>3}  {fact.text}{origin}")
+        line = f"{fact.name:>3}  {fact.text}"
+        if fact.source:
+            line += f"  ({fact.source})"
+        lines.append(line)
     return "\n".join(lines)

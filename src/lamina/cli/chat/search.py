@@ -54,7 +54,9 @@ class FoundPassage(NamedTuple):
 
     def as_segment(self) -> Segment:
         """The passage as an attachment."""
-        source = self.name if self.sort == FILES else f"{self.sort} {self.name}"
+        source = self.name
+        if self.sort == CHATS:
+            source = f"chat {self.name}"
         return excerpt(self.text, source=source, place=self.place)
 
 

@@ -165,15 +165,20 @@ async def _model(chat: TerminalChat, words: str) -> None:
     if not words:
         chat.screen.show(f"{chat.session.setup.model}; /model NAME [WINDOW] changes it for this session")
         return
-    name, _, window = words.partition(" ")
-    chat.reopen(model=name, window=_whole_number(window, command="/model") if window else 0)
+    name, _, window_text = words.partition(" ")
+    window = 0
+    if window_text:
+        window = _whole_number(window_text, command="/model")
+    chat.reopen(model=name, window=window)
 
 
 async def _window(chat: TerminalChat, words: str) -> None:
     """Use another context window for this session, or show which one it has."""
     if not words:
         budget = chat.session.budget
-        size = "no limit" if budget is None else f"{budget.window:,} tokens"
+        size = "not known"
+        if budget is not None:
+            size = f"{budget.window:,} tokens"
         chat.screen.show(f"the window of {chat.session.setup.model} is {size}; /window N changes it")
         return
     chat.reopen(window=_whole_number(words, command="/window"))
@@ -183,7 +188,9 @@ async def _last(chat: TerminalChat, words: str) -> None:
     """Send only the last messages of the history from here on, or all of it."""
     if not words:
         history = chat.session.setup.history
-        sent = "all messages are" if history is None else f"the last {history.messages:,} messages are"
+        sent = "all messages are"
+        if history is not None:
+            sent = f"the last {history.messages:,} messages are"
         chat.screen.show(f"{sent} sent; /last N or /last all changes it")
         return
     if words == "all":
