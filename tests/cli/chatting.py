@@ -19,26 +19,32 @@ import pyte
 
 PATIENCE = 40.0
 ROWS, COLUMNS = 80, 100
-CTRL_C, CTRL_D, CTRL_U, UP, TAB = "\x03", "\x04", "\x15", "\x1b[A", "\t"
+CTRL_C, CTRL_D, CTRL_U, UP, TAB, BACKSPACE = "\x03", "\x04", "\x15", "\x1b[A", "\t", "\x7f"
 
 
 class Answer(NamedTuple):
-    """What the model says, in words; the calls it makes; seconds between words."""
+    """What the model says, in words; the calls it makes; seconds between words; why it stops."""
 
     text: str = ""
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     pace: float = 0.0
+    stop: str = "stop"
 
 
 Script = Callable[[dict[str, Any]], Answer | str]
 
 
 class Model:
-    """A server that speaks Chat Completions as a stream. `requests` are those that it was sent."""
+    """A server that speaks Chat Completions as a stream. `requests` are those that it was sent.
+
+    `windows` are the context windows that it lists for its models; without any it lists no models.
+    """
 
     def __init__(self, script: Script) -> None:
         self.script = script
         self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.windows: dict[str, int] = {}
         self.url = ""
 
     def said(self, number: int = -1) -> str:
@@ -58,7 +64,7 @@ class Model:
             yield _chunk({"tool_calls": [called | {"function": function}]})
         usage: dict[str, Any] = {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010}
         usage |= {"prompt_tokens_details": {"cached_tokens": 500}}
-        yield _chunk({}, stop="tool_calls" if answer.calls else "stop") | {"usage": usage}
+        yield _chunk({}, stop="tool_calls" if answer.calls else answer.stop) | {"usage": usage}
 
 
 def _chunk(delta: dict[str, Any], stop: str | None = None) -> dict[str, Any]:
@@ -88,6 +94,7 @@ class _Asked(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         made: Model = vars(self.server)["model"]
+        made.headers.append({name.lower(): value for name, value in self.headers.items()})
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
@@ -96,8 +103,44 @@ class _Asked(BaseHTTPRequestHandler):
                 self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
             self.wfile.write(b"data: [DONE]\n\n")
 
+    def do_GET(self) -> None:
+        made: Model = vars(self.server)["model"]
+        models = [{"id": name, "max_model_len": size} for name, size in made.windows.items()]
+        self.send_response(200 if models else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps({"object": "list", "data": models}).encode())
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Nothing."""
+
+
+@contextmanager
+def pages(found: dict[str, tuple[str, str]], *, redirect: str = "") -> Iterator[str]:
+    """A web server with these pages, by path: type and text. Every other path is not found, or redirects."""
+
+    class Pages(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            kind, text = found.get(self.path, ("text/plain", ""))
+            status = 302 if redirect else 404
+            self.send_response(200 if self.path in found else status)
+            self.send_header("Content-Type", kind)
+            if redirect:
+                self.send_header("Location", redirect)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def environment(folder: Path, url: str = "") -> dict[str, str]:

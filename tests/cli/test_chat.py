@@ -16,7 +16,7 @@ from lamina.core.values import Role
 from lamina.fitting.policy import Policy
 from lamina.sessions import Session
 from lamina.stores.sealed import init_file
-from tests.cli.chatting import CTRL_C, CTRL_D, CTRL_U, TAB, UP, Answer, Model, Terminal, model
+from tests.cli.chatting import BACKSPACE, CTRL_C, CTRL_D, CTRL_U, TAB, UP, Answer, Model, Terminal, model
 
 SPEC = "# Limits\nAt most 20 requests a minute.\n"
 OPTIONS = ("--model", "gpt-5", "--session", "s", "--store", "chats.db")
@@ -48,7 +48,11 @@ def test_files_are_completed_and_attached_and_the_window_is_explained(folder: Pa
         chat.type(f"sp{TAB}")
         chat.wait("@docs/spec.md")
         chat.enter(" say?")
-        chat.wait("attached docs/spec.md", "Use 20 a minute.", "tokens")
+        shown = chat.wait("attached docs/spec.md", "Use 20 a minute.", "in full")
+        told = next(line for line in shown.splitlines() if line.startswith("sent "))
+        assert re.search(
+            r" tokens · 500 of 1,000 from the cache · all \d pieces in full · \$0\.00\d\d$", told
+        )
         assert "At most 20 requests" in server.said()
         assert "What does @docs/spec.md say?" in server.said()
         chat.enter("/context")
@@ -89,8 +93,8 @@ def test_an_interrupted_answer_keeps_its_words_and_the_chat_goes_on(folder: Path
         chat.type("typed early")
         assert "typed early" not in chat.wait("word9")
         chat.type(CTRL_C)
-        chat.wait("(interrupted; what was said is kept)")
-        chat.enter("Stop counting.")
+        chat.wait("(interrupted; what was said is kept; /continue goes on)")
+        chat.enter("/continue")
         chat.wait("Gladly.", "tokens")
         assert "word3" in server.said()
         assert "[interrupted]" in server.said()
@@ -100,6 +104,37 @@ def test_an_interrupted_answer_keeps_its_words_and_the_chat_goes_on(folder: Path
     assert [role.value for role, _ in said] == ["user", "assistant", "user", "assistant"]
     assert said[1][1].startswith("word0 word1")
     assert said[1][1].endswith("[interrupted]")
+
+
+def test_a_message_is_edited_in_place_and_a_session_deleted_when_the_user_says_so(folder: Path) -> None:
+    (folder / "docs" / "tagged.md").write_text("About #rivers.", encoding="utf-8")
+    answer = "# Title\n\nSome `code`:\n\n```python\nx = 1\n```\n\n- item"
+    with model(lambda _: answer) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+        chat.wait("session s")
+        chat.type(f"What of @#riv{TAB}")
+        chat.wait("@#rivers")
+        chat.enter(" today?")
+        shown = chat.wait("attached docs/tagged.md", "in full")
+        assert "Title\n\nSome code:\n\nx = 1\n\n • item\n" in shown
+        chat.enter("/edit")
+        chat.wait("> What of @#rivers today?", times=2)
+        chat.type(f"{BACKSPACE * 6}tomorrow?")
+        chat.wait("> What of @#rivers tomorrow?")
+        chat.enter("")
+        chat.wait("in full", times=2)
+        assert "today" not in server.said()
+        assert "rivers tomorrow?" in server.said()
+        chat.enter("/delete")
+        chat.wait("for good? [y/N]")
+        chat.type(CTRL_C)
+        chat.wait("nothing was deleted")
+        chat.enter("/delete")
+        chat.wait("for good? [y/N]", times=2)
+        chat.enter("y")
+        chat.wait("'s' is deleted", "session chat-")
+        chat.type(CTRL_D)
+        assert chat.left() == 0
+    assert log_of(folder) == []
 
 
 def test_a_killed_chat_goes_on_with_all_that_was_said(folder: Path) -> None:
@@ -233,6 +268,10 @@ def test_sessions_are_left_and_opened_without_leaving(folder: Path) -> None:
         chat.wait("! nosuch.txt: there is no such file or folder")
         chat.enter("/open s")
         chat.wait("1 turn so far")
+        chat.type(f"/open ot{TAB}")
+        chat.wait("> /open other")
+        chat.enter("")
+        chat.wait("session other", times=2)
         chat.enter("/open nowhere")
         chat.wait("there is no session 'nowhere'")
 

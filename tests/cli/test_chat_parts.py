@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import json
 import os
 import re
@@ -10,25 +12,38 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from lamina.cli.chat import talk
-from lamina.cli.chat.attaching import attach_mentions, path_choices
+from lamina.agent import TurnCost
+from lamina.cli.chat import answers, talk
+from lamina.cli.chat.answers import FormattedAnswer, open_answer, split_blocks
+from lamina.cli.chat.attaching import attach_mentions, mention_choices
 from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.costs import COSTS
-from lamina.cli.chat.finding import DEFAULT_MODELS, ModelRoute, find_route, find_weights, ollama_host
-from lamina.cli.chat.markdown import CODE, Markdown, count_columns, make_inert
+from lamina.cli.chat.finding import (
+    DEFAULT_MODELS,
+    ModelChoice,
+    ModelRoute,
+    find_route,
+    find_weights,
+    ollama_host,
+)
+from lamina.cli.chat.inert import make_inert
+from lamina.cli.chat.maps import describe_turn
 from lamina.context.port import GatheredSegments
 from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session
+from lamina.settings import Settings
 from lamina.stores.address import open_store
 from lamina.stores.port import ListedConversation, OwnName
 from lamina.workspace.workspace import Workspace
@@ -36,7 +51,8 @@ from tests.cli.chatting import Answer, environment, model
 from tests.cli.running import run
 
 NOWHERE = {"OLLAMA_HOST": "127.0.0.1:9"}
-STYLE = re.compile("\x1b\\[[0-9;]*m")
+CONTROL = re.compile("\x1b\\[\\??[0-9;]*[mKAhlJ]")
+"""Styles, and the moves by which a block that grows is drawn again."""
 
 
 @contextmanager
@@ -82,7 +98,7 @@ def listing(**paths: Any) -> Iterator[str]:
 def test_a_model_is_found_by_its_name_and_the_keys(
     name: str, variables: dict[str, str], way: ModelRoute
 ) -> None:
-    assert find_route(name, NOWHERE | variables) == way
+    assert find_route(ModelChoice(model=name), NOWHERE | variables) == way
 
 
 @pytest.mark.parametrize(
@@ -90,24 +106,53 @@ def test_a_model_is_found_by_its_name_and_the_keys(
 )
 def test_without_a_model_it_says_what_to_set(name: str, variable: str) -> None:
     with pytest.raises(BadInput, match=variable):
-        find_route(name, NOWHERE | ({"OPENAI_API_KEY": "k"} if name else {}))
+        find_route(ModelChoice(model=name), NOWHERE | ({"OPENAI_API_KEY": "k"} if name else {}))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "variables", "route"),
+    [
+        ("ollama", {}, ModelRoute(model="m", dialect="ollama", url="http://box/x", remembered=True)),
+        ("ollama", {"OLLAMA_HOST": "http://h:1"}, ModelRoute(model="m", dialect="ollama", url="http://h:1")),
+        (
+            "openai_chat",
+            {},
+            ModelRoute(model="m", dialect="openai_chat", url="http://box/x", remembered=True),
+        ),
+        (
+            "openai_chat",
+            {"OPENAI_BASE_URL": "http://h/v1"},
+            ModelRoute(model="m", dialect="openai_chat", url="http://h/v1"),
+        ),
+    ],
+)
+def test_a_conversation_knows_the_server_of_its_model_unless_another_is_named(
+    dialect: str, variables: dict[str, str], route: ModelRoute
+) -> None:
+    known = ModelChoice(model="m", dialect=dialect, server="http://box/x")
+    assert find_route(known, variables) == route
 
 
 def test_a_local_ollama_is_found_with_its_newest_model() -> None:
     with listing(tags={"models": [{"name": "qwen3:4b"}, {"name": "llama3.2:latest"}]}) as url:
         variables = {"OLLAMA_HOST": url}
-        assert find_route("", variables) == ModelRoute(model="qwen3:4b", dialect="ollama", url=url)
-        assert find_route("llama3.2", variables) == ModelRoute(model="llama3.2", dialect="ollama", url=url)
+        assert find_route(ModelChoice(model=""), variables) == ModelRoute(
+            model="qwen3:4b", dialect="ollama", url=url
+        )
+        assert find_route(ModelChoice(model="llama3.2"), variables) == ModelRoute(
+            model="llama3.2", dialect="ollama", url=url
+        )
         with pytest.raises(BadInput, match="nothing here can reach"):
-            find_route("llama4", variables)
+            find_route(ModelChoice(model="llama4"), variables)
 
 
 def test_a_server_of_ones_own_says_which_model_it_has() -> None:
     with listing(models={"data": [{"id": "local-7b"}]}) as url:
-        assert find_route("", {"OPENAI_BASE_URL": f"{url}/v1"}).model == "local-7b"
+        assert find_route(ModelChoice(model=""), {"OPENAI_BASE_URL": f"{url}/v1"}).model == "local-7b"
         with pytest.raises(BadInput, match="lists no models"):
             find_route(
-                "", {"OPENAI_BASE_URL": f"{url}/v2/nothing"} | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+                ModelChoice(model=""),
+                {"OPENAI_BASE_URL": f"{url}/v2/nothing"} | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
             )
 
 
@@ -128,51 +173,135 @@ def test_the_usual_models_are_known() -> None:
     assert all(facts_of(name).window for name in DEFAULT_MODELS.values())
 
 
-def shown(text: str, *, width: int = 40) -> str:
-    made = Markdown(width=width, styled=True)
-    return made.feed(text) + made.end()
+def formatted(pieces: list[str], *, width: int = 40, height: int = 60) -> tuple[str, str]:
+    """What a terminal shows after an answer that came in these pieces, and the bytes that it was sent."""
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=width, height=height, color_system="standard")
+    answer = FormattedAnswer(console)
+    for piece in pieces:
+        answer.feed(piece)
+    answer.end()
+    screen = pyte.Screen(width, 400)
+    pyte.Stream(screen).feed(output.getvalue().replace("\n", "\r\n"))
+    return "\n".join(line.rstrip() for line in screen.display).rstrip(), output.getvalue()
 
 
-def test_markdown_becomes_readable() -> None:
-    plain = STYLE.sub("", shown("# Plan\n- **first** `x = 2**3`\n> said\n2**3 stays\n"))
-    assert plain == "# Plan\n• first x = 2**3\n│ said\n2**3 stays\n"
-    assert f"{CODE}x" in shown("`x`")
-    fenced = shown("```py\na **b** `c`\n```\nafter")
-    assert STYLE.sub("", fenced) == "```py\na **b** `c`\n```\nafter"
+ANSWER = """# Plan
+
+Use **20** requests and `x = 2**3`, see [the page](https://example.org/a).
+
+- one two three four five six seven eight nine
+- ten
+
+  more of ten
+
+```py
+def f(x):
+
+    return "**x**"
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+
+SHOWN = """Plan
+
+Use 20 requests and x = 2**3, see the
+page (https://example.org/a).
+
+ • one two three four five six seven
+   eight nine
+ • ten
+   more of ten
+
+def f(x):
+
+    return "**x**"
+
+ a  b
+ ────
+ 1  2"""
 
 
-def test_words_are_wrapped_under_the_text_of_their_item() -> None:
-    lines = STYLE.sub("", shown("- one two three four five six", width=20)).split("\n")
-    assert lines == ["• one two three four ", "  five six"]
-    code = "```\n" + "x " * 30 + "\n```"
-    assert STYLE.sub("", shown(code, width=20)) == code
+def test_markdown_is_shown_formatted_and_code_can_be_copied() -> None:
+    assert formatted([ANSWER])[0] == SHOWN
+    assert formatted(["```py\n", "x = 1\n", "```"])[0] == "x = 1"
+    assert formatted(["A fence ", "that ends nowhere:\n\n~~~\n```\nx"])[0].endswith("\n```\nx")
 
 
-@given(st.text(max_size=200), st.lists(st.integers(0, 200), max_size=5))
-def test_the_pieces_in_which_a_text_arrives_do_not_matter(text: str, cuts: list[int]) -> None:
-    places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    made = Markdown(width=30, styled=True)
-    pieces = "".join(made.feed(text[a:b]) for a, b in pairwise(places))
-    assert pieces + made.end() == shown(text, width=30)
+@pytest.mark.parametrize("size", [1, 7, 60])
+def test_the_pieces_in_which_an_answer_arrives_do_not_matter(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "SECONDS_BETWEEN_DRAWINGS", 0.0)
+    pieces = [ANSWER[at : at + size] for at in range(0, len(ANSWER), size)]
+    assert formatted(pieces)[0] == SHOWN
+
+
+def test_a_block_that_is_longer_than_the_screen_is_printed_once_and_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "SECONDS_BETWEEN_DRAWINGS", 0.0)
+    lines = [f"line{number}\n" for number in range(300)]
+    shown, sent = formatted(["```\n", *lines, "```\n\nafter"], height=10)
+    assert shown.split("\n") == [*(line.strip() for line in lines), "", "after"]
+    drawn = sent.count("line")
+    assert drawn < 300 * 12  # each drawing has a screen of it, and not all that came before
 
 
 @given(st.text(alphabet=st.characters() | st.sampled_from("\x1b\x9b\x07\u202e*`#-> \n"), max_size=200))
 def test_nothing_speaks_to_the_terminal_but_the_styles(text: str) -> None:
-    left = STYLE.sub("", shown(text))
-    assert all(one.isprintable() or one in "\n\u200c\u200d\ufe0f" for one in left)
+    _, sent = formatted([text])
+    left = CONTROL.sub("", sent)
+    assert all(one.isprintable() or one in "\r\n\u200c\u200d\ufe0f" for one in left)
     assert "\n" not in make_inert(text, lines=False)
+    assert "".join(split_blocks(make_inert(text))).replace("\n", "") == make_inert(text).replace("\n", "")
 
 
-def test_text_without_spaces_is_shown_as_it_arrives_and_wrapped() -> None:
-    made = Markdown(width=20, styled=True)
-    assert made.feed("日本") == "日本"
-    assert STYLE.sub("", made.feed("**語**の")) == "語の"
-    lines = STYLE.sub("", shown("日本語の文章には空白がありません。", width=20)).split("\n")
-    assert [count_columns(line) for line in lines] == [20, 14]
+@pytest.mark.parametrize("missing", ["style", "rich"])
+def test_without_style_or_without_rich_the_words_are_printed_as_they_come(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if missing == "rich":
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    answer = open_answer(width=20, styled=missing != "style")
+    answer.feed("Use **20** a")
+    assert capsys.readouterr().out == "Use **20** a"
+    answer.feed(" minute.\x1b[2J")
+    answer.end()
+    assert capsys.readouterr().out == " minute.[2J\n"
 
 
-def test_wide_letters_take_two_columns() -> None:
-    assert (count_columns("ab"), count_columns("日本"), count_columns("e\u0301")) == (2, 4, 1)
+async def told_after(room: int) -> str:
+    """The line after the last of some answers, in a window of this size."""
+    async with Session.open(
+        "memory:", "s", model="gpt-5", policy=Policy(budget=room), settings=Settings()
+    ) as session:
+        for number in range(6):
+            await session.ask(f"Question {number}? " + "The fence is green. " * 60)
+            await session.record("It is. " * 60)
+        await session.ask("And now?")
+        envelope = session.envelope
+        assert envelope is not None
+        spent = TurnCost(steps=1, input=900, cached=300, output=5)
+        return describe_turn(envelope, spent, session.report())
+
+
+def test_the_line_after_an_answer_says_what_was_left_out_and_why() -> None:
+    whole = anyio.run(told_after, 100_000)
+    assert re.fullmatch(
+        r"sent [\d,]+ of [\d,]+ tokens · 300 of 900 from the cache · all 13 pieces in full", whole
+    )
+    cut = anyio.run(told_after, 3_000)
+    assert re.search(r"of \d+ pieces .*(shortened|left out).* \(cut \d+: .+; /why\)", cut)
+
+
+def test_wide_letters_are_wrapped() -> None:
+    sentence = "日本語の文章には空白がありません。"
+    shown, _ = formatted([sentence], width=20)
+    assert [line.replace(" ", "") for line in shown.split("\n")] == [sentence[:10], sentence[10:]]
 
 
 @pytest.fixture
@@ -224,7 +353,7 @@ def test_pictures_go_beside_the_words(space: Workspace, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_tab_offers_what_is_there_and_may_be_had(before: str, texts: list[str], space: Workspace) -> None:
-    assert [choice.text for choice in path_choices(before, space)] == texts
+    assert [choice.text for choice in mention_choices(before, space)] == texts
 
 
 @pytest.fixture

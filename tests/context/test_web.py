@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import http.client
 import ipaddress
 import socket
 import sys
@@ -165,6 +166,24 @@ def test_looking_up_is_told_the_time_that_is_left() -> None:
 def test_a_name_that_nobody_knows_is_refused() -> None:
     with pytest.raises(BadInput, match="no answer"):
         fetch("http://nobody.invalid/")
+
+
+@pytest.mark.parametrize("answer", [to("/next") + b"body", ok(b"packed", more="Content-Encoding: gzip\r\n")])
+def test_an_answer_that_is_not_read_leaves_no_socket_open(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responses: list[http.client.HTTPResponse] = []
+    get_response = http.client.HTTPConnection.getresponse
+
+    def hold_response(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        responses.append(get_response(connection))
+        return responses[-1]
+
+    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", hold_response)
+    with serving(answer.replace(b"Length: 0", b"Length: 4")) as port, pytest.raises(BadInput):
+        fetch(f"http://127.0.0.1:{port}/", here(port))
+    assert [response.isclosed() for response in responses] == [True] * len(responses)
+    assert responses
 
 
 def test_redirects_have_an_end_and_may_be_relative() -> None:

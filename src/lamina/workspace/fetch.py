@@ -229,22 +229,23 @@ def _read_answer(
         "Connection": "close",
     }
     connection.request("GET", quote(path, safe=_AS_IS), headers=headers)
-    answer = connection.getresponse()
-    new_url = answer.getheader("Location")
-    if answer.status in REDIRECTS and new_url:
-        return new_url
-    if answer.status != 200:
-        raise BadInput(f"the answer is {answer.status}", place=url, hint="check the address")
-    encoding = answer.getheader("Content-Encoding", "identity").strip(WHITE_SPACE)
-    if lower_ascii(encoding) not in {"identity", ""}:
-        raise BadInput("a packed answer, which was not asked for", place=url)
-    body = _read_body(answer, limits.largest, url)
-    return Answer(
-        url=url,
-        kind=answer.headers.get_content_type(),
-        charset=answer.headers.get_content_charset() or "",
-        body=body,
-    )
+    # A response keeps the socket open after the connection is closed, until it is closed itself.
+    with contextlib.closing(connection.getresponse()) as answer:
+        new_url = answer.getheader("Location")
+        if answer.status in REDIRECTS and new_url:
+            return new_url
+        if answer.status != 200:
+            raise BadInput(f"the answer is {answer.status}", place=url, hint="check the address")
+        encoding = answer.getheader("Content-Encoding", "identity").strip(WHITE_SPACE)
+        if lower_ascii(encoding) not in {"identity", ""}:
+            raise BadInput("a packed answer, which was not asked for", place=url)
+        body = _read_body(answer, limits.largest, url)
+        return Answer(
+            url=url,
+            kind=answer.headers.get_content_type(),
+            charset=answer.headers.get_content_charset() or "",
+            body=body,
+        )
 
 
 def _read_body(answer: http.client.HTTPResponse, largest: int, url: str) -> bytes:

@@ -13,13 +13,15 @@ _EXAMPLES = """\
 Without --model: the conversation's own, that of your settings, the server in $OPENAI_BASE_URL, the key in
 $ANTHROPIC_API_KEY, $OPENAI_API_KEY or $GEMINI_API_KEY, then a local Ollama. Two models need no key and no
 network: smollm2, a real one of 135 million parameters, which is a toy (docs/chat.md says what to install),
-and tiny, which has random weights. Files are attached with @path; /help lists the commands. Where standard
-input is no terminal, each line is a message, and nothing is changed in DIR.
+and tiny, which has random weights. A message attaches files with @path, notes with @#tag and pages with
+@https://...; /help lists the commands. Where standard input is no terminal, each line is a message, and
+nothing is changed in DIR.
 
 examples:
   lamina chat
   lamina chat --model claude-sonnet-5-5 --workspace project --session review
   lamina chat --model ollama/llama3.2 --window 8192
+  lamina chat --sealed --session diary
   echo "What is in @README.md?" | lamina chat --model tiny
 
 exit status: 0 done, 1 a piped line failed, 2 input that cannot be used or no model was
@@ -30,7 +32,8 @@ found, 4 the store refuses it
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina chat [--model NAME] [--workspace DIR] [--persona TEXT|FILE] [--session NAME]\n"
-        "                [--window N] [--tools all|read|none] [--store STORE] [--key-file FILE]"
+        "                [--window N] [--last-n N] [--tools all|read|none] [--store STORE]\n"
+        "                [--sealed | --key-file FILE]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("--model", metavar="NAME", default="", help="a model; ollama/NAME, smollm2, or tiny")
@@ -46,7 +49,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=whole_number,
         default=0,
-        help="the context window in tokens; default: the model's",
+        help="the context window in tokens; default: the session's, or the model's",
+    )
+    parser.add_argument(
+        "--last-n",
+        metavar="N",
+        type=whole_number,
+        default=0,
+        help="send only the last N messages of the history; default: all",
     )
     parser.add_argument(
         "--tools",
@@ -59,6 +69,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
         metavar="STORE",
         default="",
         help="a path, files:FOLDER or postgresql://...; by default, yours",
+    )
+    parser.add_argument(
+        "--sealed",
+        action="store_true",
+        help="encrypt what is kept, with a key that is made and kept for you",
     )
     parser.add_argument(
         "--key-file",

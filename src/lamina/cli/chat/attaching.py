@@ -1,25 +1,34 @@
-"""Attachments by `@path`: the files that a message names, read through the workspace, and what Tab offers.
+"""Attachments by @: the files, folders, tags and links that a message names, and what Tab offers.
 
-If a path does not exist, `@path` is sent as plain text. A file that exists and cannot be sent is refused, so
-that no question goes out without what it is about. Nothing here knows a terminal or a model.
+    @src/client.py   @"two words.txt"   @docs/   @#release   @https://example.org/changelog
+
+Each is read by its source in `lamina.context`. If a path or tag does not exist, it is sent as plain text. A
+file or page that cannot be sent is refused, so that no question goes out without what it is about. Nothing
+here knows a terminal or a model.
 """
 
 from __future__ import annotations
 
 import base64
+import ipaddress
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from anyio import to_thread
 
-from lamina.context.files import files, make_file_segment
-from lamina.context.port import GatheredSegments
+from lamina.context.files import TAGGED, files, make_file_segment, tags_in
+from lamina.context.port import GatheredSegments, Source
+from lamina.context.web import web
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import image
 from lamina.sessions.attachments import MEDIA_TYPES
+from lamina.workspace.addresses import Address, is_public
+from lamina.workspace.documents import text_in
+from lamina.workspace.fetch import DEFAULT, FetchLimits
 from lamina.workspace.paths import NOISE
 from lamina.workspace.workspace import FolderItem, Workspace
 
@@ -32,8 +41,13 @@ _TYPING = re.compile(r'(?<![\w@/.])@(?:"([^"\n]*)|([^\s"@]*))$')
 _PUNCTUATION = ".,;:!?)]}'"
 """What ends a sentence rather than a path."""
 
+_LINK = re.compile(r"https?://", re.IGNORECASE)
+
 MOST = 200
 """Choices that Tab offers."""
+
+TAGGED_FILES = 2_000
+"""Files that are read for the tags that Tab offers."""
 
 
 class Choice(NamedTuple):
@@ -45,42 +59,98 @@ class Choice(NamedTuple):
 
 
 async def attach_mentions(text: str, space: Workspace) -> GatheredSegments:
-    """The files and folders that a message names with @, each once, and a note for each that is not here."""
+    """What a message names with @, each once, and a note for each name that nothing here has."""
     segments: dict[str, Segment] = {}
     notes: list[str] = []
     for quoted, bare in dict.fromkeys(_MENTION.findall(text)):
         mention = quoted or bare
-        path = await to_thread.run_sync(_find_path, mention, space)
-        if path is None:
-            notes.append(f"@{mention}: no such file in the workspace, sent as words")
+        name = await find_name(mention, space)
+        if not name:
+            notes.append(f"@{mention}: {_nothing_is_called(mention)}, sent as words")
             continue
-        gathered = await attach_path(path, space)
+        gathered = await attach_name(name, space)
+        if not gathered.segments:
+            notes.append(f"@{mention}: {_nothing_is_called(mention)}, sent as words")
         segments.update((segment.key, segment) for segment in gathered.segments)
         notes += gathered.notes
     return GatheredSegments(tuple(segments.values()), tuple(notes))
 
 
-async def attach_path(path: str, space: Workspace) -> GatheredSegments:
-    """One file, or the files below a folder."""
-    kind = await to_thread.run_sync(space.kind, path)
+def _nothing_is_called(mention: str) -> str:
+    if mention.startswith("#"):
+        return "no note in the workspace has this tag"
+    return "no such file in the workspace"
+
+
+async def find_name(mention: str, space: Workspace) -> str:
+    """What is mentioned, without the end of the sentence that it may stand at; "" if it is nothing.
+
+    In `look at @src/a.py.` it is `src/a.py`: the name with the full stop is tried first, and is not there.
+    """
+    if _LINK.match(mention) or mention.startswith("#"):
+        return mention.rstrip(_PUNCTUATION)
+    return await to_thread.run_sync(_find_path, mention, space) or ""
+
+
+async def attach_name(name: str, space: Workspace) -> GatheredSegments:
+    """A page of the web, the notes with a tag, one file, or the files below a folder."""
+    if _LINK.match(name):
+        return await _require_segments(web(name, limits=_limits_for(name)), name)
+    if name.startswith("#"):
+        return await _gather(files(space, tags=[name]))
+    kind = await to_thread.run_sync(space.kind, name)
     if not kind:
         hint = "it is looked for in the workspace; Tab completes paths"
-        raise BadInput("there is no such file or folder", place=path, hint=hint)
-    if kind != "folder":
-        segment = await to_thread.run_sync(_read_file, path, space)
-        return GatheredSegments((segment,))
-    gathered: GatheredSegments = await files(space, folders=[path])("", None)  # type: ignore[assignment]
+        raise BadInput("there is no such file or folder", place=name, hint=hint)
+    if kind == "folder":
+        return await _require_segments(files(space, folders=[name]), name)
+    segment = await to_thread.run_sync(_read_file, name, space)
+    return GatheredSegments((segment,))
+
+
+async def _require_segments(source: Source, name: str) -> GatheredSegments:
+    """What a source finds; raises BadInput with its notes if it finds nothing that can be sent."""
+    gathered = await _gather(source)
     if not gathered.segments:
-        raise BadInput("no file in it can be sent", place=path, hint="; ".join(gathered.notes[:3]))
+        raise BadInput("nothing of it can be sent", place=name, hint="; ".join(gathered.notes[:3]))
     return gathered
 
 
-def _find_path(mention: str, space: Workspace) -> str | None:
-    """The file or folder that is mentioned, perhaps at the end of a sentence; None if there is none.
+async def _gather(source: Source) -> GatheredSegments:
+    gathered: GatheredSegments = await source("", None)  # type: ignore[assignment]
+    return gathered
 
-    In `look at @src/a.py.` it is `src/a.py`: the name with the full stop is tried first, and is not
-    there.
+
+def _limits_for(address: str) -> FetchLimits:
+    """How far a page may be fetched that the user names.
+
+    The user may read a server of this machine or network by its number or as `localhost`, and a port of
+    its own. Only that address is allowed besides public ones, so no page can redirect to another.
     """
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    ports = DEFAULT.ports
+    if port is not None:
+        ports += (port,)
+    try:
+        named = ipaddress.ip_address(host)
+    except ValueError:
+        named = None
+
+    def is_allowed(candidate: Address) -> bool:
+        if is_public(candidate) or candidate == named:
+            return True
+        return host == "localhost" and candidate.is_loopback
+
+    return FetchLimits(ports=ports, allowed=is_allowed)
+
+
+def _find_path(mention: str, space: Workspace) -> str | None:
+    """The file or folder that is mentioned; None if there is none."""
     for path in (mention, mention.rstrip(_PUNCTUATION)):
         try:
             if path and space.kind(path):
@@ -98,14 +168,41 @@ def _read_file(path: str, space: Workspace) -> Segment:
     return make_file_segment(path, data)
 
 
-def path_choices(before: str, space: Workspace) -> Iterator[Choice]:
-    """What Tab offers after these characters of a line: paths below the workspace, one folder at a time.
+def mention_choices(before: str, space: Workspace) -> Iterator[Choice]:
+    """What Tab offers after these characters of a line: tags after `@#`, else paths, one folder at a time.
 
     After `see @src/ma` it offers `src/main.py`. A path that begins with a quote may have spaces.
     """
     typing = _TYPING.search(before)
     if typing is None:
         return
+    if typing[2] and typing[2].startswith("#"):
+        beginning = typing[2][1:]
+        for tag in sorted(list_tags(space)):
+            if tag.startswith(beginning):
+                yield Choice(len(beginning), tag, f"#{tag}")
+        return
+    yield from _path_choices(typing, space)
+
+
+def list_tags(space: Workspace) -> frozenset[str]:
+    """The tags of the notes in a workspace. Only so many notes are read that Tab answers soon."""
+    tags: set[str] = set()
+    notes_read = 0
+    for item in space.walk():
+        if item.why or not item.path.lower().endswith(TAGGED):
+            continue
+        notes_read += 1
+        if notes_read > TAGGED_FILES:
+            break
+        try:
+            tags |= tags_in(text_in(item.path, space.read(item.path)))
+        except BadInput:
+            continue
+    return frozenset(tags)
+
+
+def _path_choices(typing: re.Match[str], space: Workspace) -> Iterator[Choice]:
     is_quoted = typing[1] is not None
     typed = typing[1] if is_quoted else typing[2]
     folder, _, stem = typed.rpartition("/")

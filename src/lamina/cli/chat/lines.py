@@ -26,11 +26,16 @@ Choices = Callable[[str], Iterable[Choice]]
 
 
 class LineSource(Protocol):
-    """A source of lines. `asks`: somebody is there who can answer a question."""
+    """A source of lines. `asks`: somebody is there who can answer a question.
+
+    `edits`: a line can begin with a `draft` that the user changes. Where it cannot, the draft is not used.
+    """
 
     @property
     def asks(self) -> bool: ...
-    async def read(self, prompt: str) -> str | None: ...
+    @property
+    def edits(self) -> bool: ...
+    async def read(self, prompt: str, *, draft: str = "") -> str | None: ...
     async def ask(self, question: str) -> str | None: ...
 
 
@@ -44,7 +49,7 @@ def lines_for(history: Path | None, choices: Choices) -> LineSource:
     try:
         return Editor(history, choices)
     except ImportError:
-        print("(for history and completion install lamina[chat])")
+        print("(for history, completion and formatted answers install lamina[chat])")
         return Plain(sys.stdin, asks=True)
 
 
@@ -79,6 +84,8 @@ def _is_terminal(stream: Any) -> bool:
 class Plain:
     """Lines as they come. Read without a thread, so that nothing hangs on them when the chat ends."""
 
+    edits = False
+
     def __init__(self, stream: Any, *, asks: bool) -> None:
         self.asks = asks
         self._stream = stream
@@ -86,7 +93,7 @@ class Plain:
         self._ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
-    async def read(self, prompt: str) -> str | None:
+    async def read(self, prompt: str, *, draft: str = "") -> str | None:  # noqa: ARG002 - as in LineSource
         return await self._read_line(prompt)
 
     async def ask(self, question: str) -> str | None:
@@ -131,6 +138,7 @@ class Editor:
     """Lines that are edited: history over runs, Tab for paths and commands, Alt-Enter for a new line."""
 
     asks = True
+    edits = True
 
     def __init__(self, history: Path | None, choices: Choices) -> None:
         from prompt_toolkit import PromptSession  # noqa: PLC0415 - an extra
@@ -149,10 +157,10 @@ class Editor:
         )
         self._question_session: PromptSession[str] = PromptSession()
 
-    async def read(self, prompt: str) -> str | None:
+    async def read(self, prompt: str, *, draft: str = "") -> str | None:
         """A line of the user's. Ctrl-C empties it, and Ctrl-D ends the chat."""
         try:
-            return await self._session.prompt_async(prompt, handle_sigint=False)
+            return await self._session.prompt_async(prompt, default=draft, handle_sigint=False)
         except KeyboardInterrupt:
             return ""
         except EOFError:

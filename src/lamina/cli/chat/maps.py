@@ -1,4 +1,4 @@
-"""What `/context`, `/why` and `/cost` show, as text: readable without colour. Functions of values only."""
+"""What `/context`, `/why` and `/cost` show, and the line after an answer: text, readable without colour."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
 from lamina.core.values import Budget, Form
 from lamina.dialects.usage import count_noun
+from lamina.sessions.reports import TurnReport
 
 BAR_WIDTH, KEY_WIDTH, WHAT_WIDTH = 30, 28, 16
 NOTHING = "nothing was sent yet"
@@ -31,6 +32,69 @@ def window_map(envelope: Envelope, manifest: Manifest, budget: Budget | None) ->
         lines.append(_describe_limits(envelope, budget))
     lines.append(_describe_cuts(envelope))
     return "\n".join([*lines, *manifest.notes])
+
+
+def describe_turn(envelope: Envelope, spent: TurnCost, report: TurnReport) -> str:
+    """The line after an answer: what was sent, what of it was cached, what was left out, and why.
+
+    Such as "sent 1,204 of 5,500 tokens · 1,000 of 1,210 from the cache · all 12 pieces in full".
+    """
+    parts = [_describe_sent(envelope, spent)]
+    if spent.input:
+        parts.append(_describe_cached(spent, report))
+    parts.append(_describe_lowered(envelope))
+    if spent.money:
+        parts.append(f"${spent.money:.4f}")
+    return " · ".join(parts)
+
+
+def _describe_sent(envelope: Envelope, spent: TurnCost) -> str:
+    tokens = f"{envelope.tokens:,}"
+    if envelope.room:
+        tokens += f" of {envelope.room:,}"
+    if spent.steps > 1:
+        return f"{spent.steps} requests, the last of {tokens} tokens"
+    return f"sent {tokens} tokens"
+
+
+def _describe_cached(spent: TurnCost, report: TurnReport) -> str:
+    """How much a cache had, and why it had no more where an earlier request did not go on."""
+    if spent.cached:
+        cached = f"{spent.cached:,} of {spent.input:,} from the cache"
+    else:
+        cached = "none of it cached"
+    if report.continues or report.parting is None or report.cut is not None:  # a cut is told further on
+        return cached
+    return f"{cached} ({report.parting.cause})"
+
+
+def _describe_lowered(envelope: Envelope) -> str:
+    """How many segments are not sent in full, and the reason of the cut that lowered them.
+
+    A file that stands above already is only named again. That is nothing lost, so it is told apart.
+    """
+    lines = envelope.ledger.lines
+    counts: Counter[str] = Counter()
+    for entry in envelope.entries:
+        line = lines.get(entry.ref)
+        if entry.form is Form.OMITTED:
+            counts["left out"] += 1
+        elif line is not None and line.reference:
+            counts["not repeated"] += 1
+        elif entry.form is not Form.FULL:
+            counts["shortened"] += 1
+    total = count_noun(len(envelope.entries), "piece")
+    words = [f"{counts[word]:,} {word}" for word in ("not repeated", "shortened", "left out") if counts[word]]
+    if not counts["shortened"] and not counts["left out"]:
+        in_full = f"all {total} in full"
+        if words:
+            in_full += f" ({words[0]})"
+        return in_full
+    reason = ""
+    if envelope.ledger.cuts:
+        last_cut = envelope.ledger.cuts[-1]
+        reason = f"cut {last_cut.number}: {last_cut.reason}; "
+    return f"of {total} {', '.join(words)} ({reason}/why)"
 
 
 def _draw_bar(tokens: int, total: int) -> str:

@@ -10,18 +10,19 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 import textwrap
 from typing import Any
 
 from lamina.agent.outcome import ToolRunEvent, TurnEvent
-from lamina.cli.chat.markdown import DIM, PLAIN, Markdown, make_inert
+from lamina.cli.chat.answers import AnswerOutput, open_answer
+from lamina.cli.chat.inert import make_inert
 from lamina.cli.output import progress, tell
 from lamina.clients.events import StopEvent, TextEvent, ThinkingEvent, UsageEvent
 from lamina.core.values import ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.usage import count_noun
 
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 WIDEST = 110
 SHORT = 80
 """Characters of a call's arguments that are shown."""
@@ -34,7 +35,7 @@ class Screen:
         """`live` is a terminal. It gets styles, unless NO_COLOR or TERM says that it wants none."""
         self.live = live
         self.styled = live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        self._markdown: Markdown | None = None
+        self._answer: AnswerOutput | None = None
         self._waiting = contextlib.ExitStack()
         self._said_thinking = False
 
@@ -48,14 +49,22 @@ class Screen:
 
     def formatted(self, text: str) -> None:
         """Markdown that is complete."""
-        markdown = Markdown(width=self.width, styled=self.styled)
-        print(markdown.feed(text) + markdown.end(), flush=True)
+        answer = open_answer(width=self.width, styled=self.styled)
+        answer.feed(text)
+        answer.end()
 
     def remark(self, text: str) -> None:
-        """Something beside the conversation, on a terminal only."""
+        """Something beside the conversation, on a terminal only.
+
+        The terminal breaks a line that is too long, so that a command in it can be copied.
+        """
         if self.live:
             self._end_answer()
             print(self._dim(make_inert(text)), flush=True)
+
+    def account(self, text: str) -> None:
+        """What a turn took, as a remark that is broken between words."""
+        self.remark("\n".join(textwrap.wrap(text, self.width, break_long_words=False)))
 
     def problem(self, text: str) -> None:
         """Something that went wrong, in one line."""
@@ -67,12 +76,12 @@ class Screen:
         lines = textwrap.wrap(line, self.width - 2, break_long_words=False, break_on_hyphens=False)
         print("! " + "\n  ".join(lines), flush=True)
 
-    def wait(self) -> None:
-        """The model is asked: whoever waits long is told so."""
+    def wait(self, reason: str = "waiting for the model") -> None:
+        """Something is under way, the model is asked for instance: whoever waits long is told so."""
         self._waiting.close()
         self._said_thinking = False
         if self.live:
-            self._waiting.enter_context(progress("waiting for the model; Ctrl-C interrupts"))
+            self._waiting.enter_context(progress(f"{reason}; Ctrl-C interrupts"))
 
     async def hear(self, event: TurnEvent) -> None:
         """Show an event of a turn: words as they come, and one line for each tool that ran."""
@@ -98,16 +107,17 @@ class Screen:
         self._said_thinking = True
 
     def _speak(self, text: str) -> None:
-        if self._markdown is None:
-            self._markdown = Markdown(width=self.width, styled=self.styled)
+        if self._answer is None:
             text = text.lstrip("\n")
-        sys.stdout.write(self._markdown.feed(text))
-        sys.stdout.flush()
+            if not text:
+                return
+            self._answer = open_answer(width=self.width, styled=self.styled)
+        self._answer.feed(text)
 
     def _end_answer(self) -> None:
-        if self._markdown is not None:
-            print(self._markdown.end(), flush=True)
-            self._markdown = None
+        if self._answer is not None:
+            self._answer.end()
+            self._answer = None
 
     def _dim(self, text: str) -> str:
         """The text in a weaker colour, set anew on each line."""

@@ -16,59 +16,79 @@ import difflib
 import os
 import shlex
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import anyio
+import msgspec
 from anyio import to_thread
 
 from lamina.agent import Agent, open_for, workspace_actions
 from lamina.cli.chat.approving import Approval
-from lamina.cli.chat.attaching import Choice, path_choices
-from lamina.cli.chat.commands import COMMANDS, fresh_name, segment_names
-from lamina.cli.chat.conversation import TerminalChat
-from lamina.cli.chat.finding import ReachedModel, reach_model
+from lamina.cli.chat.attaching import Choice, mention_choices
+from lamina.cli.chat.commands import COMMANDS, segment_names
+from lamina.cli.chat.conversation import NextSession, Surroundings, TerminalChat
+from lamina.cli.chat.costs import KeptRoute, read_route
+from lamina.cli.chat.finding import ModelChoice, ReachedModel, is_same_model, reach_model
+from lamina.cli.chat.keys import describe_key, find_or_make_key, sealed_address
 from lamina.cli.chat.lines import LineSource, echo_typing, lines_for
+from lamina.cli.chat.prompts import list_prompts
 from lamina.cli.chat.screen import Screen
+from lamina.cli.chat.search import SearchedTexts
+from lamina.cli.chat.session_commands import find_persona, fresh_name, list_sessions
 from lamina.cli.stored import find_key, hide_password
+from lamina.context.memory import MEMORY, Memory
 from lamina.context.tools import workspace_tools
-from lamina.core.values import Budget
+from lamina.core.history_window import LastN
+from lamina.core.values import Budget, Segment
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
 from lamina.fitting.policy import Policy
+from lamina.models.facts import model as facts_of
 from lamina.sessions import RuntimeOptions, Session, SetupOptions, files_mentioned
-from lamina.sessions.system_sections import Words
+from lamina.sessions.records import read_records
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import Settings, data_folder, load_settings
 from lamina.stores.address import open_chosen_store
-from lamina.stores.port import Store
+from lamina.stores.port import Store, Where
 from lamina.workspace.workspace import Workspace
 
 PROMPT = "> "
 HISTORY = "chat_history"
-LONGEST_PATH = 1_000
-"""Characters of a path; a longer persona is a text."""
 
 
 async def talk(arguments: argparse.Namespace) -> int:
     """A whole run: finds store and model, and opens one session after the other."""
     settings = await to_thread.run_sync(load_settings)
-    persona = _find_persona(arguments.persona)
-    space = await to_thread.run_sync(Workspace, os.path.expanduser(arguments.workspace))  # noqa: ASYNC240, PTH111
+    persona = find_persona(arguments.persona, place="--persona")
+    root = Path(os.path.expanduser(arguments.workspace))  # noqa: ASYNC240, PTH111
+    space = await to_thread.run_sync(Workspace, root)
     key = await find_key(arguments.key_file)
+    sealed_note = ""
+    if arguments.sealed and key is None:
+        address = sealed_address(arguments.store, settings)
+        settings = msgspec.structs.replace(settings, store=address)
+        kept_key = await to_thread.run_sync(find_or_make_key, address)
+        key = kept_key.key
+        sealed_note = describe_key(kept_key)
     async with open_chosen_store(arguments.store, settings, key=key) as store:
-        name = arguments.session or fresh_name()
-        model, dialect = await _find_model(arguments.model, store, name, settings)
-        reaching = reach_model(model, dialect=dialect, window=arguments.window, environment=os.environ)
-        async with reaching as reached_model:
-            private = key is not None or arguments.store == "memory:"
-            chat_run = ChatRun(
-                arguments, settings, store, reached_model, space, persona=persona, history=not private
-            )
+        is_private = key is not None or arguments.store == "memory:"
+        chat_run = ChatRun(arguments, settings, store, space, root, keeps_history=not is_private)
+        if sealed_note:
+            chat_run.screen.remark(sealed_note)
+        first = NextSession(
+            name=arguments.session or fresh_name(),
+            model=arguments.model,
+            window=arguments.window,
+            persona=persona,
+            history=LastN(arguments.last_n) if arguments.last_n else None,
+        )
+        async with chat_run.closing():
             if not chat_run.lines.asks:
-                return await chat_run.run_sessions(name)
+                return await chat_run.run_sessions(first)
             with chat_run.interrupts.listen():
-                return await chat_run.run_sessions(name)
+                return await chat_run.run_sessions(first)
 
 
 class Interrupts:
@@ -109,57 +129,134 @@ class Interrupts:
 
 
 class ChatRun:
-    """What all sessions of one run share."""
+    """What all sessions of one run share, and the model that answers now."""
 
     def __init__(
         self,
         arguments: argparse.Namespace,
         settings: Settings,
         store: Store,
-        reached_model: ReachedModel,
         space: Workspace,
+        root: Path,
         *,
-        persona: Words | None,
-        history: bool,
+        keeps_history: bool,
     ) -> None:
         self.arguments = arguments
         self.settings = settings
         self.store = store
-        self.reached_model = reached_model
         self.space = space
-        self.persona = persona
-        history_path = data_folder() / HISTORY if history else None
+        history_path = data_folder() / HISTORY if keeps_history else None
         self.lines: LineSource = lines_for(history_path, self._choices)
         self.screen = Screen(live=self.lines.asks)
         self.interrupts = Interrupts(lambda: print(f"\n{PROMPT}", end="", flush=True))
+        self.approval = Approval(self.lines, self.screen, self.interrupts.stop)
+        self.memory = Memory(store, Where(settings.workspace, MEMORY))
+        self.searched = SearchedTexts(store, settings.workspace, space, root)
         self.open_session: Session | None = None
-        self.agent = self._make_agent()
+        self._session_names: list[str] = []
+        self._failed = False
+        self._model_choice = ModelChoice()
+        self._reached: ReachedModel | None = None
+        self._model_in_use = contextlib.AsyncExitStack()
 
-    async def run_sessions(self, name: str) -> int:
+    @contextlib.asynccontextmanager
+    async def closing(self) -> AsyncIterator[None]:
+        """Close the model and the search index at the end of the run."""
+        try:
+            yield
+        finally:
+            await self.searched.close()
+            await self._model_in_use.aclose()
+
+    async def run_sessions(self, first: NextSession) -> int:
         """Opens sessions until the user leaves; the exit status."""
-        failed = False
-        next_name = name
-        while next_name:
-            name = next_name
-            async with self._open(name) as session:
+        next_session: NextSession | None = first
+        while next_session is not None:
+            model_choice = await self._find_model(next_session)
+            reached_model = await self._reach(model_choice)
+            agent = self._make_agent(reached_model)
+            budget = _budget_for(model_choice, reached_model)
+            async with self._open(agent, reached_model, next_session, budget) as session:
                 self.open_session = session
-                chat = TerminalChat(
-                    session, self.agent, store=self.store, space=self.space, screen=self.screen
+                route = KeptRoute(server=reached_model.server, window=self._model_choice.window)
+                surroundings = Surroundings(
+                    self.store, self.space, self.screen, self.lines, self.memory, self.searched
                 )
+                chat = TerminalChat(session, agent, surroundings, route=route, opened_as=next_session)
+                self._session_names = await list_sessions(chat)
                 with contextlib.closing(chat):
-                    await chat.begin(self.reached_model.model, self.reached_model.where)
+                    await chat.begin(reached_model.model, reached_model.where, again=next_session.again)
                     await self._read_lines(chat)
-                next_name = chat.after
-                failed = failed or chat.failed
+                name = session.conversation
+                next_session = chat.after
+                self._failed = self._failed or chat.failed
         if session.log:
             self.screen.remark(f"kept; go on with: {self._command(name)}")
-        if failed and not self.lines.asks:
+        if self._failed and not self.lines.asks:
             return 1
         return 0
+
+    async def _reach(self, model_choice: ModelChoice) -> ReachedModel:
+        """The model of the next session. If it cannot be reached, the one that answers now goes on."""
+        if self._reached is not None and self._is_reached(model_choice, self._reached):
+            return self._reached
+        opening = contextlib.AsyncExitStack()
+        try:
+            reached_model = await opening.enter_async_context(
+                reach_model(model_choice, environment=os.environ)
+            )
+        except LaminaError as error:
+            if self._reached is None:
+                raise
+            self._failed = True
+            self.screen.problem(str(error))
+            self.screen.remark(f"{self._reached.model} goes on")
+            return self._reached
+        await self._model_in_use.aclose()
+        self._model_in_use = opening
+        self._model_choice = model_choice
+        self._reached = reached_model
+        return reached_model
+
+    def _is_reached(self, model_choice: ModelChoice, reached_model: ReachedModel) -> bool:
+        """Whether the model that answers now is the chosen one, at its server and with its window."""
+        is_same_server = model_choice.server in ("", reached_model.server)
+        is_same_window = model_choice.window == self._model_choice.window
+        return model_choice.model == reached_model.model and is_same_server and is_same_window
+
+    async def _find_model(self, next_session: NextSession) -> ModelChoice:
+        """Which model a session wants, and what its conversation says about it.
+
+        What is kept of the conversation's own model (its server, its window) says nothing about another.
+        """
+        workspace = self.settings.workspace
+        page = await self.store.read(Where(workspace, next_session.name))
+        setup = read_records([record.body for record in page.records]).setup
+        if setup is None:
+            model = next_session.model or self.settings.model
+            window = next_session.window
+            if model == self.settings.model:
+                window = window or _window_of(self.settings)
+            if self._reached is not None and is_same_model(model, self._reached.model):
+                return _choose_again(self._reached, window)
+            return ModelChoice(model=model, dialect=self.settings.dialect, window=window)
+        model = next_session.model or setup.model
+        if not is_same_model(model, setup.model):
+            return ModelChoice(model=model, window=next_session.window)
+        route = await read_route(self.store, workspace, next_session.name)
+        return ModelChoice(
+            model=model,
+            dialect=setup.dialect,
+            server=route.server,
+            window=next_session.window or route.window,
+            last_window=0 if setup.budget is None else setup.budget.window,
+        )
 
     def _command(self, name: str) -> str:
         """The command that goes on with a session, in the same store and workspace."""
         words = ["lamina", "chat", "--session", name]
+        if self.arguments.sealed:
+            words.append("--sealed")
         if self.arguments.store:
             words += ["--store", hide_password(self.arguments.store)]
         if self.arguments.key_file:
@@ -168,37 +265,53 @@ class ChatRun:
             words += ["--workspace", self.arguments.workspace]
         return shlex.join(words)
 
-    def _open(self, name: str) -> AbstractAsyncContextManager[Session]:
+    def _open(
+        self, agent: Agent, reached_model: ReachedModel, next_session: NextSession, budget: Budget | None
+    ) -> AbstractAsyncContextManager[Session]:
+        """Open a session. It keeps its persona and its window over history, unless they are given."""
         return open_for(
-            self.agent,
+            agent,
             self.store,
-            name,
-            model=self.reached_model.model,
-            policy=Policy(budget=self.reached_model.budget, counter=self.reached_model.counter),
+            next_session.name,
+            model=reached_model.model,
+            policy=Policy(budget=budget, counter=reached_model.counter, history=next_session.history),
             runtime=RuntimeOptions(mentioned=files_mentioned(self.space)),
-            persona=self.persona,
-            setup=SetupOptions(head=PlainHead(output=self.reached_model.output)),
+            persona=next_session.persona,
+            sources=[self.memory.source(log=self._log)],
+            setup=SetupOptions(head=PlainHead(output=reached_model.output)),
             workspace=self.settings.workspace,
             settings=self.settings,
         )
 
+    def _log(self) -> tuple[Segment, ...]:
+        """The log of the session that is open."""
+        if self.open_session is None:
+            return ()
+        return self.open_session.log
+
     async def _read_lines(self, chat: TerminalChat) -> None:
         """Read lines and take them, until the user leaves or the input ends."""
         while not chat.left:
-            line = await self.lines.read(PROMPT)
+            draft = chat.draft
+            chat.draft = ""
+            line = await self.lines.read(PROMPT, draft=draft)
             if line is None:
                 return
             if line.strip():
-                await self._take_line(chat, line)
+                await self._take_line(chat, line, edits=bool(draft))
 
-    async def _take_line(self, chat: TerminalChat, line: str) -> None:
-        """One line, which Ctrl-C interrupts, and for which no error ends the chat."""
+    async def _take_line(self, chat: TerminalChat, line: str, *, edits: bool) -> None:
+        """One line, which Ctrl-C interrupts, and for which no error ends the chat.
+
+        `edits`: it is sent in place of the last message.
+        """
+        action = chat.edit(line.strip()) if edits else _act_on_line(chat, line)
         try:
             with echo_typing(on=False):
-                is_done = await self.interrupts.run(_act_on_line(chat, line))
+                is_done = await self.interrupts.run(action)
             if not is_done:
                 self.screen.end()
-                self.screen.remark("(interrupted; what was said is kept)")
+                self.screen.remark("(interrupted; what was said is kept; /continue goes on)")
         except LaminaError as error:
             if isinstance(error, StoreError) and not self.lines.asks:
                 raise
@@ -206,23 +319,58 @@ class ChatRun:
         finally:
             chat.settle()
 
-    def _make_agent(self) -> Agent:
+    def _make_agent(self, reached_model: ReachedModel) -> Agent:
         tools = self.arguments.tools
         offers = () if tools == "none" else workspace_tools(self.space, changes=tools == "all")
-        approval = Approval(self.lines, self.screen, self.interrupts.stop)
-        return Agent(client=self.reached_model.client, actions=workspace_actions(offers), approve=approval)
+        return Agent(client=reached_model.client, actions=workspace_actions(offers), approve=self.approval)
 
     def _choices(self, before: str) -> Iterator[Choice]:
-        """What Tab offers: commands, the keys that some of them take, and paths after @."""
+        """What Tab offers: commands, what some of them take, and paths and tags after @."""
         word, space, rest = before.partition(" ")
         if word.startswith("/") and not space:
             yield from _complete(word[1:], COMMANDS, shown="/{}")
         elif word in ("/pin", "/recall", "/why") and self.open_session is not None:
             yield from _complete(rest, segment_names(self.open_session.log))
         elif word == "/attach":
-            yield from path_choices(f"@{rest.removeprefix('@')}", self.space)
+            yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
+        elif word == "/prompt":
+            yield from _complete(rest, list_prompts())
+        elif word in ("/open", "/delete"):
+            yield from _complete(rest, self._session_names)
         else:
-            yield from path_choices(before, self.space)
+            yield from mention_choices(before, self.space)
+
+
+def _window_of(settings: Settings) -> int:
+    """The context window that the user's settings name; 0 without one."""
+    budget = load_user_policy(settings, os.environ).budget
+    if isinstance(budget, Budget):
+        return budget.window
+    return budget or 0
+
+
+def _choose_again(reached_model: ReachedModel, window: int) -> ModelChoice:
+    """The model that answers now, for a conversation of which nothing is stored."""
+    budget = reached_model.budget
+    return ModelChoice(
+        model=reached_model.model,
+        dialect=reached_model.client.dialect,
+        server=reached_model.server,
+        window=window,
+        last_window=0 if budget is None else budget.window,
+    )
+
+
+def _budget_for(model_choice: ModelChoice, reached_model: ReachedModel) -> Budget | None:
+    """The budget of a session; None for the one that its conversation has.
+
+    A conversation that goes on with another model must not keep the window of the last one.
+    """
+    if reached_model.budget is not None:
+        return reached_model.budget
+    if model_choice.last_window and is_same_model(model_choice.model, reached_model.model):
+        return None
+    return facts_of(reached_model.model).budget
 
 
 def _complete(beginning: str, names: Iterable[str], *, shown: str = "{}") -> Iterator[Choice]:
@@ -246,34 +394,3 @@ async def _act_on_line(chat: TerminalChat, line: str) -> None:
             hint = f"did you mean /{name}? {hint}"
         raise BadInput("there is no such command", place=word, hint=hint)
     await command.act(chat, rest.strip())
-
-
-async def _find_model(name: str, store: Store, session_name: str, settings: Settings) -> tuple[str, str]:
-    """The model that is named, the conversation's own, or that of the settings; and its dialect."""
-    if name:
-        return name, ""
-    large = Budget(window=1_000_000)  # nothing is built here, so the window of the model does not matter
-    policy = Policy(budget=large)
-    opening = Session.open(
-        store, session_name, workspace=settings.workspace, settings=settings, policy=policy
-    )
-    async with opening as session:
-        return session.setup.model, session.setup.dialect
-
-
-def _find_persona(text: str) -> Words | None:
-    """The persona, as words or as the file that has them; None for the chat's own.
-
-    `persona.md` must be a file, since words do not look like that. A long text is never taken for a path.
-    """
-    if not text:
-        return None
-    if len(text) > LONGEST_PATH or "\n" in text:
-        return text
-    path = Path(text).expanduser()
-    if path.is_file():
-        return path
-    if " " not in text and path.suffix:
-        hint = "check the path, or give the persona itself as a text"
-        raise BadInput("there is no such file", place=f"--persona {text}", hint=hint)
-    return text
