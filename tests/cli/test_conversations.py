@@ -109,7 +109,8 @@ def test_show_says_what_happened_and_what_is_kept(store: str) -> None:
     assert requests[3].endswith("200        cut 1")
     assert "$" in requests[0]
     assert shown.err == "this store keeps every request and every answer\n"
-    assert 'only what was left out; keep = "all" keeps requests' in ask(store, "show", "claude-code-77").err
+    shown = ask(store, "show", "claude-code-77")
+    assert 'only what was left out; policy.keep = "all" keeps requests' in shown.err
     assert "keeps no texts" in ask(store, "show", "begins").err
     session = ask(store, "show", "support")
     assert f"user: Log in with {PROMPT}." in session.out
@@ -199,7 +200,7 @@ def test_delete_and_prune_ask_first(store: str) -> None:
     assert sorted(deleted) == sorted([TALK, "claude-code-77aa", "begins-00"])
     assert names(store) == ["evening", "support-42"]
     assert ask(store, "delete", "even", "--yes").err == "'evening' is deleted\n"
-    assert ask(store, "prune", "--size", "2GB", "--yes").err == "0 conversations are deleted\n"
+    assert ask(store, "prune", "--size", "2GB", "--yes").err == "deleted: 0 conversations\n"
 
 
 def test_prune_keeps_a_size_and_drops_the_oldest_first(store: str) -> None:

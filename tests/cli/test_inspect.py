@@ -47,7 +47,7 @@ def test_what_cannot_be_opened_is_said_in_one_line(tmp_path: Path) -> None:
         (("inspect", request, "--redact"), "give --html FILE, too"),
         (("inspect", request, "--port", "99999"), "there is no port 99999"),
         (("inspect", "--store", tmp_path, "--html", "-"), f"or write files:{tmp_path}"),
-        (("replay", database), "lamina sessions export"),
+        (("replay", database), "--store"),
         (("replay", request, "--jobs", "1"), "no model has answered in it"),
         (
             ("chat", "--model", "gpt-5", "--persona", "nosuch.md", "--store", "memory:"),

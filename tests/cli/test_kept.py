@@ -317,7 +317,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("command", "code", "told"),
     [
-        (("conversations", "verify"), 0, "6 records in 1 conversation are as they were written"),
+        (("conversations", "verify"), 0, "as it was written: 6 records in 1 conversation"),
         (("conversations", "list"), 0, "1 conversation"),
         (("conversations", "verify", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
         (("rekey", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),

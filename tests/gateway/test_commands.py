@@ -84,7 +84,7 @@ def test_settings_are_checked_before_anything_starts(
     upstream = ["--upstream", "http://127.0.0.1:8080", "--profile", "llama.cpp", "--window", "32000"]
     assert main(["serve", "--check", "--port", "0", *upstream]) == 0
     settings = json.loads(capsys.readouterr().out)
-    assert settings["upstreams"]["upstream"]["window"] == 32_000
+    assert settings["upstreams"]["upstream"]["policy"]["budget"] == {"window": 32_000}
     file = tmp_path / "gateway.toml"
     file.write_text("port = 4949\npolicy.keep = 'some'\n")
     assert main(["serve", "--settings", str(file)]) == 2

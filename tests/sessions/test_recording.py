@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Session
+from lamina import Budget, Policy, Session
 from lamina.conversations.store import find_conversation, read_record
 from lamina.stores.address import open_store
 
@@ -23,7 +23,9 @@ async def test_each_answered_request_is_in_the_record(tmp_path: Path) -> None:
     async with open_store(str(tmp_path / "chats.db")) as store:
         for first in (0, 8):  # the second time after a restart
             budget = Budget(window=4_000, reserve=500)
-            async with Session.open(store, "talk", model="claude-sonnet-5-5", budget=budget) as session:
+            async with Session.open(
+                store, "talk", model="claude-sonnet-5-5", policy=Policy(budget=budget)
+            ) as session:
                 for number in range(first, first + 8):
                     await session.ask(f"Question {number}? " + "and " * 200)
                     await session.request()

@@ -17,7 +17,7 @@ import msgspec
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, whole_number
-from lamina.cli.stored import add_store, open_existing, open_named_store
+from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
 from lamina.conversations.costs import price_call
 from lamina.conversations.deleting import delete_conversation, recorded_workspace
 from lamina.conversations.erasing import delete_message
@@ -32,6 +32,7 @@ from lamina.conversations.store import (
     find_conversation,
     read_record,
 )
+from lamina.core.values import Cut
 from lamina.core.wording import text_of
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, Damaged, StoreError
@@ -110,7 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
     least, most = _NAME_COUNTS.get(arguments.action, (1, 1))
     if not least <= len(arguments.names) <= most:
         hint = "see lamina conversations --help"
-        wanted = count_noun(most, "name") if most else "no name"
+        wanted = "no name"
+        if most:
+            wanted = count_noun(most, "name")
         raise BadInput(f"{arguments.action} takes {wanted}", place="conversations", hint=hint)
     if arguments.action == "inspect":
         return _inspect(arguments)
@@ -195,46 +198,74 @@ def _describe_talk(talk: ListedTalk) -> dict[str, Any]:
     return plain
 
 
+class _ShownTalk(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `show` prints of a conversation."""
+
+    talk: ListedTalk
+    state: ConversationState
+    record: ConversationRecord
+    cuts: tuple[Cut, ...]
+    dialogue: list[dict[str, str]]
+    what_is_kept: str
+
+
 async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Print a conversation: its state, its cuts, each request, and what was said if it is a session."""
     name = await resolve_name(store, workspace, arguments.names[0])
+    shown = await _read_shown(store, workspace, name)
+    if arguments.json:
+        emit(_describe_shown(shown))
+        return 0
+    _print_fields(shown.talk, shown.state)
+    for cut in shown.cuts:
+        print(f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens")
+    if shown.record.calls:
+        print(f"\n{'time':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
+    for call in shown.record.calls:
+        print(_call_line(call, shown.record))
+    for line in shown.dialogue:
+        print(f"\n{line['role']}: {line['text']}")
+    tell(shown.what_is_kept)
+    return 0
+
+
+async def _read_shown(store: Store, workspace: str, name: str) -> _ShownTalk:
     talk = await find_talk(store, workspace, name)
-    if talk is None or talk.problem:
-        raise Damaged(talk.problem if talk else "it is gone", conversation=name)
+    if talk is None:
+        raise no_such_conversation(name)
+    if talk.problem:
+        raise Damaged(talk.problem, conversation=name)
     recorded_in = recorded_workspace(workspace)
-    kept = await find_conversation(store, recorded_in, name)
-    state = ConversationState() if kept is None else kept.state
+    state = ConversationState()
+    stored = await find_conversation(store, recorded_in, name)
+    if stored is not None:
+        state = stored.state
     record = await read_record(store, recorded_in, name)
-    dialogue: list[dict[str, str]] = []
     cuts = state.ledger.cuts
+    dialogue: list[dict[str, str]] = []
+    what_is_kept = "this store keeps the whole log"
     if talk.log_records:
         async with open_existing(store, workspace, name) as session:
             dialogue = [{"role": line.role.value, "text": line.text} for line in session.dialogue()]
             cuts = cuts or session.ledger.cuts
-    what_is_kept = "this store keeps the whole log"
     if talk.records:
         what_is_kept = describe_kept(state, record)
-    if arguments.json:
-        row = _describe_talk(talk) | {
-            "kept": what_is_kept,
-            "parent": state.parent,
-            "upstream": state.upstream,
-        }
-        row["cut_list"] = [msgspec.to_builtins(cut) for cut in cuts]
-        row["request_list"] = [_describe_call(call, record) for call in record.calls]
-        emit(row | {"dialogue": dialogue})
-        return 0
-    _print_fields(talk, state)
-    for cut in cuts:
-        print(f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens")
-    if record.calls:
-        print(f"\n{'time':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
-    for call in record.calls:
-        print(_call_line(call, record))
-    for line in dialogue:
-        print(f"\n{line['role']}: {line['text']}")
-    tell(what_is_kept)
-    return 0
+    return _ShownTalk(
+        talk=talk, state=state, record=record, cuts=cuts, dialogue=dialogue, what_is_kept=what_is_kept
+    )
+
+
+def _describe_shown(shown: _ShownTalk) -> dict[str, Any]:
+    """A conversation for --json, without the bodies: `export --format json` has them."""
+    return {
+        **_describe_talk(shown.talk),
+        "kept": shown.what_is_kept,
+        "parent": shown.state.parent,
+        "upstream": shown.state.upstream,
+        "cut_list": [msgspec.to_builtins(cut) for cut in shown.cuts],
+        "request_list": [_describe_call(call, shown.record) for call in shown.record.calls],
+        "dialogue": shown.dialogue,
+    }
 
 
 def _print_fields(talk: ListedTalk, state: ConversationState) -> None:
@@ -248,9 +279,9 @@ def _print_fields(talk: ListedTalk, state: ConversationState) -> None:
         "upstream": state.upstream,
         "began": _date(talk.began),
         "last used": _date(talk.updated),
-        "requests": "" if talk.requests is None else f"{talk.requests:,}",
+        "requests": _number(talk.requests),
         "cuts": f"{talk.cuts:,}",
-        "tokens": f"{talk.tokens:,}" if talk.tokens else "",
+        "tokens": _number(talk.tokens),
         "records": f"{talk.records + talk.log_records:,}",
     }
     for field, value in fields.items():
@@ -266,12 +297,16 @@ def _call_line(call: RecordedCall, record: ConversationRecord) -> str:
     cached = ""
     status = "in flight"
     if answer is not None:
-        status = f"{answer.status}" if answer.status else (answer.error or "no answer")
+        status = answer.error or "no answer"
+        if answer.status:
+            status = str(answer.status)
         if answer.usage is not None:
             tokens = answer.usage.input or tokens
             cached = f"{answer.usage.cached:,}"
     dollars = price_call(call)
-    cost = "" if dollars is None else f"${dollars:.4f}"
+    cost = ""
+    if dollars is not None:
+        cost = f"${dollars:.4f}"
     remarks = []
     if request.cut is not None:
         remarks.append(f"cut {request.cut.number}")
@@ -327,8 +362,7 @@ async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         emit({"copied": copied})
         return 0
     records = count_noun(sum(copied.values()), "record")
-    verb = "is" if sum(copied.values()) == 1 else "are"
-    tell(f"{records} in {count_noun(len(copied), 'conversation')} {verb} copied to {address!r}")
+    tell(f"copied to {address!r}: {records} in {count_noun(len(copied), 'conversation')}")
     return 0
 
 
@@ -388,8 +422,7 @@ async def _prune(store: Store, workspace: str, arguments: argparse.Namespace) ->
         raise BadInput(problem, place="prune", hint="say --yes if you mean it")
     if arguments.json:
         emit({"deleted": list(pruned.names), "size": pruned.size})
-    verb = "is" if len(pruned.names) == 1 else "are"
-    tell(f"{count_noun(len(pruned.names), 'conversation')} {verb} deleted")
+    tell(f"deleted: {count_noun(len(pruned.names), 'conversation')}")
     return 0
 
 
@@ -407,8 +440,7 @@ async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -
         emit({"verified": counts, "risk": risk})
         return 0
     records = count_noun(sum(counts.values()), "record")
-    verb = "is as it was" if sum(counts.values()) == 1 else "are as they were"
-    tell(f"{records} in {count_noun(len(counts), 'conversation')} {verb} written")
+    tell(f"as it was written: {records} in {count_noun(len(counts), 'conversation')}")
     if risk:
         tell(f"but take care: {risk}")
     return 0
@@ -530,6 +562,13 @@ def _inspect(arguments: argparse.Namespace) -> int:
     options.key_file = arguments.key_file
     options.conversation = anyio.run(resolve)
     return run_inspect(options)
+
+
+def _number(count: int | None) -> str:
+    """A count, or nothing if it is not known."""
+    if not count:
+        return ""
+    return f"{count:,}"
 
 
 def _date(seconds: float) -> str:

@@ -22,6 +22,7 @@ from lamina.cli.parser import add_json, whole_number
 from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key, hide_password
 from lamina.errors import LaminaError
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store
 from lamina.stores.port import OwnName, Where
@@ -162,6 +163,7 @@ def _check_user_settings() -> CheckLine:
     """Whether the user's settings can be read, and which of them are set."""
     try:
         settings = load_settings()
+        load_user_policy(settings, os.environ)
     except LaminaError as error:
         return CheckLine(
             subject="settings",

@@ -33,10 +33,10 @@ MOST_PROBLEMS = 3
 
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
-what `lamina sessions export` wrote. Without a path, the sessions of Claude Code and Codex on this machine are
-opened. With --store, the conversations of a store are: sessions, and what lamina recorded of the requests
-that went through it, as they were sent. Nothing is sent anywhere. --store alone opens your own store: that of
-`lamina chat` and of `lamina run`.
+what `lamina conversations export` wrote. Without a path, the sessions of Claude Code and Codex on this
+machine are opened. With --store, the conversations of a store are: sessions, and what lamina recorded of the
+requests that went through it, as they were sent. Nothing is sent anywhere. --store alone opens your own
+store: that of `lamina chat` and of `lamina run`.
 
 examples:
   lamina inspect --open

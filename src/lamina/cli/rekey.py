@@ -39,7 +39,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if anyio.run(find_key, arguments.key_file) is None:
-        hint = "give --key-file, or LAMINA_KEY; to seal a plain store, copy it: lamina sessions copy"
+        hint = "give --key-file, or LAMINA_KEY; to seal a plain store, copy it: lamina conversations copy"
         raise BadInput("there is no key", place="rekey", hint=hint)
     return anyio.run(_rekey_store, arguments)
 

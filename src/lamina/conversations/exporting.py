@@ -56,11 +56,11 @@ class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 async def export_conversation(store: Store, workspace: str, name: str) -> list[bytes]:
     """The lines of a conversation that a door has recorded; none if there is no such record."""
     recorded_in = recorded_workspace(workspace)
-    kept = await find_conversation(store, recorded_in, name)
-    if kept is None:
+    stored = await find_conversation(store, recorded_in, name)
+    if stored is None:
         return []
     record = await read_record(store, recorded_in, name)
-    lines = list(write_lines(kept.state, record))
+    lines = list(write_lines(stored.state, record))
     page = await store.read(Where(workspace, name))
     lines += [_encode(session=msgspec.Raw(item.body)) for item in page.records]
     if page.head.state:

@@ -363,11 +363,11 @@ class PendingCall:
 
     def _current_policy(self, budget: Budget) -> Policy:
         """Return the policy with this budget, without what the server has refused for this model."""
-        policy = self._conversations.policy.with_budget(budget)
+        policy = self._conversations.policy
         server = policy.server
         if self._model in self._conversations.models_without_switch:
             server = msgspec.structs.replace(server, drop_block=False)
-        return msgspec.structs.replace(policy, server=server, recall=self._recall_mode)
+        return policy.with_budget(budget, server=server, recall=self._recall_mode)
 
     def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""

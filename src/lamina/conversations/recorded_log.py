@@ -1,8 +1,8 @@
 """The log of a conversation that a door has recorded: what there is to recall, to search, and to export.
 
-With `keep = "all"` the record has every request as the client wrote it, so the log is parsed from those
-bodies. With `keep = "lowered"` it has the segments that were left out, one record each. With
-`keep = "nothing"` there is no text at all.
+With `policy.keep = "all"` the record has every request as the client wrote it, so the log is parsed from
+those bodies. With "lowered" it has the segments that were left out, one record each. With "nothing" there is
+no text at all.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lamina.stores.port import Store
 
 KEPT_BY = {
     "all": "this store keeps every request and every answer",
-    "lowered": 'this store keeps only what was left out; keep = "all" keeps requests and answers',
-    "nothing": 'this store keeps no texts; keep = "all" keeps requests and answers',
+    "lowered": 'this store keeps only what was left out; policy.keep = "all" keeps requests and answers',
+    "nothing": 'this store keeps no texts; policy.keep = "all" keeps requests and answers',
 }
 """What a store can show, by the `keep` of the door that wrote it, and which setting would keep more."""
 
@@ -48,11 +48,11 @@ class RecordedLog(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_recorded_log(store: Store, workspace: str, name: str) -> RecordedLog | None:
     """The log of a recorded conversation; None if no door has recorded one of this name."""
-    kept = await find_conversation(store, workspace, name)
-    if kept is None:
+    stored = await find_conversation(store, workspace, name)
+    if stored is None:
         return None
     record = await read_record(store, workspace, name)
-    return make_recorded_log(kept.state, record)
+    return make_recorded_log(stored.state, record)
 
 
 def make_recorded_log(state: ConversationState, record: ConversationRecord) -> RecordedLog:

@@ -136,12 +136,12 @@ async def _measure(store: Store, recorded_in: str, name: str) -> int:
 async def _read_last_use(store: Store, recorded_in: str, name: str) -> float:
     """When a conversation was used last. A damaged one counts as in use: it can be rescued."""
     try:
-        kept = await find_conversation(store, recorded_in, name)
-        if kept is not None and not kept.state.updated:  # killed before its state was written
+        stored = await find_conversation(store, recorded_in, name)
+        if stored is not None and not stored.state.updated:  # killed before its state was written
             calls = (await read_record(store, recorded_in, name)).calls
             return calls[-1].request.at if calls else 0.0
     except LaminaError:
         return time()
-    if kept is None:
+    if stored is None:
         return time()
-    return kept.state.updated
+    return stored.state.updated

@@ -80,7 +80,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, `server` what the provider's server may be asked to do.
 
-    **What is stored.** `keep` says what a store keeps of the contents: all, what was lowered, or nothing.
+    **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
+    or nothing. A session is its log, so it keeps all.
     """
 
     budget: Budget | int | None = None
@@ -134,9 +135,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             budget = msgspec.structs.replace(budget, reserve=min(self.reserve, budget.window // 2))
         return self._with_preference(budget)
 
-    def with_budget(self, budget: Budget) -> Policy:
-        """Return this policy with a budget that is used exactly as it is."""
-        return msgspec.structs.replace(self, budget=budget, reserve=None, prefer=None)
+    def with_budget(self, budget: Budget, **changes: Any) -> Policy:
+        """Return this policy with a budget that is used exactly as it is, and with other changes."""
+        return msgspec.structs.replace(self, budget=budget, reserve=None, prefer=None, **changes)
 
     def _with_preference(self, budget: Budget) -> Budget:
         if self.prefer is None or budget.prefer == self.prefer:

@@ -543,9 +543,8 @@ class Fitter:
 
     def _policy(self, incoming: IncomingRequest, budget: Budget) -> Policy:
         """The policy of an upstream with this budget, without what this request or its server cannot take."""
-        policy = incoming.upstream.settings.policy.with_budget(budget)
-        return msgspec.structs.replace(
-            policy,
+        return incoming.upstream.settings.policy.with_budget(
+            budget,
             counter=self._counter(incoming),
             breakpoints=choose_breakpoints(incoming),
             server=self._server_help(incoming),

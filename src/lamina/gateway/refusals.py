@@ -91,15 +91,15 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
     if error.reason == OPEN_LOOP:
         message = (
             f"{sizes}. The model's thinking in this tool loop is bound to all that came before it, and the "
-            "upstream is not asked to drop it (`drop_block`), or has refused that. So nothing before it may "
-            "be shortened until the model has answered. Start a new conversation, turn thinking off, or give "
-            "the upstream a larger `window`"
+            "upstream is not asked to drop it (`policy.server`), or has refused that. So nothing before it "
+            "may be shortened until the model has answered. Start a new conversation, turn thinking off, or "
+            "give the upstream a larger `policy.budget`"
         )
         return Refusal(400, message, code="context_length_exceeded")
     message = (
         f"{sizes}. What cannot be lowered (tools, "
-        "system text, the last messages) is larger than the room. Give the upstream a larger `window`, "
-        "a smaller `reserve`, or let the client send fewer tools"
+        "system text, the last messages) is larger than the room. Give the upstream a larger "
+        "`policy.budget`, a smaller `policy.reserve`, or let the client send fewer tools"
     )
     if dialect == "anthropic":
         message += "; with Claude Code a smaller CLAUDE_CODE_MAX_OUTPUT_TOKENS leaves more room"

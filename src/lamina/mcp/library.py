@@ -42,7 +42,7 @@ EXCERPT = 600
 _HINT = "call explain without a conversation: it lists them"
 
 
-class KeptConversation(msgspec.Struct, frozen=True, kw_only=True):
+class LibraryConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as it was read. `state` is the gateway's; a session has none."""
 
     name: str
@@ -58,7 +58,7 @@ class _Remembered(msgspec.Struct, frozen=True):
     """A conversation with the head of its records when it was read."""
 
     head: StoredHead
-    conversation: KeptConversation
+    conversation: LibraryConversation
 
 
 class ConversationLibrary:
@@ -134,7 +134,7 @@ class ConversationLibrary:
                 names[listed.conversation] = None
         return list(names)
 
-    async def _read(self, conversation: str) -> KeptConversation:
+    async def _read(self, conversation: str) -> LibraryConversation:
         """A conversation, read again if it has grown. Raises StoreError if there is none of this name."""
         name = conversation or self._only
         if self._only and name != self._only:
@@ -153,7 +153,7 @@ class ConversationLibrary:
 
     async def _read_remembered(
         self, kind: Literal["session", "gateway"], name: str, head: StoredHead
-    ) -> KeptConversation:
+    ) -> LibraryConversation:
         remembered = self._remembered.get(name)
         if remembered is not None and remembered.head == head and remembered.conversation.kind == kind:
             return remembered.conversation
@@ -165,7 +165,7 @@ class ConversationLibrary:
         self._remembered[name] = _Remembered(head, stored)
         return stored
 
-    async def _refresh_index(self, stored: KeptConversation) -> None:
+    async def _refresh_index(self, stored: LibraryConversation) -> None:
         head = self._remembered[stored.name].head
         if self._indexed.get(stored.name) == head:
             return
@@ -183,7 +183,7 @@ async def open_library(
         yield ConversationLibrary(store, index, workspace=workspace, only=only)
 
 
-async def _read_session(store: Store, where: Where) -> KeptConversation:
+async def _read_session(store: Store, where: Where) -> LibraryConversation:
     """A session with the explanation of its last request. The request is built, and not stored."""
     async with Session.open(store, where.conversation, workspace=where.workspace) as session:
         manifest = session.explain()
@@ -193,7 +193,7 @@ async def _read_session(store: Store, where: Where) -> KeptConversation:
             for name in (row.key, row.ref, row.recall):
                 sentences[name] = describe_row(row)
         lines = table(manifest).split("\n")
-        return KeptConversation(
+        return LibraryConversation(
             name=where.conversation,
             kind="session",
             log=session.log,
@@ -203,12 +203,12 @@ async def _read_session(store: Store, where: Where) -> KeptConversation:
         )
 
 
-async def _read_recorded(store: Store, workspace: str, name: str) -> KeptConversation:
+async def _read_recorded(store: Store, workspace: str, name: str) -> LibraryConversation:
     """A conversation that a door has recorded: its state, and what is stored of its texts."""
     recorded = await read_recorded_log(store, workspace, name)
     if recorded is None:
         raise StoreError("there is none of this name", conversation=name, hint=_HINT)
-    return KeptConversation(
+    return LibraryConversation(
         name=name,
         kind="gateway",
         log=recorded.log,
@@ -217,7 +217,7 @@ async def _read_recorded(store: Store, workspace: str, name: str) -> KeptConvers
     )
 
 
-def _explain_key(stored: KeptConversation, key: str) -> str:
+def _explain_key(stored: LibraryConversation, key: str) -> str:
     """Why one segment stands as it does."""
     if key in stored.sentences:
         return stored.sentences[key]
@@ -240,7 +240,7 @@ def _find_line(ledger: Ledger, stem: str) -> LedgerLine | None:
     return None
 
 
-def _explain_snapshot(stored: KeptConversation, state: ConversationState) -> str:
+def _explain_snapshot(stored: LibraryConversation, state: ConversationState) -> str:
     """A gateway's conversation: its last request in numbers, its cuts, and what was lowered with its key."""
     ledger = state.ledger
     cuts = [f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens" for cut in ledger.cuts]
@@ -262,7 +262,7 @@ def _explain_snapshot(stored: KeptConversation, state: ConversationState) -> str
     return "\n".join(_shorten(lines))
 
 
-def _write_line(stored: KeptConversation) -> str:
+def _write_line(stored: LibraryConversation) -> str:
     """One conversation in a list."""
     state = stored.state
     cuts = _count(len(stored.ledger.cuts), "cut")

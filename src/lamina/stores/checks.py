@@ -113,7 +113,7 @@ def check_no_plain(*, plain: bool) -> None:
             "this store holds conversations that are not sealed",
             hint=(
                 "open it without a key to go on as before; to encrypt what is there, "
-                "copy it into a new store: lamina sessions copy"
+                "copy it into a new store: lamina conversations copy"
             ),
         )
 
