@@ -25,7 +25,7 @@ from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import TRIGGER, find_policy
 from lamina.replay.policies.lamina_policies import LaminaRun
-from lamina.replay.policies.port import Message, Policy, PolicyRequest, PolicyRun, Setting
+from lamina.replay.policies.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting
 from lamina.replay.runs import MODELS
 from lamina.replay.values import Trace
 from lamina.replay.walk import WalkStep, walk
@@ -71,7 +71,7 @@ class FollowedTask(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger | None = None
 
 
-def find_by_short_name(name: str) -> Policy:
+def find_by_short_name(name: str) -> ReplayPolicy:
     """A policy of `lamina replay`, one of this bench, or a peer as `peer:langchain-trim`."""
     kind, separator, peer = name.partition(":")
     if separator and kind == "peer" and peer in PEERS:
@@ -129,7 +129,7 @@ def follow(task: Task, name: str, window: int, rules: str) -> FollowedTask:
     )
 
 
-def _keep_ledgers(policy: Policy, ledgers: dict[int, Ledger]) -> Policy:
+def _keep_ledgers(policy: ReplayPolicy, ledgers: dict[int, Ledger]) -> ReplayPolicy:
     """The policy; if it is lamina's, the ledger after each call is kept by the length of its conversation."""
 
     def start(setting: Setting) -> PolicyRun:
@@ -167,7 +167,7 @@ def _list_ends(task: Task) -> Iterator[int]:
 class _Looks:
     """What stands in the request of each call, read once."""
 
-    def __init__(self, task: Task, policy: Policy, setting: Setting, steps: Sequence[WalkStep]) -> None:
+    def __init__(self, task: Task, policy: ReplayPolicy, setting: Setting, steps: Sequence[WalkStep]) -> None:
         self.task = task
         self.steps = {step.call.end: step for step in steps}
         self.room = None if policy.name == FULL else setting.room

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay.policies.port import Message, Policy, PolicyRequest, Setting
+from lamina.replay.policies.port import Message, PolicyRequest, ReplayPolicy, Setting
 
 KEPT = 3
 """Uses of tools whose results stay: the default of the provider, 2026-11."""
@@ -44,6 +44,6 @@ class ProviderClearing:
         return cleared
 
 
-provider_clearing = Policy(
+provider_clearing = ReplayPolicy(
     name="provider_clearing", title="the provider clears old results", start=ProviderClearing
 )

@@ -49,8 +49,7 @@ PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (lamina[remot
 OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
 `lamina conversations export` wrote; also as .gz and .zst. What a line is, its content says. With --store, the
 conversations of a store are read: what lamina recorded of the requests that went through it, and its
-sessions. Nothing is sent
-anywhere: caches are simulated by their rules.
+sessions. Nothing is sent anywhere: caches are simulated by their rules.
 
 With --judge, a model says what each policy loses: how much less likely a recorded answer is after what the
 policy would have sent than after the whole conversation. JUDGE is a model.gguf (torch if it is installed,
