@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from lamina.core.kinds import KINDS
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.wording import Wording
 from lamina.errors import BadInput
@@ -81,7 +80,7 @@ def _name_functions(options: Options) -> set[FunctionName]:
     names: set[FunctionName] = set()
     if options.wording.words:
         names.add("words")
-    if options.kinds is not KINDS:
+    if options.kinds is not DEFAULT_OPTIONS.kinds:
         names.add("kinds")
     return names
 
