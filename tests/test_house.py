@@ -24,9 +24,9 @@ SRC = ROOT / "src"
 OURS = ("src", "tests", "tools", "examples", "bench", "docs", "requirements", ".ci")
 
 PURE = frozenset(
-    "__future__ abc ast base64 binascii bisect collections copy dataclasses decimal difflib enum fractions "
-    "functools hashlib heapq html itertools json keyword math operator posixpath re shlex statistics string "
-    "struct token tokenize types typing zlib".split()
+    "__future__ abc ast base64 binascii bisect collections contextlib copy dataclasses decimal difflib enum "
+    "fractions functools hashlib heapq html itertools json keyword math operator posixpath re shlex "
+    "statistics string struct token tokenize types typing zlib".split()
 )
 """What the core may import of the standard library: nothing that reads a clock, a disk or the environment."""
 

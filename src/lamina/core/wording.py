@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from inspect import signature
 
 import msgspec
 
@@ -273,13 +272,12 @@ TAGGED = Wording(tagged=True)
 
 
 def _takes_place(words: Words) -> bool:
-    """Whether a function for a kind has a fifth parameter, for the place."""
-    try:
-        parameters = signature(words).parameters.values()
-    except (TypeError, ValueError):  # a function in C has no signature that can be read
+    """Whether a function for a kind has a fifth parameter, for the place. `self` does not count."""
+    code = getattr(words, "__code__", None)
+    if code is None:
         return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > PARAMETERS_OF_WORDS
+    is_method = hasattr(words, "__self__")
+    return int(code.co_argcount) - is_method > PARAMETERS_OF_WORDS
 
 
 def describe_wrong_words(value: object) -> str:
