@@ -23,14 +23,14 @@ from lamina.core.values import Digest, Ledger, Role, Segment, Text
 from lamina.dialects.usage import Usage
 from lamina.errors import Damaged
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import OwnName, Store, Where
+from lamina.stores.port import DEFAULT_WORKSPACE, RECORDED, OwnName, Store, Where
 
-CONVERSATIONS = "lamina.conversations/"
+CONVERSATIONS = RECORDED
 FAMILIES = "lamina.families/"
 ANSWERS = "lamina.answers/"
 """Begin the names of the workspaces; what follows is the workspace of the caller."""
 
-WORKSPACE = "default"
+WORKSPACE = DEFAULT_WORKSPACE
 """The workspace of wrapped clients, of a gateway without access tokens, and of sessions that name none."""
 
 LINK = 16

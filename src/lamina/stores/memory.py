@@ -31,7 +31,7 @@ from lamina.stores.port import (
     RecordPage,
     StoredHead,
     Where,
-    search_place,
+    places_beside,
 )
 
 
@@ -117,9 +117,8 @@ class MemoryStore:
             return False
         check_head(where, conversation.head(), expect=None, was=was)
         del self._kept[where]
-        index = search_place(where)
-        if index is not None:
-            self._kept.pop(index, None)
+        for place in places_beside(where):
+            self._kept.pop(place, None)
         return True
 
     async def replace(

@@ -35,6 +35,12 @@ RESERVED_END = "lamina.sealee"
 SEARCH = "lamina.search/"
 """Begins the names of the workspaces that hold the search index of another workspace."""
 
+RECORDED = "lamina.conversations/"
+"""Begins the names of the workspaces that hold what the doors record of another workspace."""
+
+DEFAULT_WORKSPACE = "default"
+"""The workspace of a gateway without access tokens, and of whoever names none, in the record."""
+
 
 OWN_PREFIXES = ("lamina.",)
 """Begin the names of workspaces that no caller may choose."""
@@ -82,6 +88,24 @@ def search_place(where: Where) -> Where | None:
     if len(workspace.encode()) > NAME_BYTES:
         return None
     return Where(workspace, where.conversation)
+
+
+def record_place(where: Where) -> Where | None:
+    """Where the requests of a session are recorded, beside its log. None for a name that is lamina's own.
+
+    A workspace without a name is recorded under that of the gateway.
+    """
+    if isinstance(where.workspace, Within) or where.workspace.startswith(OWN_PREFIXES):
+        return None
+    workspace = OwnName(f"{RECORDED}{where.workspace or DEFAULT_WORKSPACE}")
+    if len(workspace.encode()) > NAME_BYTES:
+        return None
+    return Where(workspace, where.conversation)
+
+
+def places_beside(where: Where) -> tuple[Where, ...]:
+    """What is stored beside a conversation, and is deleted with it: its search index and its record."""
+    return tuple(place for place in (search_place(where), record_place(where)) if place is not None)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +165,7 @@ class Store(Protocol):
 
     `list` returns the conversations of a workspace, in order of code points, after one, at most `limit`.
 
-    `delete` removes a conversation wholly, with its `search_place`, and returns True if there was one.
+    `delete` removes a conversation wholly, with its `places_beside`, and returns True if there was one.
 
     Each of them raises KeyNeeded if the store is sealed and the workspace is neither a `Within` nor begins
     with `RESERVED`. An append to `HEADER` raises WrongKey if there are conversations that are not sealed.

@@ -49,7 +49,7 @@ from lamina.stores.port import (
     RecordPage,
     StoredHead,
     Where,
-    search_place,
+    places_beside,
 )
 from lamina.stores.syncing import sync_folder
 
@@ -305,14 +305,14 @@ class FilesStore:
         return head_file.count
 
     def _delete(self, where: Where, *, was: bytes | None = None) -> bool:
-        """Delete a conversation and its search index, if its state is `was`. False if there was none."""
+        """Delete a conversation and what is beside it, if its state is `was`. False if there was none."""
         self._check_key(where.workspace)
         with self._lock_conversation(where, alone=True):
             self._check_state(where, was)
-        index = search_place(where)
-        if index is not None and (self._folder(where) / HEAD).exists():
-            with self._lock_conversation(index, alone=True):  # not nested: they may share a lock
-                self._delete_folder(self._folder(index))
+        for place in places_beside(where):
+            if (self._folder(where) / HEAD).exists():
+                with self._lock_conversation(place, alone=True):  # not nested: they may share a lock
+                    self._delete_folder(self._folder(place))
         with self._lock_conversation(where, alone=True):
             self._check_state(where, was)
             return self._delete_folder(self._folder(where))

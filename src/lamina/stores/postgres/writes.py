@@ -19,7 +19,7 @@ import msgspec
 from lamina.errors import Damaged, StoreError
 from lamina.stores.checks import check_digest, check_head, raise_missing
 from lamina.stores.checksums import Checksums
-from lamina.stores.port import Once, StoredHead, Where, search_place
+from lamina.stores.port import Once, StoredHead, Where, places_beside
 from lamina.stores.postgres.connections import ConnectionCall, PostgresConnection
 from lamina.stores.postgres.heads import (
     HAS_RECORDS,
@@ -162,7 +162,7 @@ _SET_STATE: LiteralString = """
 
 
 async def delete_conversation(call: ConnectionCall, where: Where, *, was: bytes | None = None) -> bool:
-    """Delete a conversation and its search index. False if there was none.
+    """Delete a conversation and what is beside it. False if there was none.
 
     Without `was` it is deleted also if it is damaged, and so are records without a head.
     """
@@ -174,9 +174,8 @@ async def delete_conversation(call: ConnectionCall, where: Where, *, was: bytes 
     if row is None and not await select_flag(call.connection, HAS_RECORDS, names):
         return False
     steps = [(step, names) for step in _DELETE]
-    index = search_place(where)
-    if index is not None:
-        steps += [(step, names_of(index)) for step in _DELETE]
+    for place in places_beside(where):
+        steps += [(step, names_of(place)) for step in _DELETE]
     await _commit(call, *steps)
     return True
 

@@ -38,6 +38,7 @@ from lamina.stores.port import (
     Store,
     StoredHead,
     Where,
+    places_beside,
     search_place,
 )
 from lamina.stores.sealed.documents import DELETING, Card, mark_deleting
@@ -135,16 +136,21 @@ class Sealed:
         return conversations[:limit]
 
     async def delete(self, where: Where) -> bool:
-        """As the port says. The search index goes first, so that nothing deleted can be found."""
+        """As the port says. What is beside it goes first, so that nothing deleted can be found."""
         check_where(where)
-        await self.delete_index(where)
+        for place in places_beside(where):
+            await self._delete_beside(place)
         return await self._delete_one(where)
 
     async def delete_index(self, where: Where) -> None:
         """Delete the search index of a conversation."""
         index = search_place(where)
-        if index is not None and await self.vault.card(index, fresh=True) is not None:
-            await self._delete_one(index)
+        if index is not None:
+            await self._delete_beside(index)
+
+    async def _delete_beside(self, place: Where) -> None:
+        if await self.vault.card(place, fresh=True) is not None:
+            await self._delete_one(place)
 
     async def _delete_one(self, where: Where) -> bool:
         """Delete a conversation: mark its card, delete its records, then drop the card.

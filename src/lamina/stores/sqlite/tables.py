@@ -31,7 +31,7 @@ from lamina.stores.port import (
     RecordPage,
     StoredHead,
     Where,
-    search_place,
+    places_beside,
 )
 from lamina.stores.sqlite.chain import (
     COLUMNS,
@@ -145,7 +145,7 @@ def replace_records(
 
 
 def delete_conversation(connection: SqliteConnection, where: Where, *, was: bytes | None = None) -> bool:
-    """Delete a conversation and its search index. False if there was none.
+    """Delete a conversation and what is beside it. False if there was none.
 
     Without `was` it is deleted also if it is damaged.
     """
@@ -157,9 +157,8 @@ def delete_conversation(connection: SqliteConnection, where: Where, *, was: byte
         check_head(where, conversation.head, expect=None, was=was)
     if not _delete_one(connection, where):
         return False
-    index = search_place(where)
-    if index is not None:
-        _delete_one(connection, index)
+    for place in places_beside(where):
+        _delete_one(connection, place)
     return True
 
 
