@@ -188,7 +188,7 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
         ("reserve", -1),
         ("reserve", 1.5),
         ("prefer", "speed"),
-        ("history", 20),
+        ("history", True),
         ("history", "some"),
         ("counter", len),
         ("rules", "anthropic"),

@@ -124,7 +124,7 @@ def test_11_in_place_a_note_is_referred_to_and_one_that_was_lowered_is_sent_agai
 
 
 def test_12_a_long_note_in_the_library_has_its_structure_a_preview_and_a_handle() -> None:
-    with talking(recall=True, layout=HOISTED) as session:
+    with talking(recall="tool", layout=HOISTED) as session:
         exchange(session, "1", "one", attach=[note("spec.md", LONG_SPEC)])
         session.ask("2")
         row = next(row for row in session.explain().rows if row.key == "spec.md")
@@ -171,7 +171,7 @@ def test_12_after_a_cut_every_shortened_source_keeps_its_name_and_a_way_back() -
         file("a.py", "def f(): ...\n" * 400),
         url("https://x.example", API * 90),
     ]
-    with talking(recall=True, budget=Budget(window=4_000, reserve=0)) as session:
+    with talking(recall="tool", budget=Budget(window=4_000, reserve=0)) as session:
         exchange(session, "1", "one", attach=attached)
         session.ask("2")
         texts = [text for _, text in messages(session.request())]

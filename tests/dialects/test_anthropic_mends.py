@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lamina import Policy
 from lamina.core.values import Budget, Ledger, Role
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.anthropic.markers import find_all_markers, remove_refused_markers
@@ -195,7 +196,7 @@ def test_instructions_after_a_question_are_not_the_question() -> None:
     result = fitted(
         request(*messages, model="claude-sonnet-4-5"),
         budget=Budget(window=2_000, reserve=0),
-        breakpoints="keep",
+        policy=Policy(breakpoints="keep"),
     )
     assert result.ledger.folds
     assert [message["content"] for message in result.request["messages"][-2:]] == ["the question", "be brief"]

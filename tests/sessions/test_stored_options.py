@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from lamina.core.options import Options
 from lamina.core.values import Budget, Form
 from lamina.core.wording import TAGGED, Wording, text_of
 from lamina.dialects.port import PlainHead, Tool
@@ -25,7 +24,7 @@ def sent(session: Session) -> str:
 @awaited
 async def test_a_tagged_conversation_goes_on_tagged() -> None:
     store = MemoryStore()
-    async with opened(store, model="gpt-5", options=Options(wording=TAGGED)) as session:
+    async with opened(store, model="gpt-5", wording=TAGGED) as session:
         await session.ask("one")
         await session.record("1")
     async with opened(store) as session:
@@ -49,12 +48,12 @@ def shout(text: str) -> str:
     return text.upper()
 
 
-WORDS = Options(wording=Wording(words={"note": lambda *_: "a note"}))
+WORDS = Wording(words={"note": lambda *_: "a note"})
 
 
 @pytest.mark.parametrize(
     ("name", "given"),
-    [("redact", {"redact": shout}), ("template", {"template": shout}), ("words", {"options": WORDS})],
+    [("redact", {"redact": shout}), ("template", {"template": shout}), ("words", {"wording": WORDS})],
 )
 @awaited
 async def test_a_function_that_is_missing_is_named_before_the_next_turn(
@@ -102,9 +101,9 @@ RECALL = Tool(name="recall", description="Brings back what was left out.", schem
     ("arguments", "shown"),
     [
         ({}, False),
-        ({"recall": True}, True),
+        ({"recall": "tool"}, True),
         ({"head": PlainHead(tools=(RECALL,))}, True),
-        ({"options": Options()}, True),
+        ({"recall": "handles"}, True),
     ],
 )
 @awaited

@@ -29,7 +29,7 @@ def read_values(body: bytes) -> list[Any]:
     value = _decode(body)
     if value is not None:
         return [value]
-    splitter = EventSplitter(by_line=not body.lstrip().startswith(_SSE_STARTS))
+    splitter = EventSplitter(by_line=not body.lstrip(b" \t\r\n").startswith(_SSE_STARTS))
     events = [*splitter.take(body), *splitter.finish()]
     return [event.value for event in events if event.value is not None]
 
@@ -38,7 +38,7 @@ def is_stream(body: bytes, content_type: str) -> bool:
     """Whether an answer came as a stream of events."""
     if "event-stream" in content_type or "ndjson" in content_type:
         return True
-    return body.lstrip().startswith((b"data:", b"event:"))
+    return body.lstrip(b" \t\r\n").startswith((b"data:", b"event:"))
 
 
 def read_answer(body: bytes, answer: Answered, dialect: str) -> Absorbed:
@@ -63,7 +63,7 @@ def read_answer_text(body: bytes, answer: Answered) -> str:
 
 
 def _decode(text: bytes) -> Any:
-    if not text.lstrip().startswith((b"{", b"[")):
+    if not text.lstrip(b" \t\r\n").startswith((b"{", b"[")):
         return None
     try:
         return msgspec.json.decode(text)

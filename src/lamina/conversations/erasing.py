@@ -23,6 +23,7 @@ from lamina.conversations.recorded_log import make_recorded_log
 from lamina.conversations.store import ConversationState, conversation_place, decode_state, recorded_workspace
 from lamina.core.hashing import NamedSegment, handle, short_handle, stem_of
 from lamina.core.recall import identify_segments, index_by_name
+from lamina.core.text.characters import split_lines, split_words
 from lamina.core.values import Digest, Fold, Ledger, Part, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.origins import ORIGIN
 from lamina.errors import BadInput, Conflict, StoreError
@@ -61,6 +62,9 @@ SWEEP = Where(OwnName("lamina.sweep"), "sweep")
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _COLON = re.compile(rb"[ \t\r\n]*:")
+
+
+_TEXT = msgspec.json.Decoder(str)
 
 
 class ErasedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +168,7 @@ class _Target:
 
     def is_quoted_in(self, string: str) -> bool:
         """Whether a line of a string is a part of a text that has to go."""
-        lines = [line for line in string.splitlines() if len(line) >= LEAST]
+        lines = [line for line in split_lines(string) if len(line) >= LEAST]
         return any(line in text for text in self.long_texts for line in lines)
 
     def is_in_value(self, value: Any) -> bool:
@@ -239,7 +243,7 @@ def _strings(text: bytes) -> Iterator[tuple[int, int, str]]:
         if _COLON.match(text, match.end()):
             continue
         try:
-            yield match.start(), match.end(), msgspec.json.decode(match[0], type=str)
+            yield match.start(), match.end(), _TEXT.decode(match[0])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
 
@@ -357,7 +361,7 @@ def _erase_state(state: ConversationState, target: _Target, source: bytes) -> by
 
 
 def _begins(text: str, title: str) -> bool:
-    return " ".join(text.split()).startswith(title)
+    return " ".join(split_words(text)).startswith(title)
 
 
 def _recalls(exchange: Any, target: _Target) -> bool:

@@ -34,6 +34,9 @@ from lamina.stores.port import Store, Where
 VERSION = 1
 BASE64 = "lamina.base64"
 
+_TEXT = msgspec.json.Decoder(str)
+_ENCODED = msgspec.json.Decoder(dict[str, str])
+
 
 class ExportedLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of an export: a `conversation`, a `sent` request, or a record of one of the other kinds."""
@@ -91,7 +94,7 @@ def write_lines(state: ConversationState, record: ConversationRecord) -> Iterato
 
 def is_export(text: bytes) -> bool:
     """Whether a file begins as an export of a recorded conversation does."""
-    first_line, _, _ = text.lstrip().partition(b"\n")
+    first_line, _, _ = text.lstrip(b" \t\r\n").partition(b"\n")
     try:
         return _decode(first_line).conversation is not None
     except BadInput:
@@ -184,9 +187,9 @@ def _unwrap(value: msgspec.Raw) -> bytes | None:
     if not text:
         return None
     if text.startswith(b'"'):
-        return msgspec.json.decode(text, type=str).encode()
+        return _TEXT.decode(text).encode()
     if text.startswith(b'{"%s"' % BASE64.encode()):
-        return b64decode(msgspec.json.decode(text, type=dict[str, str])[BASE64])
+        return b64decode(_ENCODED.decode(text)[BASE64])
     return text
 
 

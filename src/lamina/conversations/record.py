@@ -391,7 +391,7 @@ class ConversationRecord:
         """
         if call.request.ledger is None or not self._pieces.get(call.request.ledger):
             return Ledger()
-        return Ledger.load(msgspec.json.decode(self._pieces[call.request.ledger]))
+        return load_stored_ledger(self._pieces[call.request.ledger])
 
     def _join(self, places: Iterable[int]) -> bytes:
         return b"".join(self._pieces[place] for place in places)
@@ -442,3 +442,12 @@ def _decode_event(body: bytes, place: int) -> _Event:
         hint = f"this release reads version {VERSION}; a newer one wrote it"
         raise BadInput(f"version {event.v!r}", place=f"record {place}", hint=hint)
     return event
+
+
+def load_stored_ledger(source: bytes) -> Ledger:
+    """A ledger as it stands in a record. Raises BadInput if it is damaged."""
+    try:
+        return Ledger.load(msgspec.json.decode(source))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        hint = "the record is damaged: restore it from a backup"
+        raise BadInput(f"its ledger cannot be read: {error}", place="record", hint=hint) from None

@@ -19,6 +19,7 @@ import msgspec
 from lamina.conversations.recall_loop import RecallExchange
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.request_digests import RequestDigests
+from lamina.core.text.characters import split_words
 from lamina.core.values import Digest, Ledger, Role, Segment, Text
 from lamina.dialects.usage import Usage
 from lamina.errors import Damaged
@@ -146,7 +147,7 @@ def find_title(log: Sequence[Segment]) -> str:
             continue
         for part in reversed(segment.parts):  # attachments stand before the question
             if isinstance(part, Text) and part.text and not part.text.startswith("<"):
-                return " ".join(part.text[: 4 * TITLE].split())[:TITLE]
+                return " ".join(split_words(part.text[: 4 * TITLE]))[:TITLE]
     return ""
 
 

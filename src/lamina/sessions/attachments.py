@@ -26,7 +26,7 @@ from lamina.context.gather import check_source, gather, source_name
 from lamina.context.port import GatheredSegments, Source, rename_source
 from lamina.context.web import web
 from lamina.core.kinds import Kinds
-from lamina.core.text.characters import lower_ascii
+from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import document, file, image, segment
@@ -49,8 +49,8 @@ MEDIA_TYPES = {
 SECONDS = 30.0
 """How long a folder, a page or a search may take."""
 
-_ADDRESS = re.compile(r"https?://", re.IGNORECASE)
-_TAG = re.compile(r"#[^\s#/.]+(?:/[^\s#/.]+)*")
+_ADDRESS = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://")
+_TAG = re.compile(f"#[^{WHITE_SPACE}#/.]+(?:/[^{WHITE_SPACE}#/.]+)*")
 """A tag, such as `#release` or `#release/notes`, but not a file that is called `#draft.md`."""
 
 LARGEST = 32 * 2**20

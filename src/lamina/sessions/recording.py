@@ -14,7 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest
-from lamina.conversations.store import ConversationState, conversation_place, find_title
+from lamina.conversations.store import ConversationState, conversation_place, decode_state, find_title
 from lamina.core.envelope import Envelope
 from lamina.core.values import Budget, Cut, Ledger, Segment
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
@@ -102,7 +102,7 @@ class SessionRecord:
 
 def _load_state(source: bytes, log: tuple[Segment, ...]) -> ConversationState:
     if source:
-        return msgspec.json.decode(source, type=ConversationState)
+        return decode_state(source)
     return ConversationState(door=DOOR, keep="all", title=find_title(log), began=int(time()))
 
 

@@ -170,7 +170,7 @@ def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: Head, *, sa
         head,
         layout=setup.layout,
         drop_block=policy.server.drop_block,
-        wording=policy.wording or (setup.stored_options or StoredOptions()).wording,
+        wording=(setup.stored_options or StoredOptions()).choose_wording(policy.wording),
         rates=_rates_for(setup, policy, dialect),
         salt=salt,
         **{**chosen, "window": setup.history},

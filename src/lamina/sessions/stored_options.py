@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from lamina.core.kinds import KINDS
 from lamina.core.wording import PLAIN, Wording
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
@@ -43,6 +42,13 @@ class StoredOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             return PLAIN
         return Wording(tagged=self.tagged, handles=self.handles, named=self.named)
 
+    def choose_wording(self, given: Wording | None) -> Wording:
+        """The wording that was given, or else the stored one; with handles only where they are answered."""
+        wording = given or self.wording
+        if wording.handles and not self.handles:
+            return msgspec.structs.replace(wording, handles=False, named=self.named)
+        return wording
+
 
 def choose_stored_options(
     previous: StoredOptions | None,
@@ -64,16 +70,16 @@ def choose_stored_options(
     if answers_recall and stored_options.named:
         stored_options = msgspec.structs.replace(stored_options, handles=True, named=False)
     functions = set(stored_options.functions).difference(forgo)
-    if policy.recall == "off":
-        stored_options = msgspec.structs.replace(stored_options, handles=False, named=False)
     wording = policy.wording
     if wording is not None:
-        stored_options = msgspec.structs.replace(
-            stored_options, tagged=wording.tagged, handles=wording.handles, named=wording.named
-        )
+        stored_options = msgspec.structs.replace(stored_options, tagged=wording.tagged)
+        if not wording.handles:
+            stored_options = msgspec.structs.replace(stored_options, handles=False, named=wording.named)
         functions = functions | {"words"} if wording.words else functions - {"words"}
+    if policy.recall == "off":
+        stored_options = msgspec.structs.replace(stored_options, handles=False, named=False)
     if policy.kinds is not None:
-        functions = functions - {"kinds"} if policy.kinds is KINDS else functions | {"kinds"}
+        functions.add("kinds")
     if template is not None:
         stored_options = msgspec.structs.replace(stored_options, template=_template_text(template, redact))
         functions = functions - {"template"} if isinstance(template, str) else functions | {"template"}

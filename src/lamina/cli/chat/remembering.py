@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from lamina.context.memory import Fact, Memory
 from lamina.errors import BadInput
 
-_REMEMBER = re.compile(r"^\s*(?:please,? )?remember(?: that|:)\s+(\S.*)$", re.IGNORECASE | re.MULTILINE)
+_REMEMBER = re.compile(r"^[ \t]*(?:please,? )?remember(?: that|:)[ \t]+(\S.*)$", re.IGNORECASE | re.MULTILINE)
 """A line that asks for it: `Remember that I live in Graz.` or `remember: tabs, not spaces`."""
 
 

@@ -14,7 +14,14 @@ from functools import cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, is_blank, with_newlines
+from lamina.core.text.characters import (
+    ALPHANUMERIC,
+    WHITE_SPACE,
+    fold_case,
+    is_blank,
+    split_words,
+    with_newlines,
+)
 
 Weight = Literal["rule", "wish", ""]
 
@@ -347,7 +354,7 @@ def _sets_rule(folded: str) -> bool:
     for place in _rules().find_all(folded):
         if not _DEMANDS.match(folded, place):
             return True
-        words_before = folded[:place].split()
+        words_before = split_words(folded[:place])
         is_subordinate = bool(words_before) and words_before[-1].strip(",;:") in _ASKED_BEFORE
         if not is_subordinate and not _TOLD.match(folded, place + len("you ")):
             return True
@@ -373,14 +380,14 @@ def _is_order(folded: str, place: int) -> bool:
     order = _orders().read(folded, place)
     if order in _CONDITIONS:
         rest = [folded[place + len(order) :], *_CLAUSE_START.split(folded)]
-        return any(clause.split(maxsplit=1)[0] in _VERBS for clause in rest if clause.strip(" "))
-    words_before = _CLAUSE_START.split(folded[:place])[-1].split()
+        return any(words[0] in _VERBS for words in map(split_words, rest) if words)
+    words_before = split_words(_CLAUSE_START.split(folded[:place])[-1])
     if order.startswith("must"):
         is_noun = words_before[-1:] == ["a"]
         return bool(words_before) and not is_noun and _OTHERS.isdisjoint(words_before)
     if all(word in _LEADS for word in words_before):
         # `They help us and always smile`: the first clause says of whom it is told.
-        return folded.split(maxsplit=1)[0] not in _OTHERS or not _AND_BEFORE.search(folded[:place])
+        return split_words(folded)[0] not in _OTHERS or not _AND_BEFORE.search(folded[:place])
     if words_before[-1] in _MODALS and _OTHERS.isdisjoint(words_before):
         return True
     return words_before[0] in _VERBS

@@ -99,5 +99,5 @@ def _canonical_arguments(arguments: str) -> str:
     """Arguments without what JSON leaves open: `{"b":1, "a":2}` is `{"a":2,"b":1}`. What is no JSON stays."""
     try:
         return canonical_json(msgspec.json.decode(arguments or "{}")).decode()
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return arguments
