@@ -319,7 +319,13 @@ def test_what_no_log_can_mean_is_refused(bad: Segment, problem: str) -> None:
 # the ledger
 
 
-CHOICES = ("same content as", "replaced in the same turn", "replaced by", OWN_TURN_ONLY)
+CHOICES = (
+    "same content as",
+    "replaced in the same turn",
+    "replaced by",
+    "attached twice with one question",
+    OWN_TURN_ONLY,
+)
 """Why a segment is not sent although nothing about it was mended."""
 
 

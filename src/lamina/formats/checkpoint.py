@@ -76,11 +76,11 @@ def oldest_first(view: OrderView) -> Iterator[Batch]:
 
 
 def _can_be_trimmed(entry: Entry) -> bool:
-    """Whether this is a reply or a result that is still sent in full.
+    """Whether this is a reply or a result that is not trimmed yet. One that came in shortened can be.
 
     A call is not trimmed: its result would have no call.
     """
-    if entry.role not in (Role.ASSISTANT, Role.TOOL) or entry.form is not Form.FULL:
+    if entry.role not in (Role.ASSISTANT, Role.TOOL) or entry.form not in (Form.FULL, Form.COMPACT):
         return False
     return bool(entry.parts) and not isinstance(entry.parts[0], ToolCall)
 
