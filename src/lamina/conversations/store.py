@@ -143,7 +143,7 @@ def family_of(workspace: str, group: str, dialect: str, digests: RequestDigests)
 def find_title(log: Sequence[Segment]) -> str:
     """The first words of the user, for a list: what clients put before them in tags is left out."""
     for segment in log:
-        if segment.role is not Role.USER:
+        if segment.role is not Role.USER or segment.kind != "user":
             continue
         for part in reversed(segment.parts):  # attachments stand before the question
             if isinstance(part, Text) and part.text and not part.text.startswith("<"):
