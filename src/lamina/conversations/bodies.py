@@ -79,9 +79,9 @@ def split_body(text: bytes, last: LastBody, place_of: Callable[[bytes], int]) ->
         runs=join_runs([place_of(piece) for piece in new_pieces]),
         tail=tail,
     )
-    kept = len(last.pieces) - tail
-    pieces = (*last.pieces[:head], *new_pieces, *last.pieces[kept:])
-    starts = (*last.starts[:head], *new_starts, *(start + shift for start in last.starts[kept:]))
+    tail_index = len(last.pieces) - tail
+    pieces = (*last.pieces[:head], *new_pieces, *last.pieces[tail_index:])
+    starts = (*last.starts[:head], *new_starts, *(start + shift for start in last.starts[tail_index:]))
     return body, LastBody(pieces, starts, len(text), last.record)
 
 

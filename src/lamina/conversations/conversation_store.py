@@ -161,15 +161,15 @@ async def _load_names(store: Store, family: str) -> list[str]:
 
 
 async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conversation]:
-    found: list[Conversation] = []
+    conversations: list[Conversation] = []
     for name in await _load_names(store, family):
-        kept = await find_conversation(store, WORKSPACE, name)
-        if kept is not None and kept.state.dialect == dialect:
-            conversation = from_state(name, kept.state)
-            conversation.record.skip_to(kept.records)
+        stored = await find_conversation(store, WORKSPACE, name)
+        if stored is not None and stored.state.dialect == dialect:
+            conversation = from_state(name, stored.state)
+            conversation.record.skip_to(stored.records)
             conversation.record.is_listed = True
-            found.append(conversation)
-    return sorted(found, key=lambda conversation: conversation.revision)
+            conversations.append(conversation)
+    return sorted(conversations, key=lambda conversation: conversation.revision)
 
 
 async def _write(store: Store, *, conversation: Conversation, names: Sequence[str], keep: Keep) -> None:

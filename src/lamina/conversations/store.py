@@ -178,9 +178,9 @@ class KeptConversation(msgspec.Struct, frozen=True, kw_only=True):
 async def list_conversations(store: Store, workspace: str) -> AsyncIterator[KeptConversation]:
     """All conversations of a workspace that a door has recorded, but for those deleted meanwhile."""
     async for head in every_conversation(store, conversation_workspace(workspace)):
-        kept = await find_conversation(store, workspace, head.conversation)
-        if kept is not None:
-            yield kept
+        conversation = await find_conversation(store, workspace, head.conversation)
+        if conversation is not None:
+            yield conversation
 
 
 async def find_conversation(store: Store, workspace: str, name: str) -> KeptConversation | None:

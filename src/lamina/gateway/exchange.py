@@ -27,7 +27,7 @@ from lamina.gateway.client_connection import LINK, ClientConnection, Receive
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.recorder import AnswerRecorder
-from lamina.gateway.recording import CallRecord
+from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
@@ -171,7 +171,7 @@ class ProxiedExchange:
         self._route = match_route(scope["method"], path)
         self._recalls: RecallRelay | None = None
         self._sent_id = ""
-        self._record = CallRecord(gateway.saver, gateway.settings.policy.keep)
+        self._record = ExchangeRecord(gateway.saver, gateway.settings.policy.keep)
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""

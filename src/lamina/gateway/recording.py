@@ -29,7 +29,7 @@ _HEADER_BEGINNINGS = ("anthropic-ratelimit-", "x-ratelimit-")
 """Headers of an answer that are worth keeping. None of them can hold a key."""
 
 
-class CallRecord:
+class ExchangeRecord:
     """The record of one request that is being answered, with every time that it is sent."""
 
     def __init__(self, saver: ConversationSaver, keep: Keep) -> None:

@@ -19,7 +19,7 @@ from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.setup import Setup
 
 
-class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
+class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was built, and the dialect that it was sent in."""
 
     envelope: Envelope
@@ -34,7 +34,7 @@ class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
 
 
-def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SentRequest | None:
+def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> BuiltRequest | None:
     """Build the request that was sent. Returns None if that is not possible, after a rewind for example.
 
     The log may have grown since. Its earlier lengths are tried until the prefix is the one that the
@@ -67,7 +67,7 @@ def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SentReque
         if prefix_at(envelope.entries, mark.sent, envelope.root) == mark.prefix:
             not_sent_yet = len(envelope.sent) - mark.sent
             sent = msgspec.structs.replace(envelope, tail=not_sent_yet)
-            return SentRequest(envelope=sent, dialect=past_builder.dialect.name)
+            return BuiltRequest(envelope=sent, dialect=past_builder.dialect.name)
     return None
 
 

@@ -20,7 +20,7 @@ from lamina.diagnose.compared import weigh_request
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.formats.tagged_context import failed_tags
-from lamina.sessions.previous_request import SentRequest
+from lamina.sessions.previous_request import BuiltRequest
 from lamina.sessions.request_builder import Timer
 
 
@@ -84,8 +84,8 @@ class Stopwatch:
 
 
 def report_turn(
-    request: SentRequest,
-    before: SentRequest | None,
+    request: BuiltRequest,
+    before: BuiltRequest | None,
     *,
     cut: Cut | None,
     seconds: dict[str, float],
@@ -110,7 +110,7 @@ def report_turn(
     )
 
 
-def _compare_requests(before: SentRequest, after: SentRequest) -> Difference:
+def _compare_requests(before: BuiltRequest, after: BuiltRequest) -> Difference:
     """Say where and why two requests differ.
 
     An envelope has no dialect. So if the dialect changed, the streams are compared, which name it.
@@ -120,7 +120,7 @@ def _compare_requests(before: SentRequest, after: SentRequest) -> Difference:
     return diff(_stream_of(before), _stream_of(after))
 
 
-def _stream_of(request: SentRequest) -> Stream:
+def _stream_of(request: BuiltRequest) -> Stream:
     stream = weigh_request(request.envelope, dialect=None, counter=None).stream
     return msgspec.structs.replace(stream, dialect=request.dialect)
 

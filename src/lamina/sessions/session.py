@@ -42,7 +42,7 @@ from lamina.sessions.opening import (
     prepare_builder,
     settings_for,
 )
-from lamina.sessions.previous_request import SentRequest
+from lamina.sessions.previous_request import BuiltRequest
 from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.redaction import redact_segments
@@ -421,7 +421,7 @@ class Session:
     def report(self) -> TurnReport:
         """Return what the last request did to the prefix, why, and what building it took."""
         writer = self._writer
-        request = SentRequest(envelope=writer.last_envelope(), dialect=self._builder.dialect.name)
+        request = BuiltRequest(envelope=writer.last_envelope(), dialect=self._builder.dialect.name)
         return report_turn(
             request,
             writer.request_before(),

@@ -14,7 +14,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import Conflict
 from lamina.sessions.mentioned_attachments import RebuiltLog, find_first_mention, rebuild_log
-from lamina.sessions.previous_request import SentRequest, StoredRequest, rebuild_request
+from lamina.sessions.previous_request import BuiltRequest, StoredRequest, rebuild_request
 from lamina.sessions.records import Control, Rewind
 from lamina.sessions.reports import Stopwatch
 from lamina.sessions.request_builder import RequestBuilder
@@ -40,8 +40,8 @@ class TurnWriter:
         self.envelope: Envelope | None = None
         self._envelope_count = -1  # the number of records that the envelope is for
         self._state_before: SessionState | None = None  # the state that the envelope was built from
-        self._request_before: SentRequest | StoredRequest | None = None
-        self._latest_request: SentRequest | StoredRequest | None = self._stored_request()
+        self._request_before: BuiltRequest | StoredRequest | None = None
+        self._latest_request: BuiltRequest | StoredRequest | None = self._stored_request()
         self._ledger_loss: Cut | None = self._find_ledger_loss()
 
     def begin_turn(self) -> None:
@@ -150,7 +150,7 @@ class TurnWriter:
         self._ledger_loss = self._find_ledger_loss()
         self._envelope_count = -1
 
-    def request_before(self) -> SentRequest | None:
+    def request_before(self) -> BuiltRequest | None:
         """Return the request before the last one. If another process sent it, it is built again."""
         if isinstance(self._request_before, StoredRequest):
             self._request_before = rebuild_request(self._request_before, self.builder)
@@ -263,7 +263,7 @@ class TurnWriter:
         if self._envelope_count != count:
             self._request_before = self._latest_request
         if count:
-            self._latest_request = SentRequest(envelope=envelope, dialect=self.builder.dialect.name)
+            self._latest_request = BuiltRequest(envelope=envelope, dialect=self.builder.dialect.name)
         self.envelope = envelope
         self._envelope_count = count
 

@@ -70,7 +70,7 @@ _FIND = (
 _UNCOUNTED = "there are more records than its head says"
 
 
-class ConversationState(msgspec.Struct, frozen=True):
+class StoredConversationState(msgspec.Struct, frozen=True):
     """A conversation: its row, its head, and whether there are records that its head does not count."""
 
     row: ConversationRow
@@ -242,7 +242,7 @@ def rescue_records(connection: SqliteConnection, where: Where) -> Sequence[tuple
     return select_intact_records(connection, where, row.id)
 
 
-def _load_conversation(connection: SqliteConnection, where: Where) -> ConversationState | None:
+def _load_conversation(connection: SqliteConnection, where: Where) -> StoredConversationState | None:
     """A conversation, checked; None if the chain says that there is none. The key is checked first."""
     results = connection.run(_FIND, (where.workspace, where.conversation))
     if not results:
@@ -257,10 +257,12 @@ def _load_conversation(connection: SqliteConnection, where: Where) -> Conversati
     if not isinstance(state, bytes) or Checksums(where).state(state) != row.state_sum:
         raise _damaged(connection, where, row, "its state is not what was written")
     head = StoredHead(count=row.count, state=state)
-    return ConversationState(row, head, bool(has_uncounted))
+    return StoredConversationState(row, head, bool(has_uncounted))
 
 
-def _check_all_counted(connection: SqliteConnection, where: Where, conversation: ConversationState) -> None:
+def _check_all_counted(
+    connection: SqliteConnection, where: Where, conversation: StoredConversationState
+) -> None:
     if conversation.has_uncounted:
         raise _damaged(connection, where, conversation.row, _UNCOUNTED)
 
@@ -268,7 +270,7 @@ def _check_all_counted(connection: SqliteConnection, where: Where, conversation:
 def _find_repeated(
     connection: SqliteConnection,
     where: Where,
-    conversation: ConversationState,
+    conversation: StoredConversationState,
     once: Once,
     checksums: Checksums,
 ) -> StoredHead | None:
