@@ -11,8 +11,7 @@ import anyio
 import psycopg
 import pytest
 
-from lamina.cli.chat.costs import cost_place as chat_cost_place
-from lamina.conversations.deleting import cost_place, delete_conversation
+from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.erasing import MARK, delete_message
 from lamina.conversations.listing import list_names, list_talks
 from lamina.conversations.record import ConversationRecord
@@ -167,10 +166,6 @@ def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
         assert not (await store.read(family_place("default", "family-1"))).head.count
 
     anyio.run(delete)
-
-
-def test_the_chat_keeps_its_costs_where_deletion_looks() -> None:
-    assert chat_cost_place("team", "evening") == cost_place("team", "evening")
 
 
 def test_a_damaged_conversation_is_deleted_with_what_names_it() -> None:

@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import count
-from time import time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -29,7 +28,6 @@ from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, cou
 from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
-from lamina.dialects.usage import Usage
 from lamina.fitting.policy import Keep
 from lamina.fitting.request import RequestMemo
 from lamina.gateway.bodies import RequestBody
@@ -53,9 +51,6 @@ Without them a thousand short conversations would count as nothing.
 
 MOST_LEARNT = 64
 """Records of another process that are read so that their texts are not stored again."""
-
-USAGES = 1_000
-"""Reports about earlier requests that one conversation holds for the inspector."""
 
 Group = tuple[str, str, str]
 """A workspace, a client's id and a dialect: what conversations must have in common to be one."""
@@ -84,9 +79,9 @@ class LiveConversation:
     `trigger` is the size above which it would have been cut, and `is_near` says that the next one may be over
     it. `counted` is the last request whose tokens the gateway has counted, and `tokens` their number.
     `request` is the last request as sent, `sent_at` when, and `reported` the tokens that the upstream counted
-    for it. `measured` is the last request with such a report, if it was sent as it came. `usages` has what
-    was reported for each answer, for the inspector. `spliced_memo` is the memo of its requests with recalls
-    in them. `lock` is that of its family, which lives as long as one of its conversations.
+    for it. `measured` is the last request with such a report, if it was sent as it came. `spliced_memo` is
+    the memo of its requests with recalls in them. `record` is what happened in it, for the store. `lock` is
+    that of its family, which lives as long as one of its conversations.
     """
 
     def __init__(self, workspace: str, name: str, family: str, state: ConversationState) -> None:
@@ -111,15 +106,8 @@ class LiveConversation:
         self.request: Any = None
         self.sent_at = 0.0
         self.reported = 0
-        self.usages: dict[int, tuple[float, Usage]] = {}
         self.lock: asyncio.Lock | None = None
         self.record = RecordWriter()
-
-    def note_usage(self, usage: Usage) -> None:
-        """Remember what was reported for the last request, by the number of its messages."""
-        self.usages[len(self.turns)] = (time(), usage)
-        while len(self.usages) > USAGES:
-            del self.usages[next(iter(self.usages))]
 
     def compare_with(self, parent: LiveConversation) -> None:
         """Take the last request of the conversation that this one was forked from as the one before it.
@@ -275,10 +263,6 @@ class ConversationIndex:
             new_conversation.compare_with(conversation)
         self._touch(new_conversation)
         return ConversationMatch(new_conversation, parsed, digests, 0, certain)
-
-    def list_live(self, workspace: str) -> list[LiveConversation]:
-        """The conversations of a workspace that are in memory. Another thread may call this."""
-        return [live for live in list(self._live.values()) if live.workspace == workspace]
 
     async def reload(self, conversation: LiveConversation) -> None:
         """Read a conversation again, after another process has changed it."""

@@ -54,7 +54,6 @@ def _learn_usage(sent: OutgoingRequest, conversation: LiveConversation, usage: U
     if usage == NOTHING_REPORTED or state.requests != sent.number or _says_the_same(usage, state.usage):
         return False
     conversation.reported = usage.input
-    conversation.note_usage(usage)
     conversation.measured = _measure_request(sent, conversation, usage)
     conversation.state = msgspec.structs.replace(state, usage=usage)
     return True

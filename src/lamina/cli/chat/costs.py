@@ -8,12 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from lamina.agent import TurnCost
+from lamina.conversations.deleting import cost_place
 from lamina.errors import Conflict
 from lamina.sessions import Session
-from lamina.stores.port import OwnName, Store, Where
-
-COSTS = "lamina.chat/"
-"""Begins the names of the workspaces that hold what the conversations of another workspace have cost."""
+from lamina.stores.port import Store, Where
 
 
 class KeptRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +101,3 @@ def _decode_cost(state: bytes, *, uncounted: int) -> CountedCost:
         return msgspec.json.decode(state, type=CountedCost)
     except (msgspec.MsgspecError, RecursionError):
         return CountedCost(uncounted=uncounted)
-
-
-def cost_place(workspace: str, conversation: str) -> Where:
-    """Where the cost of a conversation is stored. Whoever deletes the conversation deletes it, too."""
-    return Where(OwnName(f"{COSTS}{workspace}"), conversation)
