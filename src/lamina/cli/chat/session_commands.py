@@ -10,10 +10,10 @@ import anyio
 
 from lamina.cli.chat.command import Command, require
 from lamina.cli.chat.conversation import NextSession, TerminalChat
-from lamina.cli.chat.costs import copy_cost, cost_place
+from lamina.cli.chat.costs import copy_cost
 from lamina.cli.chat.maps import shorten
 from lamina.context.memory import MEMORY
-from lamina.conversations.deleting import delete_conversation
+from lamina.conversations.deleting import cost_place, delete_conversation
 from lamina.core.history_window import LastN
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, LaminaError
