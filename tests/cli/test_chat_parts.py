@@ -27,7 +27,6 @@ from lamina.cli.chat import answers, talk
 from lamina.cli.chat.answers import FormattedAnswer, open_answer, split_blocks
 from lamina.cli.chat.attaching import attach_mentions, mention_choices
 from lamina.cli.chat.conversation import TerminalChat
-from lamina.cli.chat.costs import COSTS
 from lamina.cli.chat.finding import (
     DEFAULT_MODELS,
     ModelChoice,
@@ -39,6 +38,7 @@ from lamina.cli.chat.finding import (
 from lamina.cli.chat.inert import make_inert
 from lamina.cli.chat.maps import describe_turn
 from lamina.context.port import GatheredSegments
+from lamina.conversations.deleting import COSTS
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
