@@ -108,6 +108,7 @@ class InspectorPages:
 
     async def _flush_and_ask(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
         await self._saver.flush_records()
+        await self._saver.flush()  # figures without texts wait there
         try:
             return await self._store.call(operation)
         except StoreGone as error:

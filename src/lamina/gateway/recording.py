@@ -1,8 +1,9 @@
 """Writes the record: what left for the upstream, and what came back, for every request of a conversation.
 
-A request is noted when it leaves and its answer when it has ended, and both are in the store a moment later
-(`ConversationSaver.record_soon`). So a gateway that is killed loses at most the requests that it was just
-answering: the record has them without an answer. What is kept of texts is the setting `keep`.
+A request is noted when it leaves and its answer when it has ended, and if everything is kept both are in the
+store a moment later (`ConversationSaver.record_soon`). So a gateway that is killed loses at most the requests
+that it was just answering: the record has them without an answer. Figures without texts (`keep` is "lowered")
+are saved with the state of their conversation, after some seconds.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
+from lamina.conversations.record import Answered, CutNote, SentRequest
 from lamina.conversations.store import changes_requests
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.conversations import DOOR
+from lamina.gateway.conversations import DOOR, LiveConversation
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.usage import UsageReader
 
@@ -95,8 +96,8 @@ class ExchangeRecord:
             kept_ledger = ledger if changes_requests(ledger) else None
             conversation.record.add_sent(request, body=body, came=came, ledger=kept_ledger)
         else:
-            conversation.record.add_sent(msgspec.structs.replace(request, digest=digest_body(body)))
-        self._saver.record_soon(conversation)
+            conversation.record.add_sent(request)  # no digest: to hash a body costs as much as to pass it
+        self._save_soon(conversation)
 
     def first_byte(self) -> None:
         """The upstream has begun to answer."""
@@ -157,7 +158,14 @@ class ExchangeRecord:
         self._is_open = False
         conversation = self._sent.conversation
         conversation.record.add_answer(answered, body=body if self.keeps_bodies else None)
-        self._saver.record_soon(conversation)
+        self._save_soon(conversation)
+
+    def _save_soon(self, conversation: LiveConversation) -> None:
+        """Save what happened in a moment; figures without texts with what comes in the next seconds."""
+        if self.keeps_bodies:
+            self._saver.record_soon(conversation)
+        else:
+            self._saver.save_later(conversation)
 
 
 def _note_cut(outgoing: OutgoingRequest) -> CutNote | None:
