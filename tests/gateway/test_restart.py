@@ -20,6 +20,7 @@ from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, converse
 from tests.gateway.test_faults import answer_late, until
+from tests.gateway.test_record import happened
 from tests.gateway.upstream_stub import Stub, run_stub
 from tests.servers.postgres import postgres
 
@@ -27,6 +28,7 @@ SETTINGS = """
 port = {port}
 store = "{store}"
 workers = {workers}
+policy.keep = "{keep}"
 
 [upstreams.claude]
 url = "{url}"
@@ -84,11 +86,13 @@ class GatewayProcess:
 
 
 @asynccontextmanager
-async def run_process(folder: Path, stub: Stub, *, workers: int = 1) -> AsyncIterator[GatewayProcess]:
+async def run_process(
+    folder: Path, stub: Stub, *, workers: int = 1, keep: str = "lowered"
+) -> AsyncIterator[GatewayProcess]:
     port = free_port()
     file = folder / "gateway.toml"
     store = folder / "gateway.db"
-    file.write_text(SETTINGS.format(port=port, store=store, workers=workers, url=stub.url))
+    file.write_text(SETTINGS.format(port=port, store=store, workers=workers, url=stub.url, keep=keep))
     gateway = GatewayProcess(file, port)
     await gateway.start()
     try:
@@ -173,3 +177,31 @@ def test_another_host_goes_on_over_postgresql(tmp_path: Path) -> None:
 
     with postgres() as server:
         asyncio.run(main(server.url))
+
+
+def test_kill_9_loses_at_most_what_was_in_flight_of_the_record(tmp_path: Path) -> None:
+    """Killed in the middle of an answer: the record has that request without one, and all others whole."""
+    killed_at = 6
+
+    async def main() -> list[bytes]:
+        async with run_stub() as stub, run_process(tmp_path, stub, keep="all") as gateway:
+            for step in range(12):
+                if step == killed_at:
+                    stub.play(answer_late(30))
+                    sending = asyncio.ensure_future(post_until_answered(gateway.url, messages_request(step)))
+                    before = len(stub.seen)
+                    assert await until(lambda seen=before: len(stub.seen) > seen, 30)  # type: ignore[misc]
+                    await asyncio.sleep(1)  # what is in flight is noted a moment after it left
+                    await gateway.kill()
+                    await gateway.start()
+                    await sending
+                    continue
+                await post_until_answered(gateway.url, messages_request(step))
+            await asyncio.sleep(1)
+            return [seen.body for seen in stub.seen]
+
+    bodies = asyncio.run(main())
+    record, calls = happened(tmp_path / "gateway.db").only()
+    assert [record.sent_body(call) for call in calls] == bodies
+    unanswered = [number for number, call in enumerate(calls) if call.answer is None]
+    assert unanswered == [killed_at]

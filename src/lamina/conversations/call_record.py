@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.conversation import DOOR, Conversation
-from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
+from lamina.conversations.record import Answered, CutNote, SentRequest
 from lamina.conversations.store import changes_requests
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.policy import Keep
@@ -60,8 +60,6 @@ class CallRecord:
         self._conversation = conversation
         self._id = f"{conversation.uid}-{next(_numbers)}"
         self._began = monotonic()
-        body = encode_arguments(fitted.request)
-        came_body = None if fitted.request is came else encode_arguments(came)
         cut = fitted.envelope.cut
         request = SentRequest(
             id=self._id,
@@ -81,16 +79,18 @@ class CallRecord:
                 after=cut.after,
                 lowered=cut.lowered,
             ),
-            size=len(body),
             follows=self._first_id,
             why=why,
         )
         self._first_id = self._first_id or self._id
-        if self.keeps_bodies:
-            ledger = fitted.ledger if changes_requests(fitted.ledger) else None
-            conversation.record.add_sent(request, body=body, came=came_body, ledger=ledger)
-        else:
-            conversation.record.add_sent(msgspec.structs.replace(request, digest=digest_body(body)))
+        if not self.keeps_bodies:
+            conversation.record.add_sent(request)
+            return
+        body = encode_arguments(fitted.request)
+        came_body = None if fitted.request is came else encode_arguments(came)
+        ledger = fitted.ledger if changes_requests(fitted.ledger) else None
+        sized = msgspec.structs.replace(request, size=len(body))
+        conversation.record.add_sent(sized, body=body, came=came_body, ledger=ledger)
 
     def answered(
         self, usage: Usage | int, *, answer: Any = None, recalled: bool = False, error: str = ""
