@@ -11,7 +11,7 @@ import openai
 import pytest
 
 import lamina
-from lamina import Budget
+from lamina import Budget, Policy
 from lamina.conversations.store import list_conversations, read_record
 from lamina.stores.address import open_store
 from lamina.wrapped import conversation
@@ -22,9 +22,10 @@ from tests.gateway.upstream_stub import Stub, run_stub
 WINDOW, RESERVE = 8_000, 500
 
 
-def wrapped(url: str, store: Path, name: str) -> Any:
+def wrapped(url: str, store: Path, name: str, *, keep: Any = "lowered") -> Any:
     client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
-    wrapped_client = lamina.wrap(client, budget=Budget(window=WINDOW, reserve=RESERVE), store=store)
+    policy = Policy(budget=Budget(window=WINDOW, reserve=RESERVE), keep=keep)
+    wrapped_client = lamina.wrap(client, policy=policy, store=store)
     return conversation(wrapped_client, name) if name else wrapped_client
 
 

@@ -137,8 +137,11 @@ def encode_arguments(request: Mapping[str, Any]) -> bytes:
 
 
 def encode_value(value: Any) -> bytes:
-    """A value of an SDK as JSON. What cannot be written is named by its type."""
-    return msgspec.json.encode(value, enc_hook=_to_plain)
+    """A value of an SDK as JSON. What cannot be written is named by its type: a record never fails a call."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_to_plain)
+    except Exception as error:  # noqa: BLE001 - a foreign object may do anything
+        return msgspec.json.encode({"not recorded": type(error).__name__})
 
 
 def _to_plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import time
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +19,10 @@ from lamina.fitting.request import RequestMemo
 
 DOOR = "wrap"
 """What the record calls a wrapped client."""
+
+
+def _now() -> int:
+    return int(time())
 
 
 def _make_uid() -> str:
@@ -66,7 +71,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     group: str = ""
     family: str = ""
     model: str = ""
-    began: int = 0
+    began: int = msgspec.field(default_factory=_now)
     left_families: tuple[str, ...] = ()
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
 

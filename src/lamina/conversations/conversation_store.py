@@ -178,12 +178,12 @@ async def _write(store: Store, *, conversation: Conversation, names: Sequence[st
     where = conversation_place(WORKSPACE, conversation.uid)
     title = find_title(conversation.digests.segments) if keep == "all" else ""
     state = msgspec.structs.replace(to_state(conversation), keep=keep, title=title).encode()
-    if not record.is_listed:
-        for family in (conversation.family, *names):
-            await store.append(family_place(WORKSPACE, family), [conversation.uid.encode()])
-        record.is_listed = True
 
     async def write() -> None:
+        if not record.is_listed:
+            for family in (conversation.family, *names):
+                await store.append(family_place(WORKSPACE, family), [conversation.uid.encode()])
+            record.is_listed = True
         try:
             await store.append(where, record.encode(), expect=record.count, state=state)
         except Conflict:

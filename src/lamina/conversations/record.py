@@ -33,6 +33,9 @@ VERSION = 1
 MOST_WAITING = 16 << 20
 """Bytes of bodies of one conversation that wait for a store that does not answer."""
 
+DIGEST_BYTES = 150
+"""What the digest of a stored piece takes in memory, with its place. Measured, rounded up."""
+
 PIECE = b"="
 """Begins the record of a piece. No JSON value does."""
 
@@ -185,10 +188,11 @@ class RecordWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the last request that are held to compare the next one with."""
-        if self._came.pieces is self._sent.pieces:
-            return self._sent.size
-        return self._sent.size + self._came.size
+        """Bytes that are held to compare the next request with: those of the last one, and all digests."""
+        held = self._sent.size + len(self._pieces) * DIGEST_BYTES
+        if self._came.pieces is not self._sent.pieces:
+            held += self._came.size
+        return held
 
     def encode(self, more: Iterable[bytes] = ()) -> list[bytes]:
         """The records of everything that waits, and then `more`, for a store that has `count` records now.
@@ -224,12 +228,18 @@ class RecordWriter:
             self.count += 1
 
     def skip_to(self, count: int) -> None:
-        """The store has so many records by now, which were not read: their texts may be stored once more."""
+        """The store has so many records by now, which were not read: their texts may be stored once more.
+
+        If it has fewer than it had, somebody deleted the conversation: what this writer knows is gone.
+        """
+        if count < self.count:
+            self.begin_anew()
         self.count = count
 
     def begin_anew(self) -> None:
         """The conversation was deleted from the store. What waits is the beginning of a new record."""
         self.count = 0
+        self.is_listed = False
         self._pieces = {}
         self._ledger_size = ()
         self._ledger_place = None
@@ -394,7 +404,11 @@ class ConversationRecord:
         return load_stored_ledger(self._pieces[call.request.ledger])
 
     def _join(self, places: Iterable[int]) -> bytes:
-        return b"".join(self._pieces[place] for place in places)
+        try:
+            return b"".join(self._pieces[place] for place in places)
+        except KeyError as error:
+            hint = "the record is damaged: lamina conversations rescue writes what is whole"
+            raise BadInput(f"piece {error} of a body is missing", place="record", hint=hint) from None
 
     def _read_one(self, body: bytes) -> None:
         if body.startswith(PIECE):

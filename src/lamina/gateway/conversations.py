@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import count
+from time import time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -121,6 +122,8 @@ class LiveConversation:
     def accept(self, stored: GatewayConversation) -> None:
         """Take over what another process has saved, unless this one has seen a later request."""
         self.source = stored.source
+        if stored.state.began != self.state.began:  # it was deleted, and somebody has begun it again
+            self.record.begin_anew()
         saved_digests = stored.state.digests()
         if self._is_ahead(stored.state, saved_digests):
             return
@@ -247,6 +250,7 @@ class ConversationIndex:
 
         state = ConversationState(
             door=DOOR,
+            began=int(time()),
             dialect=dialect.name,
             group=identity.group,
             parent=identity.parent,
