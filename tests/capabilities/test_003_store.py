@@ -396,7 +396,7 @@ async def test_m_damaged_records_are_passed_over_on_wish(tmp_path: Path) -> None
     with closing(sqlite3.connect(address, isolation_level=None)) as raw:
         raw.execute("UPDATE record SET body = x'00' WHERE seq = 1")
     async with open_store(address, key=key) as store:
-        with pytest.raises(Tampered, match="lamina sessions rescue"):
+        with pytest.raises(Tampered, match="lamina conversations rescue"):
             await store.read(where)
         assert isinstance(store, Rescuable)
         assert [record.body for record in await store.rescue(where)] == [b"one", b"three"]

@@ -135,7 +135,7 @@ def test_what_is_whole_of_a_damaged_sealed_conversation_is_rescued(tmp_path: Pat
     where = ("--store", address, "--key-file", key)
     refused = run("sessions", "show", "chat", *where)
     assert refused.code == 4
-    assert "lamina sessions rescue NAME" in refused.err
+    assert "lamina conversations rescue NAME" in refused.err
     done = run("sessions", "rescue", "chat", *where)
     assert done.code == 0
     assert "A request is retried three" in done.out

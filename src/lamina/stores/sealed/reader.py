@@ -23,7 +23,7 @@ from lamina.stores.sealed.vault import OpenCard, Vault
 LARGE = 262_144
 """Bytes above which sealing and opening go to a worker thread."""
 
-RESCUE = "restore it from a backup, or keep what can be read: lamina sessions rescue NAME"
+RESCUE = "restore it from a backup, or keep what can be read: lamina conversations rescue NAME"
 
 MOST_SEEN = 65_536
 """Conversations whose end is remembered."""
