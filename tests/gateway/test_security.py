@@ -29,6 +29,7 @@ from lamina.gateway.config import (
     load_gateway_settings,
 )
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.security import check_sender
 from lamina.gateway.turn_memory import TurnMemory
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import RunningGateway, open_client, replace_deadlines, run_gateway, settings_for
@@ -138,6 +139,26 @@ def test_other_host_names_and_other_sites_are_refused(headers: bytes, status: in
             assert len(stub.seen) == (status == 200)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "answer"),
+    [
+        ("10.1.2.3:4949", "0.0.0.0", "served"),  # noqa: S104 - how Prometheus and a balancer ask
+        ("[fd00::7]:4949", "0.0.0.0", "served"),  # noqa: S104
+        ("10.1.2.3:4949", "127.0.0.1", "refused"),
+        ("evil.example", "0.0.0.0", "refused"),  # noqa: S104
+        ("10.1.2.3.evil.example", "0.0.0.0", "refused"),  # noqa: S104
+    ],
+)
+def test_a_public_gateway_can_be_asked_by_its_address(host: str, address: str, answer: str) -> None:
+    settings = settings_for("http://127.0.0.1:9", host=address, tokens=TOKENS, hosts=("gateway.example",))
+    headers = [(b"host", host.encode())]
+    if answer == "served":
+        check_sender(headers, settings)
+        return
+    with pytest.raises(Refusal, match="not served here"):
+        check_sender(headers, settings)
 
 
 def test_workspaces_cannot_see_each_other(tmp_path: Path) -> None:

@@ -238,10 +238,10 @@ def is_loopback(host: str) -> bool:
     """Whether an address is one of this machine only."""
     if host == "localhost":
         return True
-    return _is_address(host) and ip_address(host).is_loopback
+    return is_address(host) and ip_address(host).is_loopback
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
     """Whether a text is an address of version 4 or 6, as in `::1`."""
     try:
         ip_address(text)
@@ -264,7 +264,7 @@ def read_host_name(host: str) -> str:
 def _check_host(host: str) -> None:
     """Refuse a host that no Host header can match: names are compared without their ports."""
     name = read_host_name(host.rpartition("://")[2].rstrip("/"))
-    if host and (name == lower_ascii(host) or _is_address(host)):
+    if host and (name == lower_ascii(host) or is_address(host)):
         return
     expected = name or "gateway.example"
     hint = f'write the name alone, without a port: "{expected}"'

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from lamina.core.text.characters import lower_ascii
-from lamina.gateway.config import GatewaySettings, is_loopback, read_host_name
+from lamina.gateway.config import GatewaySettings, is_address, is_loopback, read_host_name
 from lamina.gateway.refusals import Refusal
 
 TOKEN_HEADER = b"x-lamina-token"
@@ -95,7 +95,8 @@ def _find_workspace(token: str, settings: GatewaySettings) -> str | None:
 def _check_host(headers: Headers, settings: GatewaySettings) -> None:
     """Refuse foreign Host headers (DNS rebinding).
 
-    If other machines may ask and no names are listed, the token decides.
+    If other machines may ask and no names are listed, the token decides. It also decides where they ask by
+    address, as Prometheus does with each pod: only a name can be pointed at another machine.
     """
     values = [value for name, value in headers if name == b"host"]
     if len(values) != 1:
@@ -104,6 +105,8 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
         return
     host = read_host_name(values[0].decode("latin-1"))
     if is_loopback(host) or host in map(lower_ascii, settings.hosts):
+        return
+    if settings.is_public and is_address(host):
         return
     raise Refusal(421, "this host name is not served here; list it in `hosts`")
 
