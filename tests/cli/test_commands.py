@@ -22,9 +22,10 @@ ORPHAN: dict[str, Any] = {"messages": [HELLO, {"role": "tool", "tool_call_id": "
 def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.code == 0
-    assert re.findall(r"^  ([a-z]+) +\S", done.out.partition("commands")[2], re.MULTILINE)[
-        : len(COMMANDS)
-    ] == [*COMMANDS]
+    named = re.findall(
+        r"^  ([a-z]+) +\S", done.out.partition("start:")[2].partition("examples:")[0], re.MULTILINE
+    )
+    assert sorted(named) == sorted(COMMANDS)
     assert run() == (2, "", done.out)
 
 
@@ -87,7 +88,7 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
             ["fit", "-", "--window", "many"],
             "argument --window: 'many' is not a whole number; see lamina fit --help",
         ),
-        (["fit", "-", "--win", "9"], "unrecognized arguments: --win 9; see lamina fit --help"),
+        (["fit", "-", "--win", "9"], "--win 9, did you mean --window; see lamina fit --help"),
         (["fit", "-", "--window", "-1"], "Budget: window is -1; give the model's context window in tokens"),
         (
             ["fit", "-", "--dialect", "latin"],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from lamina import Budget, Ledger, Memo, build, explain, table
+from lamina import Budget, Ledger, Memo, build, explain, fit_request, table
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import ManifestRow, describe_row, join_folds
 from lamina.core.values import Form, Layer
@@ -102,3 +104,32 @@ def test_a_sentence_says_why(fields: dict[str, object], sentence: str) -> None:
 def test_every_row_of_a_request_has_a_sentence(folded: Envelope) -> None:
     for each in explain(folded).rows:
         assert describe_row(each).startswith(f"{each.key}: ")
+
+
+def test_what_was_left_out_is_listed_with_its_size_and_a_handle_that_brings_it_back() -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Read the modules."}]
+    ledger = None
+    for number in range(30):
+        function = {"name": "read_file", "arguments": f'{{"path": "src/module_{number}.py"}}'}
+        call_made = {"id": f"c{number}", "type": "function", "function": function}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call_made]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"x = {number}\n" * 200})
+        request = {"model": "gpt-4o", "messages": list(messages)}
+        fitted = fit_request(request, budget=Budget(window=6_000, reserve=1_000), ledger=ledger)
+        ledger = fitted.ledger
+    left_out = fitted.left_out
+    lowered = [row for row in explain(fitted.envelope).rows if row.form is not Form.FULL]
+    assert [missing.handle for missing in left_out] == [row.recall for row in lowered]
+    assert left_out
+    first = next(missing for missing in left_out if missing.kind == "tool_result")
+    assert first.what == "read_file src/module_0.py"
+    assert fitted.recall(first.handle) == "x = 0\n" * 200
+    assert first.characters == len("x = 0\n" * 200)
+    assert str(first).startswith("the result of read_file src/module_0.py, 1,200 characters: ")
+    assert str(first).endswith(f'; recall("{first.handle}")')
+    assert {missing.cut for missing in left_out} <= set(range(1, len(fitted.ledger.cuts) + 1))
+
+
+def test_a_manifest_prints_itself_as_its_table() -> None:
+    manifest = explain(build([user("Hello")], budget=Budget(window=8_000)))
+    assert str(manifest) == table(manifest)

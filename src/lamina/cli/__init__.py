@@ -23,8 +23,18 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lamina.cli.output import emit, tell
-from lamina.cli.parser import Parser
+from lamina.cli.parser import Parser, suggest
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, StoreError
+
+GROUPS = {
+    "start": ("demo", "replay", "chat", "doctor", "config"),
+    "gateway": ("run", "serve", "tail"),
+    "requests": ("fit", "check", "explain", "diff"),
+    "conversations": ("inspect", "conversations", "recall", "mcp"),
+    "stores": ("key", "rekey", "migrate"),
+    "other": ("completion", "sessions"),
+}
+"""The commands as `lamina --help` groups them; in each group what a newcomer tries first."""
 
 COMMANDS = {
     "demo": "watch a made-up session go through lamina; a good first command",
@@ -39,7 +49,7 @@ COMMANDS = {
     "chat": "talk with a model in the terminal, and see what it sees",
     "fit": "make a request fit the window of its model",
     "check": "list the rules of the API that a request breaks",
-    "explain": "show every segment of a request: layer, form, tokens and why",
+    "explain": "show each part of a request: whether it is sent in full, its tokens, and why",
     "diff": "say where and why two requests part",
     "sessions": "the old name of conversations, for one more release",
     "recall": "bring back the full text behind a handle",
@@ -49,7 +59,8 @@ COMMANDS = {
     "migrate": "bring tables of an older release in PostgreSQL up to date, while they are in use",
     "completion": "print a completion script for bash, zsh or fish",
 }
-"""In the order of `lamina --help`: what a newcomer tries first, the gateway, single requests, stores."""
+"""Every command, and what it does in a line."""
+
 BAD_INPUT, NO_ROOM, STORE, BUG, CLOSED, STOPPED = 2, 3, 4, 70, 141, 130
 
 _EXAMPLES = """\
@@ -63,7 +74,7 @@ examples:
   lamina diff before.json after.json
   lamina conversations list
 
-Commands that read a FILE read standard input where it is "-".
+Each command has its own --help. Where a command reads a FILE, "-" is standard input.
 """
 
 
@@ -104,9 +115,10 @@ def parser_for(command: str = "") -> Parser:
         epilog=_EXAMPLES,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = parser.add_argument_group("commands, each with its own --help")
-    for name, what in COMMANDS.items():
-        commands.add_argument(name, nargs="?", help=what, default=argparse.SUPPRESS)
+    for title, names in GROUPS.items():
+        commands = parser.add_argument_group(title)
+        for name in names:
+            commands.add_argument(name, nargs="?", help=COMMANDS[name], default=argparse.SUPPRESS)
     return parser
 
 
@@ -134,7 +146,8 @@ def _run_without_command(words: list[str]) -> int:
         parser.print_help(sys.stderr)
         return BAD_INPUT
     if not words[0].startswith("-"):
-        parser.error(f"unknown command {words[0]!r}; use one of {', '.join(COMMANDS)}")
+        near = suggest(words[0], COMMANDS) or f"; use one of {', '.join(COMMANDS)}"
+        parser.error(f"unknown command {words[0]!r}{near}")
     if parser.parse_args(words).version:
         print(f"lamina {_version()}")
     return 0

@@ -19,11 +19,13 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.cli.bar import SIGNS, draw_bar
+from lamina.cli.colour import paint
 from lamina.cli.files import check_folder, write_file
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.cli.replay import page_writer
+from lamina.core.explanation import name_plainly
 from lamina.core.hashing import handle
 from lamina.core.values import Entry, Form, Ledger, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
@@ -249,7 +251,7 @@ def _recall_largest(fitted: Fitted) -> RecalledSegment | None:
             sent = _digest_text(fitted, key)
     recalled_text = fitted.recall(key)
     return RecalledSegment(
-        what=describe_segment(largest.segment),
+        what=name_plainly(largest.segment.kind, describe_segment(largest.segment)),
         why=largest.why,
         sent=sent,
         key=key,
@@ -310,7 +312,8 @@ def _print_session(
             print(line, end="")
         print()
         if cut is not None:
-            print(f"      cut: {cut.left} left, {cut.before:,} to {cut.after:,} tokens; all can be recalled")
+            sizes = f"{cut.before:,} to {cut.after:,} tokens"
+            print(paint(f"      cut: {cut.left} left out, {sizes}; all can be recalled", "remark"))
     if len(cuts) > MOST_CUTS:
         print(f"      (cuts so far: {len(cuts)})")
 
@@ -337,7 +340,12 @@ def _print_costs(account: ReplayAccount) -> None:
     """One sentence with its price for each policy."""
     print(f"\nWhat the input of the session costs, at the prices of {MODEL} as of {account.as_of}:")
     for total in sum_outcomes(account.outcomes):
-        print(f"  {TITLES[total.policy]:<20} ${total.price or 0.0:.2f}  {_describe_total(total)}")
+        line = f"  {TITLES[total.policy]:<20} ${total.price or 0.0:.2f}  {_describe_total(total)}"
+        if total.refused:
+            line = paint(line, "bad")
+        elif total.policy == "lamina":
+            line = paint(line, "good")
+        print(line)
 
 
 def _describe_total(total: Total) -> str:
@@ -365,7 +373,7 @@ def _print_recall(recalled: RecalledSegment | None) -> None:
         return
     sent = " ".join(recalled.sent.split())
     equal = "byte for byte" if recalled.equal else "but not as it was"
-    print(f"\nOne of the things that left is {recalled.what}. What is sent in its place:")
+    print(f"\nOne thing that was left out is {recalled.what}. In its place is sent:")
     print(f"    {sent[:SENT]}…")
     print(f'recall("{recalled.key}") brings back {recalled.size:,} bytes, and it among them, {equal}:')
     for line in recalled.text.split("\n")[:RECALLED_LINES]:

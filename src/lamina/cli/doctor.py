@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import msgspec
 
+from lamina.cli.colour import Tone, paint
 from lamina.cli.gateway_options import INSTALL, find_missing_package
 from lamina.cli.output import emit
 from lamina.cli.parser import add_json, whole_number
@@ -44,6 +45,7 @@ exit status: 0 nothing is wrong, 1 something is
 """
 
 _MARKS = {"ok": "ok    ", "remark": "remark", "wrong": "wrong "}
+_TONES: dict[str, Tone] = {"ok": "good", "remark": "remark", "wrong": "bad"}
 SMALLEST_ROOM = 48_000
 """Tokens for the request below which Claude Code has little room beside its own tools and system text."""
 
@@ -88,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit({"lines": msgspec.to_builtins(lines)})
     else:
         for line in lines:
-            print(f"{_MARKS[line.verdict]}  {line.subject}: {line.text}")
+            print(f"{paint(_MARKS[line.verdict], _TONES[line.verdict])}  {line.subject}: {line.text}")
             if line.next_step:
                 print(f"        -> {line.next_step}")
     return int(any(line.verdict == "wrong" for line in lines))

@@ -25,7 +25,7 @@ request of a conversation continues the last one: the file is read if it is ther
 
 examples:
   lamina fit request.json > fitted.json
-  lamina fit request.json --window 32000 --reserve 4000 --ledger chat.ledger.json > fitted.json
+  lamina fit request.json --window 32000 --ledger ledger.json > fitted.json
   lamina fit - --explain < request.json > /dev/null
   lamina fit request.json --to gemini --model gemini-3-pro > gemini.json
   lamina fit request.json --breakpoints plan > marked.json

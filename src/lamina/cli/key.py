@@ -19,7 +19,7 @@ read by anybody. Keep a copy of it in another place than the store.
 examples:
   lamina key new                        # in the folder of the settings
   lamina key new ~/keys/chats.key
-  lamina conversations copy sealed.db --store chats.db --new-key-file ~/keys/chats.key
+  lamina conversations copy sealed.db --store chats.db --new-key-file chats.key
 
 exit status: 0 done, 2 input that cannot be used
 """

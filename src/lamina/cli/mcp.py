@@ -26,7 +26,7 @@ examples:
   lamina mcp --store chats.db --conversation support-42
   claude mcp add lamina -- lamina mcp
   lamina mcp --http --port 4950
-  LAMINA_MCP_TOKEN=... lamina mcp --http --host 0.0.0.0 --allow-host lamina.example.org
+  LAMINA_MCP_TOKEN=... lamina mcp --http --host 0.0.0.0 --allow-host mcp.example
 
 exit status: 0 stopped, 2 input that cannot be used, 4 a store that cannot be opened
 """

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 import sys
+import textwrap
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
-WIDTH = 92
+WIDTH = 80
 """Of help, wherever it is printed: the documentation shows it as it is."""
+
+_USAGE_INDENT = 8
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,7 +24,22 @@ class Parser(argparse.ArgumentParser):
         self.color = False
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"lamina: {message}; see {self.prog} --help\n")
+        self.exit(2, f"lamina: {message}{self._suggest(message)}; see {self.prog} --help\n")
+
+    def format_help(self) -> str:
+        """The help, with its prose and its usage in `WIDTH` columns. Indented lines, as in examples, stay."""
+        self.description = _wrap_prose(self.description or "")
+        self.epilog = _wrap_prose(self.epilog or "")
+        if self.usage:
+            self.usage = _wrap_usage(self.usage)
+        return super().format_help()
+
+    def _suggest(self, message: str) -> str:
+        """The option that was probably meant, where argparse names one that it does not know."""
+        unknown = re.match(r"unrecognized arguments: (--[a-z-]+)", message)
+        if unknown is None:
+            return ""
+        return suggest(unknown[1], self._option_string_actions)
 
     def print_help(self, file: Any = None) -> None:
         (file or sys.stdout).write(self.format_help())  # argparse's own hides that it failed
@@ -26,6 +47,14 @@ class Parser(argparse.ArgumentParser):
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         sys.stderr.write(message or "")
         raise SystemExit(status)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`, did you mean replay` if a known word is near, else nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    if not near:
+        return ""
+    return f", did you mean {near[0]}"
 
 
 def add_file(parser: argparse.ArgumentParser, name: str = "file", metavar: str = "FILE") -> None:
@@ -61,6 +90,31 @@ def whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _wrap_prose(text: str) -> str:
+    """The paragraphs of a text in `WIDTH` columns. A paragraph with an indented line is a table or examples."""
+    paragraphs: list[str] = []
+    for paragraph in text.split("\n\n"):
+        lines = paragraph.rstrip("\n").split("\n")
+        if not any(line.startswith(" ") for line in lines):
+            lines = textwrap.wrap(" ".join(lines), WIDTH, break_long_words=False, break_on_hyphens=False)
+        paragraphs.append("\n".join(lines))
+    return "\n\n".join(paragraphs)
+
+
+def _wrap_usage(usage: str) -> str:
+    """A usage line in `WIDTH` columns, broken between options, with the later lines below the first option."""
+    pieces = re.findall(r"\[[^\]]*(?:\[[^\]]*\][^\]]*)*\]|\S+", " ".join(usage.split()))
+    lines = [""]
+    width = WIDTH - len("usage: ")
+    for piece in pieces:
+        if len(lines[-1]) + 1 + len(piece) > width and lines[-1]:
+            lines.append(" " * _USAGE_INDENT + piece)
+            width = WIDTH
+        else:
+            lines[-1] = f"{lines[-1]} {piece}" if lines[-1] else piece
+    return "\n".join(lines)
 
 
 def _layout(prog: str) -> argparse.HelpFormatter:

@@ -18,7 +18,7 @@ was interrupted is continued by the next.
 
 examples:
   lamina rekey --store chats.db --key-file old.key --new-key-file new.key
-  lamina rekey --store chats.db --key-file new.key        # new data keys under the same key
+  lamina rekey --store chats.db --key-file new.key   # new data keys, same key
 
 exit status: 0 done, 2 input that cannot be used, 4 the store refuses it
 """

@@ -61,10 +61,10 @@ examples:
   lamina replay ~/.claude/projects
   lamina replay --store
   lamina replay logs/ --window 32000,64000 --html report.html
-  lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai --json account.json
-  lamina replay 's3://logs/2026-*/*.jsonl.zst' --engine dask --cluster tcp://10.0.0.5:8786 --parquet out/
+  lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai
+  lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
   lamina replay logs/ --judge http://127.0.0.1:8000
-  lamina replay logs/ --judge http://127.0.0.1:8000 --window 12000 --precision 0.05 --losses judged.jsonl
+  lamina replay logs/ --judge http://127.0.0.1:8000 --precision 0.05
   lamina replay logs/ --hide-at-most 0.02 --window 32000
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 

@@ -40,7 +40,7 @@ kept in your own data folder for 30 days, at most 2 GB (--keep says otherwise): 
 examples:
   lamina run -- claude
   lamina run --window 64000 -- claude -p "What does this project do?"
-  lamina run --upstream http://127.0.0.1:8080 --profile llama.cpp --window 32000 -- opencode
+  lamina run --upstream http://127.0.0.1:8080 --profile llama.cpp -- opencode
   lamina run --gateway http://127.0.0.1:4949 -- python agent.py
 
 exit status: that of the client, 128 and the number of the signal that ended it, or 2 for input that cannot

@@ -25,7 +25,7 @@ examples:
   lamina serve
   ANTHROPIC_BASE_URL=http://127.0.0.1:4949 claude
   lamina serve --settings gateway.toml
-  lamina serve --upstream http://127.0.0.1:8080 --profile llama.cpp --window 32000
+  lamina serve --upstream http://127.0.0.1:8080 --profile llama.cpp
   lamina serve --settings gateway.toml --check
 
 exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be opened

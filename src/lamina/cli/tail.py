@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from lamina.cli.colour import Tone, paint
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
 from lamina.cli.serve import settings_path
@@ -92,6 +93,7 @@ def _follow(
             return
         if not path.exists():
             tell(f"lamina: {path} is not there yet; the first request makes it")
+        tell("lamina: waiting for requests; Ctrl-C ends")
         while True:
             time.sleep(PAUSE)
             for line in reader.read_new():
@@ -238,7 +240,9 @@ class _Printer:
                     lost = f", {_number(event, 'lost')} tokens paid again"
                 place = event.get("place") or "no place"
                 text = f"  cache lost: {event.get('cause')} at {place}{lost}; {event.get('advice', '')}"
-                self._print(event, text)
+                self._print(event, text, "bad")
+            case "refused":
+                self._print(event, _describe_other(event), "bad")
             case _:
                 self._print(event, _describe_other(event))
 
@@ -273,11 +277,14 @@ class _Printer:
             parts.append(f"left out for this upstream: {', '.join(map(str, event['left_out']))}")
         return "  ".join(parts)
 
-    def _print(self, event: Mapping[str, Any], text: str) -> None:
+    def _print(self, event: Mapping[str, Any], text: str, tone: Tone | None = None) -> None:
         moment = ""
         if isinstance(event.get("at"), int | float):
             moment = datetime.fromtimestamp(event["at"]).astimezone().strftime("%H:%M:%S")
-        self._stream.write(f"{moment:<8}  {printable(text)}\n")
+        line = printable(text)
+        if tone is not None:
+            line = paint(line, tone, self._stream)
+        self._stream.write(f"{moment:<8}  {line}\n")
         self._stream.flush()
 
 

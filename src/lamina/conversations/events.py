@@ -18,6 +18,7 @@ import msgspec
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
 from lamina.conversations.conversation import LastRequest
+from lamina.core.explanation import LeftOut
 from lamina.core.values import Ledger
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
@@ -36,7 +37,7 @@ LEAST_MISS = 256
 
 
 class CutEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A cut was made: `before` tokens became `after`.
+    """A cut was made: `before` tokens became `after`. `left_out` has each thing that it lowered.
 
     `saves` is what each later request costs less, in USD, while its beginning is read from the cache; `costs`
     is what this one request costs more than reading that beginning. Both are None without a price.
@@ -48,6 +49,7 @@ class CutEvent(msgspec.Struct, frozen=True, kw_only=True):
     before: int
     after: int
     lowered: int
+    left_out: tuple[LeftOut, ...] = ()
     saves: float | None = None
     costs: float | None = None
 
@@ -135,6 +137,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
                 before=cut.before,
                 after=cut.after,
                 lowered=cut.lowered,
+                left_out=tuple(thing for thing in fitted.left_out if thing.cut == cut.number),
                 saves=saves,
                 costs=costs,
             )

@@ -17,7 +17,7 @@ from lamina.core.hashing import handle
 from lamina.core.text.clipping import count_units
 from lamina.core.tokens import Basis
 from lamina.core.values import Cut, Form, Layer
-from lamina.core.wording import describe_segment
+from lamina.core.wording import describe_segment, text_of
 
 
 class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +66,55 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         for row in self.rows:
             sums[row.layer] += row.tokens
         return {layer: sums[layer] for layer in Layer if sums[layer]}
+
+    def __str__(self) -> str:
+        return table(self)
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of a conversation that is not sent in full: what it is, why, how large, and how to get it.
+
+    `form` says what is sent of it: `COMPACT` its outline, `STUB` one line, `OMITTED` at most a line of a
+    digest. `characters` are those of its full text. `handle` is what `Fitted.recall` takes. `cut` is the
+    number of the cut that lowered it.
+    """
+
+    what: str
+    form: Form
+    why: str
+    characters: int
+    handle: str
+    kind: str = ""
+    turn: int = 0
+    cut: int = 0
+
+    def __str__(self) -> str:
+        what = _make_printable(name_plainly(self.kind, self.what))
+        why = _make_printable(self.why)
+        if why.startswith("folded into"):
+            why = "a digest stands for it"
+        size = count_units(self.characters, "characters")
+        return f'{what}, {size}: {_FORM_WORDS[self.form]} ({why}); recall("{self.handle}")'
+
+
+def list_left_out(envelope: Envelope) -> tuple[LeftOut, ...]:
+    """Everything that is not sent in full, in the order of the conversation."""
+    left_out: list[LeftOut] = []
+    for row, entry in zip(explain(envelope).rows, envelope.entries, strict=True):
+        if row.form is Form.FULL:
+            continue
+        missing = LeftOut(
+            what=row.what,
+            form=row.form,
+            why=row.why,
+            characters=len(text_of(entry.segment.parts)),
+            handle=row.recall,
+            kind=row.kind,
+            turn=row.turn,
+            cut=row.cut,
+        )
+        left_out.append(missing)
+    return tuple(left_out)
 
 
 def explain(envelope: Envelope) -> Manifest:
@@ -179,6 +228,19 @@ def _name_turns(first: int, last: int) -> str:
     if first == last:
         return f"turn {first}"
     return f"turns {first}–{last}"
+
+
+_PLAIN_NAMES = {
+    "user": "a message of the user",
+    "assistant": "a reply of the model",
+    "tool_call": "the call of {}",
+    "tool_result": "the result of {}",
+}
+
+
+def name_plainly(kind: str, what: str) -> str:
+    """What a segment is, for a sentence: `the result of read_file src/a.py`, `a message of the user`."""
+    return _PLAIN_NAMES.get(kind, "{}").format(what)
 
 
 _ARRIVALS = {"user": "said", "assistant": "written", "tool_call": "called", "tool_result": "returned"}

@@ -26,6 +26,7 @@ from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.build import Memo, build
 from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope, digest_tools
+from lamina.core.explanation import LeftOut, list_left_out
 from lamina.core.hashing import stem_of
 from lamina.core.layout import Layout
 from lamina.core.ledger import load_ledger
@@ -103,6 +104,11 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         """Return the full text behind a recall handle or behind the key of a digest."""
         segments = recall(self.log, key, ledger=self.ledger)
         return "\n".join(text_of(segment.parts) for segment in segments)
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Everything that is not sent in full: what it is, why, how large, and the handle for `recall`."""
+        return list_left_out(self.envelope)
 
     @property
     def recall_tool(self) -> dict[str, Any] | None:

@@ -36,6 +36,9 @@ from lamina.models.facts import model_or_none
 _ENDS = ("answered", "answered without usage", "unanswered")
 """Events after which a request that was sent is done with."""
 
+_REFUSALS = ("refused", "unanswered")
+"""Events of a request that the gateway or the upstream refused. One that is tried again counts each time."""
+
 ABOUT = 1.05
 """A read of at most this many times the tokens before the first cut is a read of these alone: both are known
 to a few hundredths only."""
@@ -112,6 +115,7 @@ class GatewayAccount:
         self.requests = 0
         self.cuts = 0
         self.recalls = 0
+        self.refused = 0
         self.usage = Usage()
         self._forks: dict[str, str] = {}
         self._unanswered: set[str] = set()
@@ -130,6 +134,8 @@ class GatewayAccount:
             self._unanswered.discard(str(event.get("id")))
         if name == "answered":
             self.add(msgspec.convert(dict(event), AnsweredRequest))
+        elif name in _REFUSALS:
+            self.refused += 1
         elif name == "answered without usage":
             self._count_event(event)
             self._cost.miss(NO_USAGE)
@@ -222,10 +228,13 @@ class GatewayAccount:
         recalls = ""
         if self.recalls:
             recalls = f", {count_noun(self.recalls, 'recall')}"
+        refused = ""
+        if self.refused:
+            refused = f", {self.refused:,} refused"
         conversations = count_noun(len(set(self._forks.values())), "conversation")
         requests = (
             f"{count_noun(self.requests, 'request')} in {conversations}, "
-            f"{count_noun(self.cuts, 'cut')}{recalls}; {usage.input:,} tokens read, {usage.cached:,} of them "
+            f"{count_noun(self.cuts, 'cut')}{recalls}{refused}; {usage.input:,} tokens read, {usage.cached:,} of them "
             f"from the cache, {usage.output:,} answered"
         )
         cost = str(self._cost)

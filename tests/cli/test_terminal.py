@@ -1,0 +1,83 @@
+"""How commands look at a terminal: their width, their colours, and help for a mistyped word."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from lamina.cli import COMMANDS, GROUPS
+from lamina.cli.colour import paint, shows_colour
+from tests.cli.running import run
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_eighty_columns(command: str) -> None:
+    words = [command, "--help"] if command else ["--help"]
+    ran = run(*words)
+    assert ran.code == 0
+    assert [line for line in ran.out.splitlines() if len(line) > 80] == []
+
+
+def test_every_command_is_in_one_group() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(COMMANDS)
+    assert all(f"\n{title}:\n" in run("--help").out for title in GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["repaly"], "did you mean replay"),
+        (["demo", "--onec"], "did you mean --once"),
+        (["replay", "--polcy", "x"], "did you mean --policy"),
+    ],
+)
+def test_a_mistyped_word_is_met_with_the_nearest_one(words: list[str], meant: str) -> None:
+    ran = run(*words)
+    assert ran.code == 2
+    assert meant in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_a_word_like_no_other_gets_the_list() -> None:
+    assert "use one of demo, replay" in run("xyzzy").err
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_coloured"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),  # an empty one asks for nothing
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_colour_is_for_terminals_that_want_it(*, environment: dict[str, str], is_coloured: bool) -> None:
+    assert shows_colour(Terminal(), environment) == is_coloured
+
+
+def test_a_pipe_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert paint("lost", "bad", io.StringIO()) == "lost"
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["demo", "--once"]])
+def test_colour_changes_nothing_but_the_colour(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = run(*command).out
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = run(*command).out
+    assert "\x1b[" not in plain
+    assert "\x1b[32m" in coloured
+    for code in ("32", "31", "33", "2", "1", "0"):
+        coloured = coloured.replace(f"\x1b[{code}m", "")
+    assert coloured == plain
