@@ -27,6 +27,7 @@ from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.cli.replay import page_writer
 from lamina.core.explanation import name_plainly
 from lamina.core.hashing import handle
+from lamina.core.text.clipping import count_units
 from lamina.core.values import Entry, Form, Ledger, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
 from lamina.fitting.policy import Policy
@@ -54,7 +55,7 @@ MOST_CUTS = 2
 RECALLED_LINES = 3
 """Lines of a recalled text that are printed."""
 
-SENT = 90
+SENT = 74
 """Characters of a line of others' words."""
 
 NOUNS = {
@@ -78,7 +79,7 @@ exit status: 0 done, 3 the session cannot be made to fit the window
 """
 
 
-_DIFFERENT = "Sessions differ: with --seed 5, sliding is cheaper, and 34 of 273 names are gone."
+_DIFFERENT = "Sessions differ: with --seed 5, sliding is cheaper, and 34 of 273 names gone."
 _NEXT = "Next, what did your own sessions cost?  lamina replay ~/.claude/projects"
 
 
@@ -295,8 +296,8 @@ def _print_session(
     """
     own = next(outcome for outcome in account.outcomes if outcome.policy == OWN)
     print(
-        f"A coding agent's session, made up from seed {arguments.seed}: {arguments.turns} turns, {own.calls} "
-        f"calls, in a window of {arguments.window:,} tokens.\nEach bar is a request: {_legend(own)}\n"
+        f"A coding agent's session, made up (seed {arguments.seed}): {own.calls} requests, "
+        f"window {arguments.window:,} tokens.\nEach bar is a request: {_legend(own)}\n"
     )
     cut_by_call = {cut.call: cut for cut in cuts[:MOST_CUTS]}
     columns = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be drawn over
@@ -313,7 +314,7 @@ def _print_session(
         print()
         if cut is not None:
             sizes = f"{cut.before:,} to {cut.after:,} tokens"
-            print(paint(f"      cut: {cut.left} left out, {sizes}; all can be recalled", "remark"))
+            print(paint(f"  cut {sizes}: {cut.left} left out", "remark"))
     if len(cuts) > MOST_CUTS:
         print(f"      (cuts so far: {len(cuts)})")
 
@@ -338,7 +339,7 @@ def _draw_call(number: int, point: Point, window: int) -> str:
 
 def _print_costs(account: ReplayAccount) -> None:
     """One sentence with its price for each policy."""
-    print(f"\nWhat the input of the session costs, at the prices of {MODEL} as of {account.as_of}:")
+    print(f"\nCost of the input ({MODEL}, {account.as_of}), and names gone that answers need:")
     for total in sum_outcomes(account.outcomes):
         line = f"  {TITLES[total.policy]:<20} ${total.price or 0.0:.2f}  {_describe_total(total)}"
         if total.refused:
@@ -351,7 +352,7 @@ def _print_costs(account: ReplayAccount) -> None:
 def _describe_total(total: Total) -> str:
     """What a policy did to the session, in a sentence: refused, nothing, or cuts and what is missing."""
     if total.refused:
-        return f"{total.refused} of {total.calls} requests are too large: the provider refuses them"
+        return f"{total.refused} of {total.calls} requests are too large, and refused"
     if not total.cuts:
         return "everything fits: nothing is left out"
     facts = [f"{total.cuts} cuts", f"{format_percent(total.cached)} cached"]
@@ -360,9 +361,9 @@ def _describe_total(total: Total) -> str:
     if not missing:
         facts.append("all that answers need is there")
     elif out_of_reach:
-        facts.append(f"{out_of_reach} of {total.needed:,} names that answers need are gone")
+        facts.append(f"{out_of_reach} of {total.needed:,} names gone")
     else:
-        facts.append(f"none of {total.needed:,} names is gone: {total.recalls} recalls, included")
+        facts.append(f"0 of {total.needed:,} names gone, {count_units(total.recalls, 'recalls')}")
     return ", ".join(facts)
 
 
@@ -375,6 +376,6 @@ def _print_recall(recalled: RecalledSegment | None) -> None:
     equal = "byte for byte" if recalled.equal else "but not as it was"
     print(f"\nOne thing that was left out is {recalled.what}. In its place is sent:")
     print(f"    {sent[:SENT]}…")
-    print(f'recall("{recalled.key}") brings back {recalled.size:,} bytes, and it among them, {equal}:')
+    print(f'recall("{recalled.key}") brings it back, {equal}:')
     for line in recalled.text.split("\n")[:RECALLED_LINES]:
         print(f"    {line[:SENT]}")

@@ -93,7 +93,7 @@ def whole_number(text: str) -> int:
 
 
 def _wrap_prose(text: str) -> str:
-    """The paragraphs of a text in `WIDTH` columns. A paragraph with an indented line is a table or examples."""
+    """The paragraphs of a text in `WIDTH` columns. One with an indented line has a layout of its own."""
     paragraphs: list[str] = []
     for paragraph in text.split("\n\n"):
         lines = paragraph.rstrip("\n").split("\n")
@@ -104,8 +104,8 @@ def _wrap_prose(text: str) -> str:
 
 
 def _wrap_usage(usage: str) -> str:
-    """A usage line in `WIDTH` columns, broken between options, with the later lines below the first option."""
-    pieces = re.findall(r"\[[^\]]*(?:\[[^\]]*\][^\]]*)*\]|\S+", " ".join(usage.split()))
+    """A usage line in `WIDTH` columns, broken between options."""
+    pieces = re.findall(r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]\S*|\S+", " ".join(usage.split()))
     lines = [""]
     width = WIDTH - len("usage: ")
     for piece in pieces:

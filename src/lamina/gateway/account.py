@@ -234,8 +234,8 @@ class GatewayAccount:
         conversations = count_noun(len(set(self._forks.values())), "conversation")
         requests = (
             f"{count_noun(self.requests, 'request')} in {conversations}, "
-            f"{count_noun(self.cuts, 'cut')}{recalls}{refused}; {usage.input:,} tokens read, {usage.cached:,} of them "
-            f"from the cache, {usage.output:,} answered"
+            f"{count_noun(self.cuts, 'cut')}{recalls}{refused}; {usage.input:,} tokens read, "
+            f"{usage.cached:,} of them from the cache, {usage.output:,} answered"
         )
         cost = str(self._cost)
         if self.broken_off:
