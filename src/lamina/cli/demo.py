@@ -41,7 +41,7 @@ SEED, TURNS, WINDOW = 7, 14, 32_000
 CHAT, OWN = "openai_chat", "lamina"
 TITLES = {
     "none": "untouched",
-    "drop_oldest": "dropping the oldest",
+    "drop_oldest": "drop oldest",
     "sliding": "sliding window",
     OWN: "lamina",
 }
@@ -341,7 +341,7 @@ def _print_costs(account: ReplayAccount) -> None:
     """One sentence with its price for each policy."""
     print(f"\nCost of the input ({MODEL}, {account.as_of}), and names gone that answers need:")
     for total in sum_outcomes(account.outcomes):
-        line = f"  {TITLES[total.policy]:<20} ${total.price or 0.0:.2f}  {_describe_total(total)}"
+        line = f"  {TITLES[total.policy]:<14} ${total.price or 0.0:.2f}  {_describe_total(total)}"
         if total.refused:
             line = paint(line, "bad")
         elif total.policy == "lamina":
