@@ -27,7 +27,7 @@ SMALL = (*SHORT, "--window", "12000")
 WIDE = (*SHORT, "--window", "1000000")
 TITLES = {
     "none": "untouched",
-    "drop_oldest": "dropping the oldest",
+    "drop_oldest": "drop oldest",
     "sliding": "sliding window",
     "lamina": "lamina",
 }
