@@ -157,7 +157,7 @@ lock: $(STAMP)  ## pin the newest versions of all requirements, with hashes
 
 wheel: $(STAMP)  ## build the wheel into dist/ and print what it holds
 	@$(PYTHON_IN_VENV) -m hatchling build -t wheel
-	@$(PYTHON_IN_VENV) -m zipfile --list dist/lamina-*.whl
+	@$(PYTHON_IN_VENV) -m zipfile --list dist/lamina_context-*.whl
 
 image:  ## build the gateway's container from base images pinned by digest (needs Docker)
 	@sh tools/image.sh

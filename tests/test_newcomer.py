@@ -45,8 +45,10 @@ def test_a_refusal_of_one_line_is_fine_and_settings_of_this_machine_are_not_seen
 
 
 def test_lines_of_the_pages_are_typed_as_they_are(tmp_path: Path) -> None:
-    (tmp_path / "lamina-0.1.0-py3-none-any.whl").touch()
+    (tmp_path / "lamina_context-0.1.0-py3-none-any.whl").touch()
     first = read_install_lines()[0]
-    assert first == "pip install lamina"
-    assert with_wheels(first, tmp_path).startswith(f"pip install lamina --quiet --find-links {tmp_path} ")
+    assert first == "pip install lamina-context"
+    assert with_wheels(first, tmp_path).startswith(
+        f"pip install lamina-context --quiet --find-links {tmp_path} "
+    )
     assert "lamina replay .claude/projects" in list(read_shell_lines())

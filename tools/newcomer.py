@@ -282,10 +282,10 @@ def read_shell_lines() -> Iterator[str]:
 
 def with_wheels(line: str, wheels: Path) -> str:
     """Return an install line that finds the wheel of this checkout, and no other lamina."""
-    wheel = next(wheels.glob("lamina-*.whl"))
+    wheel = next(wheels.glob("lamina_context-*.whl"))
     version = wheel.name.split("-")[1]
     constraint = wheels / "constraint.txt"
-    constraint.write_text(f"lamina=={version}\n", encoding="utf-8")
+    constraint.write_text(f"lamina-context=={version}\n", encoding="utf-8")
     options = ["--quiet", "--find-links", str(wheels), "--constraint", str(constraint)]
     return f"{line} {shlex.join(options)}"
 
@@ -293,7 +293,7 @@ def with_wheels(line: str, wheels: Path) -> str:
 def list_helps(newcomer: Newcomer) -> list[str]:
     """Return `lamina COMMAND --help` for every command that `lamina --help` lists."""
     listing = newcomer.type_line("lamina --help")
-    _, _, commands = listing.partition("each with its own --help:\n")
+    _, _, commands = listing.partition("start:\n")
     names = re.findall(r"^  ([a-z]+)(?:  |$)", commands.partition("examples:")[0], re.MULTILINE)
     if not names:
         raise Failed(f"lamina --help lists no commands:\n{listing}")

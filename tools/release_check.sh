@@ -26,7 +26,7 @@ echo "$rest of them are not Python"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar -xzf dist/*.tar.gz -C "$folder"
-(cd "$folder"/lamina-* && "$root/$bin/python" -m hatchling build -t wheel -d "$folder/again" >/dev/null)
+(cd "$folder"/lamina_context-* && "$root/$bin/python" -m hatchling build -t wheel -d "$folder/again" >/dev/null)
 "$bin/python" -m zipfile --list dist/*.whl | awk 'NR > 1 { print $1, $NF }' | sort > "$folder/one"
 "$bin/python" -m zipfile --list "$folder"/again/*.whl | awk 'NR > 1 { print $1, $NF }' | sort > "$folder/two"
 cmp "$folder/one" "$folder/two" || { echo "the sdist builds another wheel" >&2; exit 1; }

@@ -1,6 +1,6 @@
 """Microsoft's Agent Framework in a small window: 40 tool calls in two programs of one stored session.
 
-    pip install 'lamina[agent-framework]'
+    pip install 'lamina-context[agent-framework]'
     python examples/adapters/agent_framework.py
 
 The client is scripted, so no key is needed. Put yours in its place: `Agent(client=OpenAIChatClient(), …)`.

@@ -1,6 +1,6 @@
 """Transcripts of the Claude Agent SDK in a lamina store: mirrored, listed, and loaded by another program.
 
-    pip install 'lamina[claude-agent]'
+    pip install 'lamina-context[claude-agent]'
     python examples/adapters/claude_agent.py
 
 No agent runs here, so no key is needed: `mirror` writes what the SDK would mirror. In your program the store

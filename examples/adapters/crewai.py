@@ -1,6 +1,6 @@
 """CrewAI's agent in a small window: 40 tool calls in two programs of one stored chat.
 
-    pip install 'lamina[crewai]'
+    pip install 'lamina-context[crewai]'
     python examples/adapters/crewai.py
 
 The model is scripted, so no key is needed. Put yours in its place: `Agent(llm="gpt-5", …)`.

@@ -1,6 +1,6 @@
 """Google's ADK in a small window: 40 tool calls in two programs of one stored session.
 
-    pip install 'lamina[google-adk]'
+    pip install 'lamina-context[google-adk]'
     python examples/adapters/google_adk.py
 
 The model is scripted, so no key is needed. Put yours in its place: `LlmAgent(model="gemini-3-pro", …)`.

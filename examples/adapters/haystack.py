@@ -1,6 +1,6 @@
 """Haystack's agent in a small window: 40 tool calls in two programs of one stored history.
 
-    pip install 'lamina[haystack]'
+    pip install 'lamina-context[haystack]'
     python examples/adapters/haystack.py
 
 The generator is scripted, so no key is needed. Put yours in its place: `OpenAIChatGenerator(model="gpt-5")`.

@@ -1,6 +1,6 @@
 """Inspect's agent in a small window: a sample with 40 tool calls.
 
-    pip install 'lamina[inspect-ai]'
+    pip install 'lamina-context[inspect-ai]'
     python examples/adapters/inspect_ai.py
 
 The model is scripted, so no key is needed. Put yours in its place: `eval(task, model="openai/gpt-5")`.

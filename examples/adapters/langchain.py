@@ -1,6 +1,6 @@
 """LangChain's agent in a small window: 40 tool calls, then a second program that goes on.
 
-    pip install 'lamina[langchain]'
+    pip install 'lamina-context[langchain]'
     python examples/adapters/langchain.py
 
 The model is scripted, so no key is needed. Put yours in its place: `create_agent("openai:gpt-5", …)`.

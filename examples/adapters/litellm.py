@@ -1,6 +1,6 @@
 """LiteLLM in a small window: a loop of 40 tool calls. The caller keeps its whole history.
 
-    pip install 'lamina[litellm]'
+    pip install 'lamina-context[litellm]'
     python examples/adapters/litellm.py
 
 The provider is scripted, so no key is needed. Put yours in its place: `acompletion(model="openai/gpt-5", …)`.

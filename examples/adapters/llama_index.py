@@ -1,6 +1,6 @@
 """LlamaIndex's agent in a small window: 40 tool calls in two programs of one stored chat.
 
-    pip install 'lamina[llama-index]'
+    pip install 'lamina-context[llama-index]'
     python examples/adapters/llama_index.py
 
 The model is scripted, so no key is needed. Put yours in its place: `LaminaAgent(llm=OpenAI("gpt-5"), …)`.

@@ -1,6 +1,6 @@
 """OpenAI's Agents SDK in a small window: 40 tool calls in two runs of one stored session.
 
-    pip install 'lamina[openai-agents]'
+    pip install 'lamina-context[openai-agents]'
     python examples/adapters/openai_agents.py
 
 The model is scripted, so no key is needed. Put yours in its place: `Agent(model="gpt-5", …)`.

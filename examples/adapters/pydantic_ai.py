@@ -1,6 +1,6 @@
 """pydantic-ai's agent in a small window: 40 tool calls in two runs, with the history as JSON between them.
 
-    pip install 'lamina[pydantic-ai]'
+    pip install 'lamina-context[pydantic-ai]'
     python examples/adapters/pydantic_ai.py
 
 The model is scripted, so no key is needed. Put yours in its place: `Agent("openai:gpt-5", …)`.

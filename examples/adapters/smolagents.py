@@ -1,6 +1,6 @@
 """smolagents in a small window: 40 tool calls in two programs of one stored memory.
 
-    pip install 'lamina[smolagents]'
+    pip install 'lamina-context[smolagents]'
     python examples/adapters/smolagents.py
 
 The model is scripted, so no key is needed. Put yours in its place: `model=OpenAIModel("gpt-5")`.

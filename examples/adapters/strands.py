@@ -1,6 +1,6 @@
 """Strands' agent in a small window: 40 tool calls in two programs of one stored session.
 
-    pip install 'lamina[strands]'
+    pip install 'lamina-context[strands]'
     python examples/adapters/strands.py
 
 The model is scripted, so no key is needed. Leave `model=` out for the default one.

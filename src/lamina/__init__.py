@@ -100,7 +100,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
-            value = import_module("importlib.metadata").version("lamina")
+            value = import_module("importlib.metadata").version("lamina-context")
         elif name in _PLACES:
             value = getattr(import_module(_PLACES[name]), name)
         else:

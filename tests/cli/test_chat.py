@@ -304,7 +304,7 @@ def test_without_the_editor_lines_are_plain_and_ctrl_c_does_the_same(folder: Pat
         model(lambda _: next(answers)) as server,
         Terminal(folder, *OPTIONS, url=server.url, without="prompt_toolkit") as chat,
     ):
-        chat.wait("install lamina[chat]", "session s", "\n>")
+        chat.wait("install lamina-context[chat]", "session s", "\n>")
         chat.type(CTRL_C)
         chat.wait("\n>", times=2)
         chat.enter("Talk.")

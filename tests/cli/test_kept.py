@@ -358,13 +358,21 @@ sys.exit(main(sys.argv[1:]))
     [
         (("conversations", "verify"), 0, "as it was written: 10 records in 1 conversation"),
         (("conversations", "list"), 0, "1 conversation"),
-        (("conversations", "verify", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
-        (("rekey", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
-        (("conversations", "list", "--store", "postgresql://nowhere/x"), 2, "pip install 'lamina[postgres]'"),
+        (
+            ("conversations", "verify", "--key-file", "key"),
+            2,
+            "install it: pip install 'lamina-context[encryption]'",
+        ),
+        (("rekey", "--key-file", "key"), 2, "install it: pip install 'lamina-context[encryption]'"),
+        (
+            ("conversations", "list", "--store", "postgresql://nowhere/x"),
+            2,
+            "pip install 'lamina-context[postgres]'",
+        ),
         (
             ("conversations", "list", "--store", "sqlite+apsw:a.db"),
             2,
-            "apsw is not installed; pip install 'lamina[apsw]'",
+            "apsw is not installed; pip install 'lamina-context[apsw]'",
         ),
     ],
 )

@@ -73,7 +73,7 @@ def test_without_the_extra_a_page_is_refused_before_anything_is_read(tmp_path: P
     command = [sys.executable, "-c", code, "--html", str(tmp_path / "page.html")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'lamina[report]'" in done.stderr
+    assert "pip install 'lamina-context[report]'" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

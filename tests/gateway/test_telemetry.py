@@ -55,7 +55,9 @@ def attributes_of(span: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def collector(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A collector in another process: its address, and the file with what it got."""
-    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="lamina[otel] is not installed")
+    pytest.importorskip(
+        "opentelemetry.exporter.otlp.proto.http", reason="lamina-context[otel] is not installed"
+    )
     output = tmp_path / "collected"
     with output.open("wb") as file:
         process = subprocess.Popen([sys.executable, "-m", "tests.servers.collector"], stdout=file, cwd=ROOT)
@@ -163,7 +165,7 @@ def test_the_dashboard_asks_only_for_what_the_gateway_measures(tmp_path: Path) -
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What collects the spans of a gateway in this process."""
-    tracing = pytest.importorskip("opentelemetry.sdk.trace", reason="lamina[otel] is not installed")
+    tracing = pytest.importorskip("opentelemetry.sdk.trace", reason="lamina-context[otel] is not installed")
     processors = pytest.importorskip("opentelemetry.sdk.trace.export")
     export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
     memory = export.InMemorySpanExporter()

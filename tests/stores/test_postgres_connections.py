@@ -372,4 +372,4 @@ def test_a_schema_that_would_be_cut_is_refused(name: str) -> None:
 def test_without_the_extra_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['psycopg'] = None; import lamina.stores.postgres"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'lamina[postgres]'" in done.stderr.splitlines()[-1]
+    assert "pip install 'lamina-context[postgres]'" in done.stderr.splitlines()[-1]

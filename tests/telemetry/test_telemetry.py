@@ -30,7 +30,7 @@ class Client:
 @pytest.fixture
 def exporter() -> Iterator[Any]:
     """What collects the spans, in memory, while telemetry is on."""
-    tracing = pytest.importorskip("opentelemetry.sdk.trace", reason="lamina[otel] is not installed")
+    tracing = pytest.importorskip("opentelemetry.sdk.trace", reason="lamina-context[otel] is not installed")
     export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
     processors = pytest.importorskip("opentelemetry.sdk.trace.export")
     memory = export.InMemorySpanExporter()

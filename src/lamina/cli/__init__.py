@@ -156,7 +156,7 @@ def _run_without_command(words: list[str]) -> int:
 def _version() -> str:
     metadata = import_module("importlib.metadata")  # slow to import, and only needed here
     try:
-        return str(metadata.version("lamina"))
+        return str(metadata.version("lamina-context"))
     except metadata.PackageNotFoundError:
         return "(not installed)"
 
@@ -203,6 +203,17 @@ def _describe_failure(error: Exception) -> _Failure:
         return _Failure(STORE, type(error).__name__.lower(), str(error))
     if isinstance(error, OSError):  # commands turn errors of the files that they read and write into BadInput
         return _Failure(BAD_INPUT, "output", f"output: {error.strerror or error}")
+    return _describe_bug(error)
+
+
+def _describe_bug(error: Exception) -> _Failure:
+    """An error that lamina did not foresee. A missing name may be that of a file that was overwritten."""
+    if isinstance(error, ImportError | AttributeError):
+        foreign_package = import_module("lamina.cli.foreign")  # slow to import, and only needed here
+        clash = foreign_package.find_foreign_distributions()
+        if clash:
+            hint = foreign_package.describe_remedy(clash)
+            return _Failure(BAD_INPUT, "clash", f"{foreign_package.describe_clash(clash)}; {hint}")
     message = f"{type(error).__name__}: {error}; this is a bug in lamina, please report it"
     return _Failure(BUG, "bug", message)
 

@@ -122,7 +122,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default=WINDOW,
         help=f"the context window in tokens (default: {WINDOW})",
     )
-    add("--html", metavar="FILE", help="write a page with drawings (lamina[report])")
+    add("--html", metavar="FILE", help="write a page with drawings (extra: report)")
     add_json(parser, "the account of every policy, the cuts, and what was recalled")
 
 

@@ -17,6 +17,7 @@ import anyio
 import msgspec
 
 from lamina.cli.colour import Tone, paint
+from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
 from lamina.cli.gateway_options import INSTALL, find_missing_package
 from lamina.cli.output import emit
 from lamina.cli.parser import add_json, whole_number
@@ -102,6 +103,7 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     Without its packages nothing of the gateway can be checked. If its settings cannot be read, its
     upstreams are not known, so none is tried.
     """
+    yield from _check_package()
     yield _check_user_settings()
     yield _check_store(arguments)
     yield from _check_sqlite()
@@ -123,6 +125,18 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     if settings is not None and (arguments.reach or arguments.upstream):
         for name, upstream in settings.upstreams.items():
             yield _check_upstream(name, upstream.url)
+
+
+def _check_package() -> Iterator[CheckLine]:
+    """Say if another distribution has overwritten files of this one, or may do so."""
+    foreign = find_foreign_distributions()
+    if foreign:
+        yield CheckLine(
+            subject="package",
+            verdict="wrong",
+            text=describe_clash(foreign),
+            next_step=describe_remedy(foreign),
+        )
 
 
 def _check_sqlite() -> Iterator[CheckLine]:

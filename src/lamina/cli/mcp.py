@@ -31,7 +31,7 @@ examples:
 exit status: 0 stopped, 2 input that cannot be used, 4 a store that cannot be opened
 """
 
-_HINT = "pip install 'lamina[mcp]'"
+_HINT = "pip install 'lamina-context[mcp]'"
 
 
 def describe(parser: argparse.ArgumentParser) -> None:

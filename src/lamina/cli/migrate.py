@@ -54,7 +54,7 @@ async def _migrate(address: str, arguments: argparse.Namespace) -> int:
     try:
         from lamina.stores.postgres.migrate import migrate_tables, plan_migration  # noqa: PLC0415 - an extra
     except ImportError:
-        hint = "pip install 'lamina[postgres]'"
+        hint = "pip install 'lamina-context[postgres]'"
         raise BadInput("the PostgreSQL store needs psycopg", place="store", hint=hint) from None
     plan = await plan_migration(address)
     tables = plan.tables

@@ -45,7 +45,7 @@ DEFAULT_POLICIES = "none,drop_oldest,sliding,lamina"
 BAR_WIDTH = 30
 
 _EXAMPLES = """\
-PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (lamina[remote]): requests and answers of
+PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: remote): requests and answers of
 OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
 `lamina conversations export` wrote; also as .gz and .zst. What a line is, its content says. With --store, the
 conversations of a store are read: what lamina recorded of the requests that went through it, and its
@@ -110,17 +110,21 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="price and count as this model; by default, each session's own",
     )
     add("--json", metavar="FILE", help="write every figure as JSON; - is standard output, without the tables")
-    add("--html", metavar="FILE", help="write a page with drawings that needs no network (lamina[report])")
+    add(
+        "--html",
+        metavar="FILE",
+        help="write a page with drawings that needs no network (extra: report)",
+    )
     add(
         "--parquet",
         metavar="FOLDER",
-        help="write every figure as Parquet tables while the replay runs (lamina[parquet])",
+        help="write every figure as Parquet tables while the replay runs (extra: parquet)",
     )
     add(
         "--engine",
         choices=ENGINES,
         default="local",
-        help="what runs the replay: processes (local, the default), dask (lamina[dask]) or ray (lamina[ray])",
+        help="what runs the replay: processes (local, the default), dask (extra: dask) or ray (extra: ray)",
     )
     add("--cluster", metavar="ADDRESS", default="", help="a cluster of Dask or Ray; default: one of our own")
     add(

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise BadInput(str(error), place="tail", hint="pip install 'lamina[gateway]'") from None
+        raise BadInput(str(error), place="tail", hint="pip install 'lamina-context[gateway]'") from None
     if arguments.last < 0:
         raise BadInput(f"{arguments.last}", place="-n", hint="give 0 or more")
     account = GatewayAccount()

@@ -236,7 +236,7 @@ def _make_decrypt(key: str) -> Decrypt | None:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - only for encrypted files
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
     except ImportError:
-        raise BadInput("a key was given", place="key", hint="install lamina[encryption]") from None
+        raise BadInput("a key was given", place="key", hint="install lamina-context[encryption]") from None
     cipher = AESGCM(hashlib.sha256(key.encode()).digest())
 
     def decrypt(nonce: bytes, ciphertext: bytes) -> bytes:

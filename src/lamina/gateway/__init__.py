@@ -9,5 +9,5 @@ Start reading in `exchange`: it shows one request from the socket to the upstrea
 - `stream` passes the answer on, `usage` reads what it reports, `misses` says why a cache missed.
 - `config` has the settings, `app` and `server` put it all on a socket.
 
-It needs the extra `lamina[gateway]`.
+It needs the extra `gateway`.
 """

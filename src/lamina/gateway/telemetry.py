@@ -28,7 +28,7 @@ def open_telemetry(settings: GatewaySettings) -> Telemetry:
     try:
         return open_otlp()
     except ImportError as error:
-        raise BadInput(str(error), place="telemetry", hint="pip install 'lamina[otel]'") from None
+        raise BadInput(str(error), place="telemetry", hint="pip install 'lamina-context[otel]'") from None
 
 
 def watch_status(trace: CallTrace, send: Send) -> Send:

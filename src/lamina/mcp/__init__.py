@@ -4,5 +4,5 @@
 - `tools` puts it behind three tools. An error of lamina's is a result that says what was wrong.
 - `http` guards the server on a socket as the gateway is guarded: host names, origins and an access token.
 
-It needs the extra `lamina[mcp]`. Nothing here writes to a store.
+It needs the extra `mcp`. Nothing here writes to a store.
 """

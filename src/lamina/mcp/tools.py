@@ -117,7 +117,7 @@ def _report_error(error: LaminaError) -> types.CallToolResult:
 
 def _read_version() -> str:
     try:
-        return version("lamina")
+        return version("lamina-context")
     except PackageNotFoundError:
         return ""
 

@@ -285,5 +285,5 @@ def _import_engine(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        hint = f"install it: pip install 'lamina[{extra}]'"
+        hint = f"install it: pip install 'lamina-context[{extra}]'"
         raise BadInput(f"the package {module} is missing", place="engine", hint=hint) from None

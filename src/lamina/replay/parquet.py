@@ -127,6 +127,6 @@ def _import_pyarrow() -> Any:
     try:
         importlib.import_module("pyarrow.parquet")
     except ImportError:
-        hint = "install it: pip install 'lamina[parquet]'"
+        hint = "install it: pip install 'lamina-context[parquet]'"
         raise BadInput("the package pyarrow is missing", place="--parquet", hint=hint) from None
     return importlib.import_module("pyarrow")

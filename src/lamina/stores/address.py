@@ -110,7 +110,7 @@ def import_sealed() -> Any:
     try:
         return import_module("lamina.stores.sealed")
     except ImportError:
-        hint = "install it: pip install 'lamina[encryption]'"
+        hint = "install it: pip install 'lamina-context[encryption]'"
         raise BadInput("a key needs the package cryptography", place="key", hint=hint) from None
 
 
@@ -181,7 +181,7 @@ def _open_postgres(url: str) -> AbstractAsyncContextManager[Store]:
     try:
         from lamina.stores.postgres import open_postgres  # noqa: PLC0415 - an extra
     except ImportError:
-        hint = "pip install 'lamina[postgres]'"
+        hint = "pip install 'lamina-context[postgres]'"
         raise BadInput("the PostgreSQL store needs psycopg", place="store", hint=hint) from None
     return open_postgres(url)
 

@@ -6,7 +6,7 @@
 
 Names are those of the GenAI conventions where those have one, and begin with `lamina.` elsewhere. Only ids,
 counts, times and causes are recorded, never content. This module imports no other package: `otel.py`, which
-needs `lamina[otel]`, is imported by `turn_on`.
+needs the extra `otel`, is imported by `turn_on`.
 
     POST /v1/messages          the gateway only; continues the client's traceparent
     ├── lamina.fit             the build: tokens, outcome, and an event lamina.cut if there was a cut

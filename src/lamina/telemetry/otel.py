@@ -68,7 +68,7 @@ class OtelTelemetry(Telemetry):
             metrics: Any = importlib.import_module("opentelemetry.metrics")
             propagation: Any = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
         except ImportError:
-            hint = "pip install 'lamina[otel]'"
+            hint = "pip install 'lamina-context[otel]'"
             raise BadInput("the package opentelemetry-api is missing", place="telemetry", hint=hint) from None
         self.model_names = BoundedNames()
         self.propagator = propagation.TraceContextTextMapPropagator()

@@ -1,4 +1,4 @@
-"""Suites for dialects and stores of your own, as lamina's own are tested: `lamina[testing]`.
+"""Suites for dialects and stores of your own, as lamina's own are tested: the extra `testing`.
 
 lamina.testing.dialect(DIALECT)      the conformance suite for a wire format
 lamina.testing.store(open_store)     the conformance suite for a store

@@ -6,7 +6,7 @@
 It speaks OpenAI's Chat Completions and Responses and Anthropic's Messages, refuses what is longer than
 its window, and reports which tokens of a prompt it had cached. The model has random weights and answers
 in letters. One of its tokens is one byte, so `COUNTER` bounds a prompt without asking. Nothing leaves
-the loopback interface. Needs `xllamacpp`, `gguf` and `numpy`, which `lamina[testing]` installs.
+the loopback interface. Needs `xllamacpp`, `gguf` and `numpy`, which the extra `testing` installs.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ except ModuleNotFoundError as error:
     if error.name != "hypothesis":
         raise
     raise ModuleNotFoundError(
-        "this part of lamina.testing needs hypothesis: install lamina[testing]", name="hypothesis"
+        "this part of lamina.testing needs hypothesis: install lamina-context[testing]", name="hypothesis"
     ) from error
 
 __all__ = ["event", "strategies"]

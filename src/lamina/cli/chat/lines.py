@@ -49,7 +49,7 @@ def lines_for(history: Path | None, choices: Choices) -> LineSource:
     try:
         return Editor(history, choices)
     except ImportError:
-        print("(for history, completion and formatted answers install lamina[chat])")
+        print("(for history, completion and formatted answers install lamina-context[chat])")
         return Plain(sys.stdin, asks=True)
 
 

@@ -10,6 +10,6 @@ try:
 except ImportError as error:
     if error.name not in ("jinja2", "markupsafe"):
         raise
-    raise ImportError("the page needs Jinja: pip install 'lamina[report]'", name=error.name) from None
+    raise ImportError("the page needs Jinja: pip install 'lamina-context[report]'", name=error.name) from None
 
 __all__ = ["render_page"]

@@ -98,7 +98,7 @@ def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[by
         return
     command = shutil.which("zstd")
     if command is None or not isinstance(raw, io.FileIO):  # the command reads from the disk only
-        raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina[zstd]")
+        raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina-context[zstd]")
     yield from _unpack_by_command(command, raw)
 
 

@@ -17,7 +17,7 @@ try:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
     raise ImportError(
-        "encryption needs the package cryptography; install lamina with its extra: lamina[encryption]"
+        "encryption needs the package cryptography; install lamina with its extra: lamina-context[encryption]"
     ) from error
 
 KEY = 32

@@ -330,7 +330,9 @@ def _import_apsw() -> Any:
     try:
         return importlib.import_module("apsw")
     except ImportError:
-        raise BadInput("apsw is not installed", place="driver", hint="pip install 'lamina[apsw]'") from None
+        raise BadInput(
+            "apsw is not installed", place="driver", hint="pip install 'lamina-context[apsw]'"
+        ) from None
 
 
 _CONNECTIONS: dict[str, type[_Sqlite3 | _Apsw]] = {"sqlite3": _Sqlite3, "apsw": _Apsw}
