@@ -142,6 +142,9 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
                 costs=costs,
             )
             _tell(event, self.on_cut)
+            advice = fitted.window_advice
+            if advice is not None:
+                LOGGER.warning("%s: %s", conversation, advice)
         repairs = [what for ref, what in fitted.ledger.repairs.items() if ref not in before.repairs]
         if last_fitted is None or last_fitted.envelope.notes != fitted.envelope.notes:
             repairs += fitted.envelope.notes

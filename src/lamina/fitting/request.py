@@ -62,6 +62,7 @@ from lamina.fitting.server_reports import (
     record_clearing,
     usage_of,
 )
+from lamina.fitting.window_advice import WindowAdvice, advise_window
 from lamina.segments import call as call_segment
 
 AS_LOGGED = Layout(context="logged")
@@ -86,7 +87,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
     `headers` must be sent with the request. `plan` says why each cache marker is where it is. `left` names
     the parameters and tools that the target dialect cannot express. `has_recall`: lamina has added the recall
-    tool to the request, as the last of its tools.
+    tool to the request, as the last of its tools. `window` is the one that the request was fitted to.
     """
 
     request: dict[str, Any]
@@ -99,6 +100,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     dialect: Dialect | None = None
     has_recall: bool = False
     has_handles: bool = True
+    window: int = 0
 
     def recall(self, key: str) -> str:
         """Return the full text behind a recall handle or behind the key of a digest."""
@@ -109,6 +111,11 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     def left_out(self) -> tuple[LeftOut, ...]:
         """Everything that is not sent in full: what it is, why, how large, and the handle for `recall`."""
         return list_left_out(self.envelope)
+
+    @property
+    def window_advice(self) -> WindowAdvice | None:
+        """That the window is too small for this work, said once in a conversation, after a cut; else None."""
+        return advise_window(self.envelope, self.window)
 
     @property
     def recall_tool(self) -> dict[str, Any] | None:
@@ -270,6 +277,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         dialect=target,
         has_recall=fit.has_recall,
         has_handles=fit.has_handles,
+        window=inputs.budget.window,
     )
 
 

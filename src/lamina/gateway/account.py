@@ -116,6 +116,7 @@ class GatewayAccount:
         self.cuts = 0
         self.recalls = 0
         self.refused = 0
+        self.advice = ""
         self.usage = Usage()
         self._forks: dict[str, str] = {}
         self._unanswered: set[str] = set()
@@ -134,6 +135,8 @@ class GatewayAccount:
             self._unanswered.discard(str(event.get("id")))
         if name == "answered":
             self.add(msgspec.convert(dict(event), AnsweredRequest))
+        elif name == "advice":
+            self.advice = str(event.get("text", ""))
         elif name in _REFUSALS:
             self.refused += 1
         elif name == "answered without usage":
@@ -223,7 +226,7 @@ class GatewayAccount:
         return self._cost_without.amount
 
     def write_lines(self) -> list[str]:
-        """The account in three lines, for a person."""
+        """The account in three lines, for a person, and a fourth if the window is too small."""
         usage = self.usage
         recalls = ""
         if self.recalls:
@@ -246,7 +249,10 @@ class GatewayAccount:
             without += f" at most: what the cache held before {requests_read} with a first cut is not known"
         if self.requests and not self.cuts and self.cost_without == self.cost and self.cost is not None:
             without += ", the same: nothing was cut"
-        return [requests, f"cost: {cost}", f"without lamina: {without}"]
+        lines = [requests, f"cost: {cost}", f"without lamina: {without}"]
+        if self.advice:
+            lines.append(f"advice: {self.advice}")
+        return lines
 
     def _add_without(self, answer: AnsweredRequest, uncut: _UncutRequest) -> None:
         """Add what a request would have cost with nothing cut."""

@@ -482,6 +482,9 @@ class Fitter:
         if outgoing.cut:
             self._metrics.add("lamina_cuts_total", upstream=call.incoming.upstream.name)
             self._journal.write("cut", conversation=conversation.name, **_describe_cut(fitted))
+            advice = fitted.window_advice
+            if advice is not None:
+                self._journal.write("advice", conversation=conversation.name, text=str(advice))
         return outgoing
 
     def _pass_counted(self, call: UpstreamCall, match: ConversationMatch, fitted: Fitted) -> OutgoingRequest:
