@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+import yaml  # type: ignore[import-untyped]
 from mkdocs.exceptions import PluginError
 
 import lamina
 from tools import picture
-from tools.site import ADDED_PAGES, REPOSITORY, ROOT, on_files, on_post_page, turn_links
+from tools.site import ADDED_PAGES, REPOSITORY, ROOT, on_files, on_post_page, turn_links, write_list
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,30 @@ def test_a_link_to_elsewhere_is_allowed() -> None:
 def test_the_picture_of_the_readme_is_what_the_demo_gives() -> None:
     drawing = picture.draw_session(picture.run_demo())
     assert picture.PICTURE.read_text(encoding="utf-8") == drawing
+
+
+def test_programs_that_read_get_a_list_of_the_pages() -> None:
+    pages = {
+        "wrap.md": "# A wrapped client\n\n`wrap` returns. It fits.\n",
+        "a/b.md": "# B\n\nOne thing. Another.\n",
+    }
+    assert write_list(pages, "Decides.") == (
+        "# lamina\n\n> Decides.\n\n## Pages\n\n- [A wrapped client](wrap.html)\n- [B](a/b.html): One thing.\n"
+    )
+
+
+def test_no_list_of_the_navigation_is_longer_than_nine() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = yaml.safe_load(text[text.index("\nnav:\n") :])["nav"]
+    assert [title for title, entries in walk_lists(nav) if len(entries) > 9] == []
+
+
+def walk_lists(entries: list[Any], title: str = "nav") -> Iterator[tuple[str, list[Any]]]:
+    yield title, entries
+    for entry in entries:
+        for name, below in entry.items():
+            if isinstance(below, list):
+                yield from walk_lists(below, name)
 
 
 class _Page:

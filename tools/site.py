@@ -18,6 +18,7 @@ import os
 import posixpath
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ REFERENCE = {
 }
 """Pages of the reference: a title, and the modules of which it shows everything public."""
 
+_TEXTS: dict[str, str] = {}
+"""The pages of the build that runs, by their places, without the reference."""
+
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?(?:\s+\"[^\"]*\")?\))")
 _OUTSIDE_ASSET = re.compile(r"<(?:script|link|img)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
 _FENCE = re.compile(r"^(\s*)(```+|~~~+).*?^\1\2[`~]*\s*$", re.MULTILINE | re.DOTALL)
@@ -100,9 +104,32 @@ def on_files(files: Any, *, config: Any) -> Any:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Turns the links of a page in docs/; the others were turned when they were added."""
     place = page.file.src_uri
-    if page.file.generated_by:
-        return markdown
-    return turn_links(markdown, f"docs/{place}")
+    if not page.file.generated_by:
+        markdown = turn_links(markdown, f"docs/{place}")
+    if not place.startswith("reference/"):
+        _TEXTS[place] = markdown
+    return markdown
+
+
+def on_post_build(*, config: Any) -> None:
+    """Writes llms.txt, a list of all pages, and llms-full.txt, all of them in one file."""
+    folder = Path(config.site_dir)
+    (folder / "llms.txt").write_text(write_list(_TEXTS, config.site_description), encoding="utf-8")
+    texts = [f"<!-- {place} -->\n\n{_TEXTS[place]}" for place in _TEXTS]
+    (folder / "llms-full.txt").write_text("\n\n".join(texts), encoding="utf-8")
+
+
+def write_list(texts: Mapping[str, str], description: str) -> str:
+    """The pages of the site in the form of llms.txt: a title, what it is, and a line for each page."""
+    lines = ["# lamina", "", f"> {description}", "", "## Pages", ""]
+    for place, text in texts.items():
+        title = re.search(r"^# (.+)$", text, re.MULTILINE)
+        opening = re.search(r"^(?![#!<|`\-\s])(.+)$", text, re.MULTILINE)
+        line = f"- [{title[1] if title else place}]({place.removesuffix('.md')}.html)"
+        if opening:
+            line += f": {opening[1].partition('. ')[0].rstrip('.')}."
+        lines.append(line)
+    return "\n".join([*lines, ""])
 
 
 def on_post_page(output: str, *, page: Any, **_: Any) -> str:

@@ -19,7 +19,7 @@ def play(
         {"role": "user", "content": "Read on."},
     ]
     ledger = None
-    played = []
+    played: list[tuple[Fitted, str]] = []
     for number, size in enumerate(results):
         function = {"name": "read", "arguments": f'{{"page": {number}}}'}
         call = {"id": f"c{number}", "type": "function", "function": function}
