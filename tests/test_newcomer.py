@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import platform
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tools.interpreters import Interpreter
-from tools.newcomer import Failed, Newcomer, read_install_lines, read_shell_lines, with_wheels
+from tools.newcomer import (
+    Failed,
+    Newcomer,
+    read_install_lines,
+    read_shell_lines,
+    with_wheels,
+    write_foreign_wheel,
+)
 
 PYTHON = sys.executable
 
@@ -51,4 +59,12 @@ def test_lines_of_the_pages_are_typed_as_they_are(tmp_path: Path) -> None:
     assert with_wheels(first, tmp_path).startswith(
         f"pip install lamina-context --quiet --find-links {tmp_path} "
     )
-    assert "lamina replay .claude/projects" in list(read_shell_lines())
+    lines = list(read_shell_lines())
+    assert "lamina demo" in lines
+    assert "lamina run -- claude" not in lines  # its block says why it is not run
+
+
+def test_a_foreign_wheel_can_be_installed_beside_lamina(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(write_foreign_wheel(tmp_path)).namelist()
+    assert names[0] == "lamina/__init__.py"
+    assert names[-1].endswith("RECORD")

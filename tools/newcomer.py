@@ -25,11 +25,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.docs import ROOT, fences
+from tools.docs import NOT_RUN, ROOT, fences
 from tools.interpreters import Interpreter, installer, interpreters
 
 PAGES = ("README.md", "docs/quickstart.md")
@@ -41,6 +43,9 @@ PEERS = {
     "headroom-ai": "headroom",
 }
 """Other libraries, by the names under which they are installed, and the module that their users import."""
+
+SDK_LINE = "pip install 'lamina-context[openai]'"
+"""What the blocks of the pages need."""
 
 IMPORTS = 7
 """How often an import is timed. The quickest counts, since other programs only make it slower."""
@@ -177,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", default="", help="only this one, such as 3.12")
     parser.add_argument("--peers", action="store_true", help="install other libraries, too, and compare")
     parser.add_argument("--uv", action="store_true", help="install these by uv: sooner than a user would")
-    parser.add_argument("--extras", action="store_true", help="resolve every install line of the README, too")
+    parser.add_argument("--extras", action="store_true", help="resolve every extra, too")
     options = parser.parse_args(arguments)
     chosen = _one_of_each(options.python)
     if not chosen:
@@ -228,7 +233,7 @@ def build_wheel(python: Path, wheels: Path) -> None:
 
 def meet_lamina(newcomer: Newcomer, wheels: Path, *, extras: bool) -> Iterator[tuple[str, list[Figures]]]:
     """Do all steps on one Python. Yields what was done, or "failed: …", with the figures of the install."""
-    first, *more = read_install_lines()
+    first = read_install_lines()[0]
     start = time.monotonic()
     try:
         newcomer.type_line(with_wheels(first, wheels), warnings="ignore")
@@ -240,16 +245,52 @@ def meet_lamina(newcomer: Newcomer, wheels: Path, *, extras: bool) -> Iterator[t
     yield from _try_steps(
         newcomer, [*COMMANDS, *list_helps(newcomer)], "commands on the bare install", lines_of_refusal=2
     )
-    lines = [with_wheels(line, wheels) for line in more if "openai" in line]
-    for line in lines:
-        newcomer.type_line(line, warnings="ignore")
+    newcomer.type_line(with_wheels(SDK_LINE, wheels), warnings="ignore")
     pages = " ".join(shlex.quote(str(ROOT / page)) for page in PAGES)
     tool = shlex.quote(str(ROOT / "tools" / "docs.py"))
     yield from _try_steps(newcomer, [f"python -P {tool} {pages}"], "the blocks of " + " and ".join(PAGES))
     yield from _try_steps(newcomer, list(read_shell_lines()), "the shell lines of the pages")
+    yield from _meet_foreigner(newcomer, wheels)
     if extras:
-        dry_runs = [with_wheels(line, wheels) + " --dry-run --quiet" for line in more]
-        yield from _try_steps(newcomer, dry_runs, "every extra of the README", warnings="ignore")
+        names = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+        lines = [
+            f"pip install 'lamina-context[{name}]'" for name in names["project"]["optional-dependencies"]
+        ]
+        dry_runs = [with_wheels(line, wheels) + " --dry-run --quiet" for line in lines]
+        yield from _try_steps(newcomer, dry_runs, "every extra", warnings="ignore")
+
+
+def _meet_foreigner(newcomer: Newcomer, wheels: Path) -> Iterator[tuple[str, list[Figures]]]:
+    """Install another project's package `lamina` over this one: the doctor must name it."""
+    wheel = write_foreign_wheel(wheels.parent)
+    newcomer.type_line(f"pip install --quiet --no-deps {shlex.quote(str(wheel))}", warnings="ignore")
+    try:
+        newcomer.type_line("lamina doctor")
+    except Failed as failure:
+        if "lamina-physics 9.9 also installs a package called lamina" not in str(failure):
+            yield f"failed: {failure}", []
+            return
+    else:
+        yield "failed: lamina doctor found nothing wrong beside a foreign lamina", []
+        return
+    yield "a foreign package lamina is named by the doctor", []
+
+
+def write_foreign_wheel(folder: Path) -> Path:
+    """A wheel of another project whose package is called `lamina`, too."""
+    wheel = folder / "lamina_physics-9.9-py3-none-any.whl"
+    info = "lamina_physics-9.9.dist-info"
+    files = {
+        "lamina/__init__.py": "",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: lamina-physics\nVersion: 9.9\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/top_level.txt": "lamina\n",
+    }
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"]))
+    return wheel
 
 
 def _try_steps(
@@ -275,8 +316,9 @@ def read_shell_lines() -> Iterator[str]:
     for page in PAGES:
         lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
         for fence in fences(lines, page):
+            is_left_out = any(NOT_RUN in line for line in fence.between)
             for line in lines[fence.start : fence.end]:
-                if fence.language == "sh" and not line.startswith("pip install "):
+                if fence.language == "sh" and not is_left_out and not line.startswith("pip install "):
                     yield line.replace("~/", "")
 
 
