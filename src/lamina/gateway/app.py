@@ -15,9 +15,10 @@ import aiohttp
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+import lamina
 from lamina.gateway.client_connection import Receive
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
@@ -28,6 +29,7 @@ from lamina.gateway.fit import Fitter
 from lamina.gateway.journal import Journal, open_journal
 from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.openapi import DOCUMENT_PATH, describe_gateway
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR, PROBES, is_below
 from lamina.gateway.saving import ConversationSaver
@@ -82,10 +84,11 @@ class GatewayApp:
                 Route("/healthz", shared.health),
                 Route("/readyz", shared.ready),
                 Route("/metrics", shared.write_metrics),
+                Route(DOCUMENT_PATH, shared.write_document),
             ],
             lifespan=shared.run,
         )
-        self._own_paths = frozenset(("/healthz", "/readyz", "/metrics"))
+        self._own_paths = frozenset(("/healthz", "/readyz", "/metrics", DOCUMENT_PATH))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._own_paths:
@@ -195,6 +198,9 @@ class _Shared:
         except Refusal as refusal:
             return Response(refusal.body(""), refusal.status, dict(_text(refusal.headers)))
         return PlainTextResponse(self.metrics.write(), media_type="text/plain; version=0.0.4")
+
+    async def write_document(self, _: Request) -> Response:
+        return JSONResponse(describe_gateway(lamina.__version__))
 
     async def inspect(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The inspector's pages. They are imported when somebody first looks."""
