@@ -49,6 +49,7 @@ from lamina.core.values import (
     Ref,
     Segment,
 )
+from lamina.core.wishes import NO_WISHES, choose_held, read_wishes
 
 NO_HEAD = Head()
 EMPTY_LEDGER = Ledger()
@@ -89,6 +90,7 @@ def build(
     draft = arrange_log(repaired, context)
     limits = None
     if budget is not None:
+        draft = _read_wishes(draft, budget, context)
         limits = _find_limits(budget, draft, context)
         draft = _note_reserve(draft, budget, context)
     draft = admit(draft, limits, context)
@@ -121,7 +123,7 @@ def plan_cut(
     context = _make_context(
         log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=Memo(), idle=0
     )
-    draft = draft_log(log, context)
+    draft = _read_wishes(draft_log(log, context), budget, context)
     limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     return preview_cut(draft, limits, context)
@@ -161,8 +163,25 @@ def _make_context(
 
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
     """The budget in tokens, for this request."""
-    fixed = context.scale.total(cut_target.count_fixed(draft.entries))
+    fixed = context.scale.total(cut_target.count_fixed(draft.entries) + _count_held(draft))
     return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates, fixed=fixed)
+
+
+def _read_wishes(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
+    """The draft with what the model asked for, and with what its pins hold in this room."""
+    wishes = read_wishes(draft.entries, draft.ledger, tool=context.options.context_tool)
+    if wishes is NO_WISHES:
+        return draft
+    room = cut_target.find_room(budget, context.head)
+    held = choose_held(wishes, draft.entries, room)
+    return msgspec.structs.replace(draft, wishes=wishes, held=held)
+
+
+def _count_held(draft: Draft) -> int:
+    """Tokens of what the model's pins hold: no cut can free them."""
+    if not draft.held:
+        return 0
+    return sum(entry.tokens for entry in draft.entries if entry.ref in draft.held)
 
 
 def _note_reserve(draft: Draft, budget: Budget, context: BuildContext) -> Draft:

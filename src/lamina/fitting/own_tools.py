@@ -15,6 +15,7 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.values import Head, Ledger, Segment, ToolCall
 from lamina.dialects.port import Dialect, PlainHead, Tool
+from lamina.fitting.context_tool import CONTEXT, answer_context
 from lamina.fitting.recalls import RECALL, answer_recall
 
 
@@ -45,7 +46,19 @@ def _answer_recall(call: ToolCall, situation: ToolSituation) -> Segment:
     return answer_recall(situation.log, call, ledger=situation.ledger)
 
 
+def _answer_context(call: ToolCall, situation: ToolSituation) -> Segment:
+    return answer_context(call, ledger=situation.ledger, envelope=situation.envelope)
+
+
 RECALL_TOOL = OwnTool(name=RECALL.name, answer=_answer_recall, definition=RECALL)
+CONTEXT_TOOL = OwnTool(name=CONTEXT.name, answer=_answer_context, definition=CONTEXT)
+
+
+def choose_added_tools(*, context_tools: bool) -> tuple[OwnTool, ...]:
+    """Return the tools that lamina adds to a request, in their order."""
+    if context_tools:
+        return (RECALL_TOOL, CONTEXT_TOOL)
+    return (RECALL_TOOL,)
 
 
 def list_names(own_tools: Iterable[OwnTool]) -> frozenset[str]:

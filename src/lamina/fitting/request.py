@@ -52,9 +52,11 @@ from lamina.fitting.markers import Marked, place_markers
 from lamina.fitting.names import name_segments
 from lamina.fitting.output_limits import limit_output, note_lower_limit
 from lamina.fitting.own_tools import (
+    CONTEXT_TOOL,
     RECALL_TOOL,
     OwnTool,
     ToolSituation,
+    choose_added_tools,
     find_own_tool,
     list_names,
     write_tools,
@@ -406,11 +408,23 @@ def _was_cut(ledger: Ledger) -> bool:
 
 def _add_own_tools(fit: _Fit) -> _Fit:
     """Return the same call with lamina's tools in its head. If there is none to add, it stays as it is."""
-    own_tools, written_tools = write_tools((RECALL_TOOL,), fit.target, fit.head)
-    if not own_tools:
+    wanted_tools = choose_added_tools(context_tools=_wants_context_tool(fit))
+    own_tools, written_tools = write_tools(wanted_tools, fit.target, fit.head)
+    if RECALL_TOOL not in own_tools:
         return fit
     head = Head(tools=(*fit.head.tools, *written_tools), parameters=fit.head.parameters)
     return msgspec.structs.replace(fit, head=head, has_handles=True, own_tools=own_tools)
+
+
+def _wants_context_tool(fit: _Fit) -> bool:
+    """Whether the context tool is added. Once a conversation has lamina's tools, their list stays.
+
+    If the tools came with an earlier cut, the context tool came with them or never.
+    """
+    own_names = fit.previous_ledger.own_tools
+    if own_names:
+        return CONTEXT_TOOL.name in own_names
+    return fit.policy.context_tools
 
 
 def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Request) -> Ledger:
@@ -486,6 +500,7 @@ def _build(fit: _Fit, inputs: _BuildInputs) -> Envelope:
             drop_block=fit.policy.server.drop_block,
             rates=inputs.rates,
             wording=fit.policy.find_wording(has_handles=fit.has_handles),
+            context_tool=CONTEXT_TOOL.name if CONTEXT_TOOL in fit.own_tools else "",
             **fit.policy.options(),
         ),
     )

@@ -378,7 +378,7 @@ class Session:
         async with self._open_lock():
             self._builder.refuse_missing()
             self._writer.begin_turn()
-            situation = ToolSituation(log=self.log, ledger=self.ledger)
+            situation = ToolSituation(log=self.log, ledger=self.ledger, envelope=self._writer.find_envelope())
             segments = make_results(results, list_open_calls(self.log), find_own_tools(self.setup), situation)
             prepared = self._builder.prepare_segments(segments)
             repeatable = once(key, segments)
