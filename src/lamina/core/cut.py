@@ -130,7 +130,7 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
     Above the room nothing waits: then the cut is made, or `BudgetExceeded` says why it cannot be.
     """
     tokens = context.scale.total(draft.tokens)
-    if not limits.ask_for_cut(tokens, cold=context.cold):
+    if not draft.moment and not limits.ask_for_cut(tokens, cold=context.cold):
         return draft
     is_over_room = tokens > limits.room
     must_wait = is_held_by_thinking(draft.entries, context.options.binding)
@@ -144,7 +144,9 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
         if must_wait:
             raise _held_by_thinking(progress)
         raise _budget_exceeded(progress.request, progress.tokens, limits.room, context)
-    reason = OVER_THE_TRIGGER if tokens > limits.trigger else CACHE_IS_COLD
+    reason = draft.moment or CACHE_IS_COLD
+    if tokens > limits.trigger:
+        reason = OVER_THE_TRIGGER
     return _finish_cut(progress, reason)
 
 

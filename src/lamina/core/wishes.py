@@ -105,7 +105,7 @@ def read_wishes(entries: Sequence[Entry], ledger: Ledger, *, tool: str) -> Wishe
             pins = _let_go(pins, targets)
             notes = {ref: text for ref, text in notes.items() if text != " ".join(what.split())}
             released |= _keep_releasable(targets, entries)
-            released_now = released_now or call.step >= last_step - 1
+            released_now = released_now or call.step >= last_step
         asked.append(
             Asked(
                 ref=call.ref,

@@ -67,7 +67,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     **How much.** `budget` is how large a request may be: a `Budget`, or a window in tokens. Without it, the
     window of the request's model counts. `reserve` (the room for the answer) and `prefer` (whether cuts keep
-    more of what was said, or save more tokens) replace those of the budget, also of the model's. `history`
+    more of what was said, or save more tokens) replace those of the budget, also of the model's. With
+    `good_moments` a cut may come before it is due, where a step of the plan ended. `history`
     sends the last messages of earlier turns only (`LastN`, or their number), or with "all" every one that
     fits.
 
@@ -100,6 +101,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recall: RecallChoice = "auto"
     server: ServerHelp = DEFAULT_HELP
     context_tools: bool = False
+    good_moments: bool = False
     keep: Keep = "lowered"
 
     def __post_init__(self) -> None:
@@ -212,6 +214,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             options["order"] = self.order
         if self.kinds is not None:
             options["kinds"] = self.kinds
+        if self.good_moments:
+            options["good_moments"] = True
         window = self.find_window()
         if window is not None:
             options["window"] = window
@@ -313,6 +317,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "layout": ((_NONE, Layout), "give a Layout"),
     "server": ((ServerHelp,), "give ServerHelp(drop_block=...)"),
     "context_tools": ((bool,), "give True or False"),
+    "good_moments": ((bool,), "give True or False"),
 }
 """The types of the fields that are values, and what to do about another one."""
 
