@@ -69,7 +69,7 @@ def find_moment(entries: Sequence[Entry], wishes: Wishes) -> str:
             continue
         if _COMMIT in entry.asked.arguments:
             return COMMITTED
-        if _closes_task(entry.asked, entries[:at]):
+        if closes_task(entry.asked, entries[:at]):
             return TASK_CLOSED
     return ""
 
@@ -79,7 +79,7 @@ def _succeeded(entry: Entry) -> bool:
     return isinstance(part, ToolResult) and not part.error
 
 
-def _closes_task(call: ToolCall, earlier: Sequence[Entry]) -> bool:
+def closes_task(call: ToolCall, earlier: Sequence[Entry]) -> bool:
     """Whether a call closes a task: it says so of one task, or its list has one more that is done."""
     arguments = _read_object(call.arguments)
     if arguments.get("status") in _DONE and any("id" in name.lower() for name in arguments):

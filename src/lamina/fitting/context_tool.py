@@ -23,7 +23,7 @@ from lamina.core.ladder import ladder
 from lamina.core.ledger import current_turn
 from lamina.core.orders import OrderView
 from lamina.core.text.excerpts import to_one_line
-from lamina.core.values import Entry, Form, Ledger, Ref, Segment, ToolCall
+from lamina.core.values import Entry, Form, Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wishes import (
     ACCEPTED,
     LEAST_QUOTE,
@@ -45,6 +45,12 @@ from lamina.segments import result
 
 _SHOWN = 60
 """Characters of a name or of a quotation in an answer."""
+
+GAUGE_MARKS = (50, 70, 90)
+"""Of the room, in hundredths: marks that a model with this tool is told of."""
+
+_STATUS = "used: "
+"""How a status begins."""
 
 _LISTED = 8
 """How many pins, notes and next moves a status lists."""
@@ -98,6 +104,24 @@ def answer_context(call: ToolCall, *, ledger: Ledger, envelope: Envelope | None)
     except BadInput as error:
         return result(f"not done: {error}", id=call.id, name=call.name, error=True)
     return result(text, id=call.id, name=call.name, error=False)
+
+
+def add_gauge(answer: Segment, envelope: Envelope) -> Segment:
+    """Return the result of an own tool with a last line that says which mark of the window is passed.
+
+    Below the first mark, without a window, and where the status says it already, the result stays as it is.
+    """
+    part = answer.parts[0]
+    if envelope.room is None or not isinstance(part, ToolResult):
+        return answer
+    text = text_of(part.content)
+    share = 100 * envelope.tokens // max(envelope.room, 1)
+    passed = [mark for mark in GAUGE_MARKS if share >= mark]
+    if not passed or text.startswith(_STATUS):
+        return answer
+    left = max(envelope.room - envelope.tokens, 0)
+    line = f"[context: over {passed[-1]} % of your window is used, {left:,} tokens are left]"
+    return result(f"{text}\n{line}", id=part.id, name=part.name, error=part.error)
 
 
 def _answer_action(action: str, what: str, situation: _Situation) -> str:
@@ -210,7 +234,7 @@ def _write_status(situation: _Situation) -> str:
     envelope = situation.envelope
     share = 100 * envelope.tokens // max(situation.room, 1)
     lines = [
-        f"used: {envelope.tokens:,} of {situation.room:,} tokens ({share} %)",
+        f"{_STATUS}{envelope.tokens:,} of {situation.room:,} tokens ({share} %)",
         f"pinned: {situation.held_tokens:,} of {situation.room // PINNED_PART:,} tokens",
     ]
     pinned = [entry for entry in envelope.entries if entry.ref in situation.held]

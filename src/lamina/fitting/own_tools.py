@@ -15,7 +15,7 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.values import Head, Ledger, Segment, ToolCall
 from lamina.dialects.port import Dialect, PlainHead, Tool
-from lamina.fitting.context_tool import CONTEXT, answer_context
+from lamina.fitting.context_tool import CONTEXT, add_gauge, answer_context
 from lamina.fitting.recalls import RECALL, answer_recall
 
 
@@ -59,6 +59,21 @@ def choose_added_tools(*, context_tools: bool) -> tuple[OwnTool, ...]:
     if context_tools:
         return (RECALL_TOOL, CONTEXT_TOOL)
     return (RECALL_TOOL,)
+
+
+def answer_call(own_tools: Sequence[OwnTool], call: ToolCall, situation: ToolSituation) -> Segment | None:
+    """Return the result of a call that lamina answers; None if the tool is the client's.
+
+    A model that has the context tool also reads how full its window is. That line is at the end of a result
+    of lamina's own, which is sent the same way ever after: so it never changes a prefix.
+    """
+    own_tool = find_own_tool(own_tools, call.name)
+    if own_tool is None:
+        return None
+    answer = own_tool.answer(call, situation)
+    if CONTEXT_TOOL not in own_tools or situation.envelope is None:
+        return answer
+    return add_gauge(answer, situation.envelope)
 
 
 def list_names(own_tools: Iterable[OwnTool]) -> frozenset[str]:

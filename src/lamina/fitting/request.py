@@ -56,8 +56,8 @@ from lamina.fitting.own_tools import (
     RECALL_TOOL,
     OwnTool,
     ToolSituation,
+    answer_call,
     choose_added_tools,
-    find_own_tool,
     list_names,
     write_tools,
 )
@@ -121,10 +121,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
     def answer_own(self, call: ToolCall) -> Segment | None:
         """Return the result of a call that lamina answers; None if the tool is the client's."""
-        own_tool = find_own_tool(self.own_tools, call.name)
-        if own_tool is None:
-            return None
-        return own_tool.answer(call, self._situation)
+        return answer_call(self.own_tools, call, self._situation)
 
     @property
     def _situation(self) -> ToolSituation:
@@ -163,8 +160,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
             )
         own_call = read_call(call)
         question = call_segment(own_call.name, own_call.arguments, id=own_call.id)
-        own_tool = find_own_tool(self.own_tools, own_call.name) or RECALL_TOOL
-        result = own_tool.answer(own_call, self._situation)
+        result = self.answer_own(own_call) or RECALL_TOOL.answer(own_call, self._situation)
         message: dict[str, Any] = render_turns([question, result], self.dialect, self.envelope.head)[-1]
         return message
 

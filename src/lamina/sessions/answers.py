@@ -16,7 +16,7 @@ from lamina.core.values import Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.fitting.own_tools import OwnTool, ToolSituation, find_own_tool
+from lamina.fitting.own_tools import OwnTool, ToolSituation, answer_call
 from lamina.segments import assistant, result
 
 Answer = Any
@@ -73,9 +73,11 @@ def make_results(
         segments += _result_segments(item, names)
     answered_ids = {_result_id(segment) for segment in segments}
     for call in calls:
-        own_tool = find_own_tool(own_tools, call.name)
-        if own_tool is not None and call.id not in answered_ids:
-            segments.append(own_tool.answer(call, situation))
+        if call.id in answered_ids:
+            continue
+        answer = answer_call(own_tools, call, situation)
+        if answer is not None:
+            segments.append(answer)
     return sorted(segments, key=lambda segment: order.get(_result_id(segment), len(order)))
 
 
