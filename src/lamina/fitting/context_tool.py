@@ -131,7 +131,7 @@ def _answer_action(action: str, what: str, situation: _Situation) -> str:
         case "release":
             return _answer_release(what, situation)
         case "note":
-            return _answer_note(what)
+            return write_note(what)
         case "status":
             return _write_status(situation)
     hint = 'give {"action": "pin", "release", "note" or "status"}, and `what`'
@@ -191,7 +191,8 @@ def _answer_release(what: str, situation: _Situation) -> str:
     return f"{ACCEPTED['release']}{_name_entries(targets)}; about {freed:,} tokens go first at the next cut"
 
 
-def _answer_note(what: str) -> str:
+def write_note(what: str) -> str:
+    """Return the answer to a note. Raises BadInput, in words for the model, if it is empty or too long."""
     text = " ".join(what.split())
     if not text:
         raise BadInput("an empty note", place="context", hint="give the line in `what`")

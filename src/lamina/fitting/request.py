@@ -423,6 +423,22 @@ def _wants_context_tool(fit: _Fit) -> bool:
     return fit.policy.context_tools
 
 
+def _find_context_tool(fit: _Fit) -> str:
+    """Return the name of the context tool whose calls count: lamina's own, or the client's from `lamina mcp`.
+
+    A client names a tool of a server after both, such as `mcp__lamina__context`. A tool of the client's that
+    is only called `context` is another tool.
+    """
+    if CONTEXT_TOOL in fit.own_tools:
+        return CONTEXT_TOOL.name
+    if not fit.policy.context_tools or not fit.has_handles:
+        return ""
+    for tool in fit.target.plain_head(fit.head).tools:
+        if tool.name.endswith(f"lamina__{CONTEXT_TOOL.name}"):
+            return tool.name
+    return ""
+
+
 def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Request) -> Ledger:
     """Return the ledger with what the provider reported for the last request, if it reported anything."""
     if reported is NOTHING_REPORTED:
@@ -496,7 +512,7 @@ def _build(fit: _Fit, inputs: _BuildInputs) -> Envelope:
             drop_block=fit.policy.server.drop_block,
             rates=inputs.rates,
             wording=fit.policy.find_wording(has_handles=fit.has_handles),
-            context_tool=CONTEXT_TOOL.name if CONTEXT_TOOL in fit.own_tools else "",
+            context_tool=_find_context_tool(fit),
             **fit.policy.options(),
         ),
     )
