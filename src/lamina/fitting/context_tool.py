@@ -258,9 +258,20 @@ def _list_lines(lines: Iterable[str]) -> list[str]:
 
 
 def _list_next(situation: _Situation) -> list[str]:
-    """What the next cut would lower first, by lamina's own order."""
-    entries = situation.envelope.entries
+    """What the next cut would lower first, by lamina's own order.
+
+    Right after a cut nothing is left but the steps that it spared. The next one spares fewer of them.
+    """
     sparing = Sparing(tokens=round(situation.room * SPARED))
+    while True:
+        lines = _list_moves(situation, sparing)
+        if lines or not sparing:
+            return lines or ["  nothing"]
+        sparing = sparing.halve()
+
+
+def _list_moves(situation: _Situation, sparing: Sparing) -> list[str]:
+    entries = situation.envelope.entries
     held = frozenset(at for at, entry in enumerate(entries) if entry.ref in situation.held)
     released = frozenset(at for at, entry in enumerate(entries) if entry.ref in situation.wishes.released)
     view = OrderView(
@@ -281,4 +292,4 @@ def _list_next(situation: _Situation) -> list[str]:
         lines.append(f"  {_name_entry(entry)}: {entry.tokens:,} tokens, {batch[0].why}")
         if len(lines) == _LISTED:
             break
-    return lines or ["  nothing"]
+    return lines
