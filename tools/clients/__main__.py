@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +68,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--window", type=int, default=64_000)
     parser.add_argument("--size", type=int, default=20_000, help="bytes that each of these calls prints")
     parser.add_argument("--kills", type=int, default=10, help="how often the gateway is killed")
+    parser.add_argument("--context", action="store_true", help="the model uses the context tool, too")
     parser.add_argument("--keep", help="a folder for logs and recorded requests")
     return parser.parse_args()
 
@@ -88,7 +89,8 @@ def try_client(trial: ClientTrial, arguments: argparse.Namespace) -> TriedClient
     with open_folder(arguments.keep, trial) as folder, serve_upstream(upstream), run_recorder() as recorder:
         killer = Killer(turns, arguments.kills)
         upstream.before_answer = killer.kill_at
-        stage = Stage(folder, upstream, recorder, killer, arguments.window)
+        options = ["--context-tools"] if arguments.context else []
+        stage = Stage(folder, upstream, recorder, killer, arguments.window, options)
         ended: list[str] = []
         for phase in phases:
             upstream.limit = phase.steps
@@ -159,6 +161,7 @@ class Stage(NamedTuple):
     recorder: Recorder
     killer: Killer
     window: int
+    options: Sequence[str]
 
 
 def run_phase(trial: ClientTrial, phase: Phase, stage: Stage) -> str:
@@ -167,7 +170,7 @@ def run_phase(trial: ClientTrial, phase: Phase, stage: Stage) -> str:
     wrapper = folder / "bin" / trial.command
     write_wrapper(wrapper, stage.recorder, trial)
     gateway = ["--window", str(stage.window), "--store", str(folder / "gateway.db")]
-    gateway += ["--log", str(folder / "gateway.log")]
+    gateway += ["--log", str(folder / "gateway.log"), *stage.options]
     command = [sys.executable, "-m", "lamina", "run", *gateway, "--", str(wrapper), *phase.arguments]
     output = folder / f"{phase.name}.txt"
     prompts = folder / f"{phase.name}-prompts.txt"

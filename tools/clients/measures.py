@@ -12,7 +12,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.gateway.routes import match_route
 from tools.clients.recorder import Recorded
-from tools.clients.upstream import Arrived, list_tools
+from tools.clients.upstream import OWN_TOOLS, Arrived, list_tools
 
 
 class Share(NamedTuple):
@@ -83,7 +83,7 @@ def measure_session(
     for one in answered:
         request, dialect = _read_request(one)
         valid += not dialect.check(request)
-        hidden += "call_recall_" not in one.body.decode() and "recall" not in list_tools(request)
+        hidden += "call_recall_" not in one.body.decode() and not set(OWN_TOOLS) & set(list_tools(request))
     return SessionMeasures(
         requests=len(sent),
         identical=Share(sum(one.body in bodies for one in unchanged), len(unchanged)),
@@ -163,7 +163,8 @@ class _Sent(NamedTuple):
         digests = digest_log(DIALECTS[one.dialect].parse(request).log, NO_DIGESTS)
         tools = json.dumps(request.get("tools"))
         ending = json.dumps([str(segment.parts) for segment in digests.segments[-3:]])
-        return _Sent(digests, tools, one.recalls, "'recall'" in ending, one.at)
+        has_recall = any(f"'{name}'" in ending for name in OWN_TOOLS)
+        return _Sent(digests, tools, one.recalls, has_recall, one.at)
 
     def continues(self, last: _Sent) -> bool:
         chain = drop_reminders(last.digests)

@@ -41,6 +41,11 @@ SUB_STEPS = 9_000
 FIRST_STEPS = {"after": AFTER_STEPS, "sub": SUB_STEPS}
 """Where the steps of other conversations begin. Each has two."""
 
+OWN_TOOLS = ("recall", "context")
+"""Tools that the gateway answers."""
+
+CONTEXT_ACTIONS = ("status", "pin", "note", "release")
+
 AGENT_CALL = "call_agent"
 MOST_REQUESTS = 400
 SUB_TASK = "TASK-SUB: run two steps with your shell tool and say what they printed."
@@ -103,7 +108,7 @@ class ScriptedUpstream:
                 said, refusals = self._think(request, said, betas)
             violations += refusals
         label = find_label(request)
-        recalls = any(isinstance(one, Call) and one.name == "recall" for one in said)
+        recalls = any(isinstance(one, Call) and one.name in OWN_TOOLS for one in said)
         with self._lock:
             arrived = Arrived(label, route.dialect, body, request, violations, recalls, time.time())
             self.arrived.append(arrived)
@@ -173,7 +178,15 @@ class ScriptedUpstream:
         handles = HANDLE.findall(json.dumps(request))
         if done not in self._recall_at or "recall" not in tools or not handles:
             return []
+        if "context" in tools:
+            return [f"Looking after {done}.", self._manage_context(done)]
         return [f"Looking at {done} again.", Call("recall", {"key": handles[0]}, f"call_recall_{done}")]
+
+    def _manage_context(self, done: int) -> Call:
+        """Call the context tool: each time with the next action, about what this step printed."""
+        action = CONTEXT_ACTIONS[sorted(self._recall_at).index(done) % len(CONTEXT_ACTIONS)]
+        what = f"line-{done}-000001 abcdefghijklmnop"
+        return Call("context", {"action": action, "what": what}, f"call_recall_{done}")
 
     def _go_on(self, shell: str, done: int, limit: int) -> Said:
         if done >= limit or len(self.arrived) > MOST_REQUESTS:

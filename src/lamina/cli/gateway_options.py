@@ -55,3 +55,9 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
         help="how the model reads again what was cut: a tool that the gateway adds and answers (tool, the "
         "default), the tool of `lamina mcp` in the client (handles), or not at all (off)",
     )
+    add(
+        "--context-tools",
+        action="store_true",
+        default=None,
+        help="also give the model a tool with which it pins, releases and notes (off by default)",
+    )

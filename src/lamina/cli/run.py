@@ -64,8 +64,8 @@ PATIENCE = 5.0
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina run [--window N] [--store STORE] [--key-file FILE] [--keep all|lowered|nothing]\n"
-        "                [--recall tool|mcp|off] [--settings FILE] [--upstream URL] [--profile NAME]\n"
-        "                [--gateway URL] [--log FILE] -- CLIENT ..."
+        "                [--recall tool|handles|off] [--context-tools] [--settings FILE]\n"
+        "                [--upstream URL] [--profile NAME] [--gateway URL] [--log FILE] -- CLIENT ..."
     )
     parser.epilog = _EXAMPLES
     add_gateway_options(parser)

@@ -95,7 +95,7 @@ def apply_arguments(
         value = getattr(arguments, name, None)
         if value is not None:
             values[name] = value
-    for name in ("keep", "recall"):
+    for name in ("keep", "recall", "context_tools"):
         value = getattr(arguments, name, None)
         if value is not None:
             values["policy"][name] = value

@@ -30,6 +30,7 @@ from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
 from lamina.core.envelope import Envelope, find_change, seal
+from lamina.core.good_moments import allows_early_cut, find_moment
 from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds, kind_of
@@ -49,6 +50,7 @@ from lamina.core.values import (
     Ref,
     Segment,
 )
+from lamina.core.wishes import NO_WISHES, choose_held, read_wishes
 
 NO_HEAD = Head()
 EMPTY_LEDGER = Ledger()
@@ -89,9 +91,12 @@ def build(
     draft = arrange_log(repaired, context)
     limits = None
     if budget is not None:
+        draft = _read_wishes(draft, budget, context)
         limits = _find_limits(budget, draft, context)
         draft = _note_reserve(draft, budget, context)
     draft = admit(draft, limits, context)
+    if limits is not None and context.options.good_moments:
+        draft = _find_moment(draft, limits, context)
     change = find_change(draft, context)
     if change:
         draft = promote_later_sections(draft, context)
@@ -121,7 +126,7 @@ def plan_cut(
     context = _make_context(
         log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=Memo(), idle=0
     )
-    draft = draft_log(log, context)
+    draft = _read_wishes(draft_log(log, context), budget, context)
     limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     return preview_cut(draft, limits, context)
@@ -161,8 +166,34 @@ def _make_context(
 
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
     """The budget in tokens, for this request."""
-    fixed = context.scale.total(cut_target.count_fixed(draft.entries))
+    fixed = context.scale.total(cut_target.count_fixed(draft.entries) + _count_held(draft))
     return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates, fixed=fixed)
+
+
+def _read_wishes(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
+    """The draft with what the model asked for, and with what its pins hold in this room."""
+    wishes = read_wishes(draft.entries, draft.ledger, tool=context.options.context_tool)
+    if wishes is NO_WISHES:
+        return draft
+    room = cut_target.find_room(budget, context.head)
+    held = choose_held(wishes, draft.entries, room)
+    return msgspec.structs.replace(draft, wishes=wishes, held=held)
+
+
+def _count_held(draft: Draft) -> int:
+    """Tokens of what the model's pins hold: no cut can free them."""
+    if not draft.held:
+        return 0
+    return sum(entry.tokens for entry in draft.entries if entry.ref in draft.held)
+
+
+def _find_moment(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
+    """The draft with the reason why a cut may be made now, if the prices allow one before the trigger."""
+    tokens = context.scale.total(draft.tokens)
+    growth = cut_target.measure_growth(draft.entries)
+    if not allows_early_cut(tokens, limits, context.options.rates, growth):
+        return draft
+    return msgspec.structs.replace(draft, moment=find_moment(draft.entries, draft.wishes))
 
 
 def _note_reserve(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
@@ -182,6 +213,8 @@ def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext)
         return True
     if limits is None:
         return False
+    if draft.moment:
+        return True
     return limits.ask_for_cut(context.scale.total(draft.tokens), cold=context.cold)
 
 

@@ -130,7 +130,7 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
     Above the room nothing waits: then the cut is made, or `BudgetExceeded` says why it cannot be.
     """
     tokens = context.scale.total(draft.tokens)
-    if not limits.ask_for_cut(tokens, cold=context.cold):
+    if not draft.moment and not limits.ask_for_cut(tokens, cold=context.cold):
         return draft
     is_over_room = tokens > limits.room
     must_wait = is_held_by_thinking(draft.entries, context.options.binding)
@@ -144,7 +144,9 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
         if must_wait:
             raise _held_by_thinking(progress)
         raise _budget_exceeded(progress.request, progress.tokens, limits.room, context)
-    reason = OVER_THE_TRIGGER if tokens > limits.trigger else CACHE_IS_COLD
+    reason = draft.moment or CACHE_IS_COLD
+    if tokens > limits.trigger:
+        reason = OVER_THE_TRIGGER
     return _finish_cut(progress, reason)
 
 
@@ -154,6 +156,15 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
     The wish to spare recent steps yields if the target cannot be reached otherwise, down to a few steps.
     Those few, and a number of steps that the caller gave, yield only if the room is exceeded.
     """
+    progress = _lower_with_pins(draft, limits, context)
+    if progress.tokens <= limits.room or not progress.held:
+        return progress
+    # The budget is law: a pin of the model yields before a request cannot be sent.
+    return _lower_with_pins(msgspec.structs.replace(draft, held=frozenset()), limits, context)
+
+
+def _lower_with_pins(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
+    """Lowers entries down to the target, without those that the model pinned."""
     progress = start_cut(draft, limits, context)
     is_over_room = progress.tokens > limits.room
     if is_held_by_thinking(draft.entries, context.options.binding):
@@ -182,7 +193,7 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
 def _spares_any(progress: CutProgress, sparing: Sparing) -> bool:
     """Whether something is spared that could still be lowered."""
     entries = progress.entries
-    untouchable = find_untouchable(entries) | progress.folded
+    untouchable = find_untouchable(entries) | progress.folded | progress.held
     lowerable = find_spared(entries, sparing) - untouchable
     return any(entries[at].form is not Form.OMITTED for at in lowerable)
 

@@ -22,6 +22,7 @@ from lamina.core.folds import (
 )
 from lamina.core.folds import SHARE as DIGEST_SHARE
 from lamina.core.values import Entry, Fold, Ref
+from lamina.core.wishes import list_notes
 
 _SHARES = (1, 4)
 """A digest may have its whole size, or else one part in this many of it."""
@@ -97,7 +98,13 @@ def _write_digest(
     best_tokens = 0
     for _ in range(_TRIES):
         fold = make_fold(
-            run, run_text, size=size, cut=progress.number, later_rules=later_rules, verbatim=verbatim
+            run,
+            run_text,
+            size=size,
+            cut=progress.number,
+            later_rules=later_rules,
+            verbatim=verbatim,
+            noted=list_notes(run, progress.draft.wishes),
         )
         tokens = _measure(fold, run, progress, as_sent=most_tokens is not None)
         # Without a limit in tokens, a digest may have one for every two of its characters.

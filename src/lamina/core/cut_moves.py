@@ -108,6 +108,8 @@ class _Lowering:
     def __init__(self, progress: CutProgress) -> None:
         self.context = progress.context
         self.current = progress.current
+        self.held = progress.held
+        self.released = progress.released
         self.cut_number = progress.number
         self.entries = list(progress.entries)
         self.folded = set(progress.folded)
@@ -124,10 +126,11 @@ class _Lowering:
         return OrderView(
             entries=self.entries,
             kinds=self.context.kinds,
-            untouchable=find_untouchable(self.entries) | self.folded,
+            untouchable=find_untouchable(self.entries) | self.folded | self.held,
             spared=find_spared(self.entries, sparing),
             largest_spared=sparing.largest,
             current=self.current,
+            released=self.released,
         )
 
     def take(

@@ -64,7 +64,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     `lines` the new lines and `folds` all folds, old and new. `request` are the entries as they would be sent
     now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
 
-    `current` are the positions of the prompt and the last step. Only digests of nothing but `mergeable`
+    `current` are the positions of the prompt and the last step, `held` and `released` those that the model
+    pinned and let go. Only digests of nothing but `mergeable`
     segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
@@ -86,6 +87,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     request: list[Entry]
     tokens: int
     exhausted: bool = False
+    held: frozenset[int] = frozenset()
+    released: frozenset[int] = frozenset()
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
     reader: Reader = msgspec.field(default_factory=Reader)
@@ -100,7 +103,9 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         name = tuple(entry.ref for entry in run)
         run_text = self.runs.get(name)
         if run_text is None:
-            run_text = read_run(run, kinds=self.context.kinds, reader=self.reader)
+            own = self.draft.wishes.own
+            shown = [entry for entry in run if entry.ref not in own] or run
+            run_text = read_run(shown, kinds=self.context.kinds, reader=self.reader)
             self.runs[name] = run_text
         return run_text
 
@@ -134,7 +139,15 @@ def start_cut(
         folds=draft.ledger.folds,
         request=draft.entries,
         tokens=tokens,
+        held=_find_positions(draft.entries, draft.held),
+        released=_find_positions(draft.entries, draft.wishes.released),
     )
+
+
+def _find_positions(entries: Sequence[Entry], refs: frozenset[Ref]) -> frozenset[int]:
+    if not refs:
+        return frozenset()
+    return frozenset(at for at, entry in enumerate(entries) if entry.ref in refs)
 
 
 def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:

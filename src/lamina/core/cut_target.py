@@ -176,9 +176,7 @@ def derive_limits(
 
     `fixed` are the tokens that no cut can free: see `count_fixed`.
     """
-    room = budget.window - reserve(budget, head)
-    if budget.input is not None:
-        room = min(room, budget.input)
+    room = find_room(budget, head)
     trigger = _share_of(room, budget.trigger)
     least = _share_of(room, budget.least)
     least_spared = LEAST_SPARED
@@ -200,6 +198,14 @@ def derive_limits(
         least_spared=least_spared,
         fixed=min(fixed, room),
     )
+
+
+def find_room(budget: Budget, head: Head) -> int:
+    """The tokens that a request may have."""
+    room = budget.window - reserve(budget, head)
+    if budget.input is not None:
+        room = min(room, budget.input)
+    return room
 
 
 def spare_steps(budget: Budget, room: int) -> Sparing:

@@ -15,6 +15,7 @@ from lamina.core.options import Options
 from lamina.core.repair import ScanMemory
 from lamina.core.tokens import Counter
 from lamina.core.values import Cut, Digest, Entry, Fold, Ledger, LedgerLine, Ref, Segment
+from lamina.core.wishes import NO_WISHES, Wishes
 
 
 class LogFront(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +94,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     `ledger` is the part of the previous ledger that holds for this log. What is new to it is in `lines`,
     `folds` (all that hold now), `repairs`, `promoted` and `cut`. `reworded`: this release words some lines
     differently than they were sent. The first `unchanged` entries, of which `unchanged_sent` are sent, are
-    as the last build left them.
+    as the last build left them. `wishes` are what the model asked for, and `held` what its pins hold.
+    `moment`: why a cut may be made before the trigger, "" if it may not.
     """
 
     log: tuple[Segment, ...]
@@ -110,3 +112,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     unchanged: int = 0
     unchanged_sent: int = 0
     next_front: NextFront | None = None
+    wishes: Wishes = NO_WISHES
+    held: frozenset[Ref] = frozenset()
+    moment: str = ""

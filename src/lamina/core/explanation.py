@@ -16,7 +16,8 @@ from lamina.core.folds import is_digest
 from lamina.core.hashing import handle
 from lamina.core.text.clipping import count_units
 from lamina.core.tokens import Basis
-from lamina.core.values import Cut, Form, Layer
+from lamina.core.values import Cut, Form, Layer, Ledger, Ref
+from lamina.core.wishes import BY_THE_MODEL
 from lamina.core.wording import describe_segment, text_of
 
 
@@ -130,6 +131,7 @@ def explain(envelope: Envelope) -> Manifest:
         fold_keys |= dict.fromkeys(fold.covers, fold.key)
         cuts |= dict.fromkeys(fold.covers, fold.cut)
     last_step = max((entry.step for entry in envelope.entries), default=0)
+    asked_for = describe_asked(envelope.ledger)
     rows = []
     for entry in envelope.entries:
         fold_key = fold_keys.get(entry.ref, "")
@@ -138,6 +140,9 @@ def explain(envelope: Envelope) -> Manifest:
         recall_key = ""
         if entry.form is not Form.FULL:
             recall_key = handle(entry.content)
+        why = entry.why
+        if entry.form is Form.FULL and entry.ref in asked_for:
+            why = asked_for[entry.ref]
         row = ManifestRow(
             key=entry.segment.key or handle(entry.content),
             ref=entry.ref,
@@ -145,7 +150,7 @@ def explain(envelope: Envelope) -> Manifest:
             layer=entry.layer,
             form=entry.form,
             tokens=entry.tokens,
-            why=entry.why,
+            why=why,
             recall=recall_key,
             kind=entry.segment.kind,
             turn=entry.turn + 1,
@@ -169,6 +174,18 @@ def explain(envelope: Envelope) -> Manifest:
         cut=envelope.cut,
         notes=envelope.notes,
     )
+
+
+def describe_asked(ledger: Ledger) -> dict[Ref, str]:
+    """What the model asked for about each segment, and that it was the model who asked. The newest counts."""
+    described: dict[Ref, str] = {}
+    for asked in ledger.asked:
+        word = _ASKED_WORDS.get(asked.action, asked.action)
+        described |= dict.fromkeys((*asked.targets, asked.ref), f"{word}, {BY_THE_MODEL}")
+    return described
+
+
+_ASKED_WORDS = {"pin": "pinned", "release": "released", "note": "noted"}
 
 
 def join_folds(rows: Sequence[ManifestRow]) -> list[ManifestRow]:

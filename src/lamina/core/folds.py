@@ -26,6 +26,7 @@ from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import Scale
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
+from lamina.core.wishes import NOTE_LIMIT, write_notes
 from lamina.core.wording import Wording, guard, text_of
 
 FOLD_VERSION = 2
@@ -139,11 +140,13 @@ def make_fold(
     cut: int,
     later_rules: Sequence[LaterRule] = (),
     verbatim: bool = False,
+    noted: Sequence[str] = (),
 ) -> Fold:
     """A digest of these entries in at most this size. If it is nothing, one line is left.
 
     Where there is no room for all words of the user, `text.user_words` says which of them stay. `verbatim`
-    asks for all of them, however much room they take. Everything can be recalled by the key of the digest.
+    asks for all of them, however much room they take. `noted` are lines of the model's own, which come first
+    in its voice. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
     words = run_text.title
@@ -167,6 +170,9 @@ def make_fold(
             texts = write_digest(run_text, words_limit=words_limit, notes_limit=0, later_rules=later_rules)
         words = texts.words
         whole = texts.whole
+    if noted and size.total:
+        own_lines = write_notes(noted, max(size.notes // 2, 2 * NOTE_LIMIT))
+        notes = "\n".join(filter(None, (own_lines, notes)))
     return Fold(
         key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,

@@ -31,7 +31,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `window` limits history to its last messages. `opening` is the text that a wire format puts in the place
     of the user's first message if the assistant speaks first. `late_system`: the API takes system text in the
     middle of a conversation. There a changed instruction stands where it came until the next cut; elsewhere
-    it would lose its authority, so it replaces the old one at once, at a recorded cut.
+    it would lose its authority, so it replaces the old one at once, at a recorded cut. `context_tool` is the
+    name of the tool with which the model pins, releases and notes; "" if it has none (`lamina.core.wishes`).
+    With `good_moments` a cut may come before the trigger, where a step of the plan ended.
     """
 
     layout: Layout = _IN_PLACE
@@ -46,6 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     window: LastN | None = None
     opening: str = ""
     late_system: bool = True
+    context_tool: str = ""
+    good_moments: bool = False
 
     def __post_init__(self) -> None:
         # All stages must use the same table of kinds, and the wording carries one of its own.

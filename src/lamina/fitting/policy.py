@@ -67,7 +67,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     **How much.** `budget` is how large a request may be: a `Budget`, or a window in tokens. Without it, the
     window of the request's model counts. `reserve` (the room for the answer) and `prefer` (whether cuts keep
-    more of what was said, or save more tokens) replace those of the budget, also of the model's. `history`
+    more of what was said, or save more tokens) replace those of the budget, also of the model's. With
+    `good_moments` a cut may come before it is due, where a step of the plan ended. `history`
     sends the last messages of earlier turns only (`LastN`, or their number), or with "all" every one that
     fits.
 
@@ -79,7 +80,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     request that comes whole keeps its own order.
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
-    again what was lowered, `server` what the provider's server may be asked to do.
+    again what was lowered, `server` what the provider's server may be asked to do. With `context_tools` the
+    model also gets the context tool, where lamina answers its calls: it pins, releases and notes with it.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -98,6 +100,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
     server: ServerHelp = DEFAULT_HELP
+    context_tools: bool = False
+    good_moments: bool = False
     keep: Keep = "lowered"
 
     def __post_init__(self) -> None:
@@ -210,6 +214,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             options["order"] = self.order
         if self.kinds is not None:
             options["kinds"] = self.kinds
+        if self.good_moments:
+            options["good_moments"] = True
         window = self.find_window()
         if window is not None:
             options["window"] = window
@@ -310,6 +316,8 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),
     "server": ((ServerHelp,), "give ServerHelp(drop_block=...)"),
+    "context_tools": ((bool,), "give True or False"),
+    "good_moments": ((bool,), "give True or False"),
 }
 """The types of the fields that are values, and what to do about another one."""
 

@@ -24,6 +24,7 @@ from lamina.conversations.request_digests import count_shared_links
 from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.calibration import calibrate
 from lamina.core.entries import find_logged
+from lamina.core.good_moments import SOFT_MARK
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Calibration, Ledger
 from lamina.dialects.overflow import Overflow
@@ -303,6 +304,8 @@ class Fitter:
             measured_bound = bound_tokens(incoming.body, conversation.measured)
             if 2 * measured_bound <= trigger:
                 bound = measured_bound
+        if incoming.upstream.settings.policy.good_moments:
+            trigger = trigger * SOFT_MARK // 100  # above it, a cut may be made where a step of the plan ends
         conversation.is_near = 2 * bound > trigger
         if bound > trigger:
             return False
@@ -400,7 +403,7 @@ class Fitter:
     ) -> Fitted | None:
         """Fit into the window that the upstream named, or else as small as the request can be."""
         ledger = None
-        if sent.has_recall and sent.fitted is not None:  # the state has no recalls of this request yet
+        if sent.own_names and sent.fitted is not None:  # the state has no recalls of this request yet
             ledger = sent.fitted.ledger
         try:
             return await self._fit(call, conversation, ledger=ledger)

@@ -6,14 +6,13 @@ sees what was reported for many requests, scales the one to the other and adds t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from lamina.core.entries import find_logged
 from lamina.core.tokens import Counter, part_cost
 from lamina.core.values import Entry, Form, Ledger, ToolCall
 from lamina.dialects.usage import Usage
-from lamina.fitting.recalls import RECALL
 from lamina.fitting.request import Fitted
 from lamina.gateway.calls import OutgoingRequest
 
@@ -93,7 +92,7 @@ def _count_removed(fitted: Fitted, counter: Counter, counted: int) -> int:
     logged_entries = find_logged(fitted.envelope.entries)
     entered_lowered = [entry for entry in logged_entries if _entered_lowered(entry, ledger)]
     held_back = sum(_count_hidden(entry, counter) for entry in entered_lowered)
-    recalled = sum(entry.tokens for entry in _find_recalled(logged_entries))
+    recalled = sum(entry.tokens for entry in _find_recalled(logged_entries, fitted.own_names))
     return max(round(removed / calibrated) + held_back - recalled, 0)
 
 
@@ -102,12 +101,12 @@ def _entered_lowered(entry: Entry, ledger: Ledger) -> bool:
     return line is not None and not line.cut
 
 
-def _find_recalled(entries: Iterable[Entry]) -> list[Entry]:
-    """The recalls of the model and their results, which the client does not have."""
-    return [entry for entry in entries if _is_recall(entry)]
+def _find_recalled(entries: Iterable[Entry], own_names: Collection[str]) -> list[Entry]:
+    """The calls of lamina's own tools and their results, which the client does not have."""
+    return [entry for entry in entries if _is_recall(entry, own_names)]
 
 
-def _is_recall(entry: Entry) -> bool:
+def _is_recall(entry: Entry, own_names: Collection[str]) -> bool:
     if entry.asked is not None:
-        return entry.asked.name == RECALL.name
-    return any(isinstance(part, ToolCall) and part.name == RECALL.name for part in entry.parts)
+        return entry.asked.name in own_names
+    return any(isinstance(part, ToolCall) and part.name in own_names for part in entry.parts)

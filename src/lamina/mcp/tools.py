@@ -1,4 +1,4 @@
-"""The three tools, as a server of the Model Context Protocol.
+"""The tools, as a server of the Model Context Protocol.
 
 A wrong argument, an unknown key or a store that fails is a result with `isError`: the model reads what was
 wrong and what to do. Only a tool that does not exist is an error of the protocol.
@@ -17,6 +17,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from lamina.errors import BadInput, LaminaError
+from lamina.fitting.context_tool import CONTEXT
 from lamina.fitting.recalls import RECALL
 from lamina.mcp.library import MOST_HITS, ConversationLibrary
 
@@ -40,6 +41,12 @@ class RecallArguments(msgspec.Struct, forbid_unknown_fields=True):
 class ExplainArguments(msgspec.Struct, forbid_unknown_fields=True):
     conversation: str = ""
     key: str = ""
+
+
+class ContextArguments(msgspec.Struct, forbid_unknown_fields=True):
+    action: str
+    what: str = ""
+    conversation: str = ""
 
 
 class LibrarySearchArguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,6 +100,11 @@ async def _recall(library: ConversationLibrary, arguments: Any) -> str:
 async def _explain(library: ConversationLibrary, arguments: Any) -> str:
     values = _read_arguments(arguments, ExplainArguments)
     return await library.explain(conversation=values.conversation, key=values.key)
+
+
+async def _manage(library: ConversationLibrary, arguments: Any) -> str:
+    values = _read_arguments(arguments, ContextArguments)
+    return await library.manage(values.action, values.what, conversation=values.conversation)
 
 
 async def _search(library: ConversationLibrary, arguments: Any) -> str:
@@ -170,10 +182,19 @@ TOOLS = [
             "description": "How many places at most; 10 if left out.",
         },
     ),
+    _tool(
+        "context",
+        "Context",
+        CONTEXT.description,
+        action={**CONTEXT.schema["properties"]["action"], "required": True},
+        what=dict(CONTEXT.schema["properties"]["what"]),
+        conversation=_CONVERSATION,
+    ),
 ]
 
 _ANSWERS: dict[str, Callable[[ConversationLibrary, Any], Awaitable[str]]] = {
     "recall": _recall,
     "explain": _explain,
     "search": _search,
+    "context": _manage,
 }

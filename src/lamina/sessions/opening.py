@@ -117,17 +117,17 @@ def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOpti
 
 
 def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:
-    """Return the setup with the recall tool as it was, once a request was sent.
+    """Return the setup with the recall tool and the context tool as they were, once a request was sent.
 
-    It is part of the prefix. To add or remove it later would throw the whole cache away.
+    They are part of the prefix. To add or remove one later would throw the whole cache away.
     """
     stored_setup = stored.live.setup
     if stored_setup is None:
         return setup
-    if stored_setup.recall == setup.recall:
+    if (stored_setup.recall, stored_setup.context_tools) == (setup.recall, setup.context_tools):
         return setup
     was_answered = any(segment.role is Role.ASSISTANT for segment in stored.live.log)
     if not was_answered and not stored.state.ledger.mark:
         return setup
     stored.notes.append(RECALL_STAYS)
-    return setup.over({"recall": stored_setup.recall})
+    return setup.over({"recall": stored_setup.recall, "context_tools": stored_setup.context_tools})

@@ -19,11 +19,11 @@ from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import drop_nulls
-from lamina.dialects.port import Dialect, OwnHead, PlainHead
+from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
+from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools, find_own_tool
 from lamina.fitting.policy import Policy
-from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 from lamina.sessions.stored_options import StoredOptions
@@ -34,9 +34,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """What a conversation is built with.
 
     Tools and parameters are in `head` in plain words, or in `own` in the words of the dialect. Without a
-    budget, the model's window is used. `recall`: the model has the recall tool. `agent` belongs to the
-    application. `history` is the window over earlier turns; None sends all of them. `stored_options` is what
-    is stored of wording, template and functions.
+    budget, the model's window is used. `recall`: the model has the recall tool, and with
+    `context_tools` the context tool. `agent` belongs to the application. `history` is the window over earlier
+    turns; None sends all of them. `stored_options` is what is stored of wording, template and functions.
     """
 
     model: str = ""
@@ -46,6 +46,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     head: PlainHead = PlainHead()
     own: Head | None = None
     recall: bool = False
+    context_tools: bool = False
     agent: dict[str, Any] = {}
     history: LastN | None = None
     stored_options: StoredOptions | None = None
@@ -83,7 +84,11 @@ def read_policy(policy: Policy) -> dict[str, Any]:
     recall: bool | None = None
     if policy.recall != "auto":
         recall = policy.recall == "tool"
+    context_tools: bool | None = None
+    if policy.context_tools:
+        context_tools = True
     return {
+        "context_tools": context_tools,
         "budget": policy.own_budget,
         "layout": policy.layout,
         "history": policy.history,
@@ -110,34 +115,46 @@ def _dialect_of_model(model: str) -> str:
 
 
 def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
-    """Return tools and parameters in the dialect's words, with the recall tool if the setup has it."""
+    """Return tools and parameters in the dialect's words, with the session's own tools at the end."""
     if setup.own is None:
         return dialect.own_head(_plain_head(setup))
     parameters = dict(setup.own.parameters)
     if setup.model:
         parameters["model"] = setup.model
-    if not setup.recall:
+    definitions = _list_definitions(setup)
+    if not definitions:
         return OwnHead(head=Head(tools=setup.own.tools, parameters=parameters))
-    recall = dialect.own_head(PlainHead(model=setup.model, tools=(RECALL,)))
-    head = Head(tools=setup.own.tools + recall.head.tools, parameters=parameters)
-    return OwnHead(head=head, left=recall.left)
+    added = dialect.own_head(PlainHead(model=setup.model, tools=definitions))
+    head = Head(tools=setup.own.tools + added.head.tools, parameters=parameters)
+    return OwnHead(head=head, left=added.left)
+
+
+def find_own_tools(setup: Setup) -> tuple[OwnTool, ...]:
+    """Return the tools whose calls the session answers itself."""
+    if not setup.recall:
+        return ()
+    return choose_added_tools(context_tools=setup.context_tools)
+
+
+def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
+    """Return the definitions of the session's own tools, which are the last of all tools."""
+    own_tools = find_own_tools(setup)
+    return tuple(own_tool.definition for own_tool in own_tools if own_tool.definition is not None)
 
 
 def _plain_head(setup: Setup) -> PlainHead:
-    tools = setup.head.tools
-    if setup.recall:
-        tools += (RECALL,)
+    tools = setup.head.tools + _list_definitions(setup)
     return msgspec.structs.replace(setup.head, model=setup.model or setup.head.model, tools=tools)
 
 
 def answers_recall(setup: Setup) -> bool:
     """Whether the model has a tool that answers handles: the session's own, or one of that name."""
-    if setup.recall:
+    if find_own_tool(find_own_tools(setup), RECALL_TOOL.name) is not None:
         return True
     if setup.own is None:
-        return any(tool.name == RECALL.name for tool in setup.head.tools)
+        return any(tool.name == RECALL_TOOL.name for tool in setup.head.tools)
     tools = dialect_for(setup).plain_head(setup.own).tools
-    return any(tool.name == RECALL.name for tool in tools)
+    return any(tool.name == RECALL_TOOL.name for tool in tools)
 
 
 def budget_for(setup: Setup, head: Head, policy: Policy) -> Budget | None:
@@ -171,6 +188,7 @@ def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: Head, *, sa
         layout=setup.layout,
         drop_block=policy.server.drop_block,
         wording=(setup.stored_options or StoredOptions()).choose_wording(policy.wording),
+        context_tool=CONTEXT_TOOL.name if CONTEXT_TOOL in find_own_tools(setup) else "",
         rates=_rates_for(setup, policy, dialect),
         salt=salt,
         **{**chosen, "window": setup.history},

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from lamina.context.port import drop_unchanged
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
-from lamina.errors import Conflict
+from lamina.errors import BudgetExceeded, Conflict
 from lamina.sessions.mentioned_attachments import RebuiltLog, find_first_mention, rebuild_log
 from lamina.sessions.previous_request import BuiltRequest, StoredRequest, rebuild_request
 from lamina.sessions.records import Control, Rewind
@@ -196,6 +196,13 @@ class TurnWriter:
     def last_envelope(self) -> Envelope:
         """Return the last request that was built, or else what the first one would be."""
         return self.envelope or self.builder.build(self._log_to_build(), self.stored.state)
+
+    def find_envelope(self) -> Envelope | None:
+        """Return the last request that was built; None if it does not fit any more."""
+        try:
+            return self.last_envelope()
+        except BudgetExceeded:
+            return None
 
     def _log_to_build(self) -> tuple[Segment, ...]:
         """Return the log. An empty conversation begins with the sections of its system text."""

@@ -1,0 +1,244 @@
+"""What the model asked to keep, to let go and to remember, read from its own calls of one tool.
+
+The log is the only state: a pin holds while the call that made it is in the log. So it survives a restart and
+is in every fork, and a rewind behind the call takes it back. Only calls of the assistant count, and only
+those that were answered with an acceptance: a text that asks for a pin, wherever it stands, is not a call.
+
+A wish never changes a voice, and never lowers what the user said. Pins together hold at most one part in
+`PINNED_PART` of the room; what is beyond that is not held.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from lamina.core.entries import is_users_text, pair_parts
+from lamina.core.hashing import handle, short_handle
+from lamina.core.text.characters import fold_case
+from lamina.core.text.excerpts import to_one_line
+from lamina.core.values import Asked, Entry, Fold, Form, Ledger, Ref, Role, ToolCall
+from lamina.core.wording import text_of
+
+PINNED_PART = 4
+"""Pins hold at most one part in so many of the room."""
+
+MOST_WISHES = 256
+"""So many calls of the model count, the newest. A model that pins without end would only slow the build."""
+
+NOTE_LIMIT = 240
+"""Characters of one note."""
+
+LEAST_QUOTE = 12
+"""Characters of a quotation that names a message. A shorter one would fit too many."""
+
+ACCEPTED = {"pin": "pinned: ", "release": "released: ", "note": "noted: "}
+"""How the result of a call begins that was accepted. Not every API says whether a result is an error."""
+
+PINNED_TEXT = "pinned: its text stands here now"
+"""How the result begins that brings back what was pinned. Then the result itself is held, too."""
+
+BY_THE_MODEL = "asked by the model"
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model asked for, as it holds at the end of a log.
+
+    `pins` have what each pin holds, oldest first. `released` are segments that go first at the next cut.
+    `notes` are the model's own lines by the call that made them. `own` are the calls and results of the tool.
+    `asked` is the account of all of it. `released_now`: the last step released something.
+    """
+
+    pins: tuple[frozenset[Ref], ...] = ()
+    released: frozenset[Ref] = frozenset()
+    notes: Mapping[Ref, str] = {}
+    own: frozenset[Ref] = frozenset()
+    asked: tuple[Asked, ...] = ()
+    released_now: bool = False
+
+
+NO_WISHES = Wishes()
+
+
+def read_wishes(entries: Sequence[Entry], ledger: Ledger, *, tool: str) -> Wishes:
+    """Read the calls of this tool, in their order. A later wish about the same segment replaces an earlier.
+
+    What a call named is found once, and stands in the ledger from then on.
+    """
+    if not tool:
+        return NO_WISHES
+    exchanges = _find_exchanges(entries, tool)
+    if not exchanges:
+        return NO_WISHES
+    own = frozenset(entries[at].ref for exchange in exchanges for at in exchange)
+    pins: dict[Ref, frozenset[Ref]] = {}
+    released: set[Ref] = set()
+    notes: dict[Ref, str] = {}
+    asked: list[Asked] = []
+    known = {asked_before.ref: asked_before for asked_before in ledger.asked}
+    last_step = entries[-1].step
+    released_now = False
+    for call_at, result_at in exchanges[-MOST_WISHES:]:
+        call = entries[call_at]
+        result_text = text_of(entries[result_at].segment.parts)
+        action, what = read_arguments(call.segment.parts[0])
+        if not result_text.startswith(ACCEPTED.get(action, "\0")):
+            continue
+        if action == "note":
+            notes[call.ref] = to_one_line(what, NOTE_LIMIT)
+            asked.append(Asked(ref=call.ref, action=action, what=notes[call.ref]))
+            continue
+        if call.ref in known:
+            targets = frozenset(known[call.ref].targets)
+        else:
+            targets = find_targets(entries[:call_at], ledger.folds, what, own=own)
+        if action == "pin":
+            held = targets
+            if result_text.startswith(PINNED_TEXT):
+                held = frozenset((*targets, call.ref, entries[result_at].ref))
+            pins[call.ref] = held
+            released -= targets
+        else:
+            pins = _let_go(pins, targets)
+            notes = {ref: text for ref, text in notes.items() if text != " ".join(what.split())}
+            released |= _keep_releasable(targets, entries)
+            released_now = released_now or call.step >= last_step
+        asked.append(
+            Asked(
+                ref=call.ref,
+                action=action,
+                what=to_one_line(what, NOTE_LIMIT),
+                targets=tuple(sorted(targets)),
+            )
+        )
+    return Wishes(
+        pins=tuple(pins.values()),
+        released=frozenset(released),
+        notes=notes,
+        own=own,
+        asked=tuple(asked),
+        released_now=released_now,
+    )
+
+
+def _find_exchanges(entries: Sequence[Entry], tool: str) -> list[tuple[int, int]]:
+    """Positions of each call of the tool and of its result, whether or not they are still sent."""
+    parts = [entry.segment.parts[0] if entry.segment.parts else None for entry in entries]
+    exchanges: list[tuple[int, int]] = []
+    for call_at, result_at in pair_parts(parts):
+        part = parts[call_at]
+        is_models = entries[call_at].segment.role is Role.ASSISTANT
+        if is_models and isinstance(part, ToolCall) and part.name == tool:
+            exchanges.append((call_at, result_at))
+    return sorted(exchanges)
+
+
+def read_arguments(call: Any) -> tuple[str, str]:
+    """Return the action and what it is about, or ("", "") for a call that cannot be read."""
+    if not isinstance(call, ToolCall):
+        return "", ""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return "", ""
+    if not isinstance(arguments, dict):
+        return "", ""
+    action = arguments.get("action")
+    what = arguments.get("what")
+    if not isinstance(action, str):
+        return "", ""
+    if not isinstance(what, str):
+        what = ""
+    return action, what
+
+
+def _keep_releasable(targets: frozenset[Ref], entries: Sequence[Entry]) -> frozenset[Ref]:
+    """These segments without what the model may not let go: the words of the user."""
+    return frozenset(entry.ref for entry in entries if entry.ref in targets and may_release(entry))
+
+
+def _let_go(pins: Mapping[Ref, frozenset[Ref]], targets: frozenset[Ref]) -> dict[Ref, frozenset[Ref]]:
+    """The pins that name none of these segments."""
+    return {ref: held for ref, held in pins.items() if targets.isdisjoint(held)}
+
+
+def find_targets(
+    entries: Sequence[Entry], folds: Iterable[Fold], what: str, *, own: frozenset[Ref] = frozenset()
+) -> frozenset[Ref]:
+    """What a key or a quotation stands for among these entries; nothing if it stands for nothing.
+
+    A key is a handle, the key of a digest, or the key of a segment. Anything else is a quotation: the newest
+    message with these words. System text stays in any case, and calls of the tool itself have no name.
+    """
+    wanted = what.strip()
+    if not wanted:
+        return frozenset()
+    for fold in folds:
+        if wanted == fold.key or wanted in fold.merged:
+            present = {entry.ref for entry in entries}
+            return frozenset(ref for ref in fold.covers if ref in present)
+    named = [entry for entry in entries if _may_be_named(entry, own)]
+    for entry in reversed(named):
+        names = (entry.ref, entry.segment.key, handle(entry.content), short_handle(entry.content))
+        if wanted in names:
+            return frozenset((entry.ref,))
+    if len(wanted) < LEAST_QUOTE:
+        return frozenset()
+    quotation = fold_case(" ".join(wanted.split()))
+    for entry in reversed(named):
+        if quotation in fold_case(" ".join(text_of(entry.segment.parts).split())):
+            return frozenset((entry.ref,))
+    return frozenset()
+
+
+def _may_be_named(entry: Entry, own: frozenset[Ref]) -> bool:
+    segment = entry.segment
+    if segment.role is Role.SYSTEM or segment.is_own or not segment.parts:
+        return False
+    return entry.ref not in own
+
+
+def may_release(entry: Entry) -> bool:
+    """Whether the model may let an entry go: what it did and what tools returned, never the user's words."""
+    return entry.role is not Role.SYSTEM and not is_users_text(entry)
+
+
+def choose_held(wishes: Wishes, entries: Sequence[Entry], room: int) -> frozenset[Ref]:
+    """The segments that pins hold, as far as they fit into their part of the room, oldest pin first.
+
+    What was lowered before it was pinned takes what it takes now: a pin never raises a form.
+    """
+    if not wishes.pins:
+        return frozenset()
+    tokens = {entry.ref: entry.tokens for entry in entries if entry.form is not Form.OMITTED}
+    left = room // PINNED_PART
+    held: set[Ref] = set()
+    for pin in wishes.pins:
+        new = [ref for ref in pin if ref in tokens and ref not in held]
+        cost = sum(tokens[ref] for ref in new)
+        if cost > left:
+            continue
+        left -= cost
+        held.update(new)
+    return frozenset(held)
+
+
+def list_notes(run: Iterable[Entry], wishes: Wishes) -> tuple[str, ...]:
+    """The notes that the model made in this run of entries, in their order."""
+    return tuple(wishes.notes[entry.ref] for entry in run if entry.ref in wishes.notes)
+
+
+def write_notes(notes: Sequence[str], limit: int) -> str:
+    """The model's own lines for the head of a digest's notes: the newest, in at most `limit` characters."""
+    lines: list[str] = []
+    for text in reversed(notes):
+        line = f"  noted by the model: {text}"
+        limit -= len(line) + 1
+        if limit < 0:
+            break
+        lines.append(line)
+    lines.reverse()
+    return "\n".join(lines)

@@ -1,0 +1,295 @@
+"""The context tool: the model sees how full its context is, and says what it needs and what it is done with.
+
+    context(action="pin", what="kmzxw6…")        never lowered until it is released
+    context(action="release", what="kmzxw6…")    lowered first at the next cut
+    context(action="note", what="port is 8443")  a line of the model's own at the head of the digest
+    context(action="status")                     used, room, pins, what would go next
+
+The answer is all that happens here. What holds from then on is read from the call and its answer, which are
+in the log (`lamina.core.wishes`). The tool can raise no text to another voice and lower nothing that the user
+said, and its pins hold at most a quarter of the room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from lamina.core.cut_moves import find_spared, find_untouchable
+from lamina.core.cut_target import SPARED, Sparing
+from lamina.core.envelope import Envelope
+from lamina.core.kinds import KINDS
+from lamina.core.ladder import ladder
+from lamina.core.ledger import current_turn
+from lamina.core.orders import OrderView
+from lamina.core.text.excerpts import to_one_line
+from lamina.core.values import Entry, Form, Ledger, Ref, Segment, ToolCall, ToolResult
+from lamina.core.wishes import (
+    ACCEPTED,
+    LEAST_QUOTE,
+    NOTE_LIMIT,
+    PINNED_PART,
+    PINNED_TEXT,
+    Wishes,
+    choose_held,
+    find_targets,
+    may_release,
+    read_arguments,
+    read_wishes,
+)
+from lamina.core.wording import pick_name, text_of
+from lamina.dialects.port import Tool
+from lamina.errors import BadInput
+from lamina.fitting.recalls import PIECE
+from lamina.segments import result
+
+_SHOWN = 60
+"""Characters of a name or of a quotation in an answer."""
+
+GAUGE_MARKS = (50, 70, 90)
+"""Of the room, in hundredths: marks that a model with this tool is told of."""
+
+_STATUS = "used: "
+"""How a status begins."""
+
+_LISTED = 8
+"""How many pins, notes and next moves a status lists."""
+
+CONTEXT = Tool(
+    name="context",
+    description=(
+        "Manages your own context window. action=status: how full it is, what you pinned, what would be "
+        "shortened next. action=pin: `what` is never shortened until you release it. action=release: you are "
+        "done with `what`, so it is shortened first. action=note: `what` is a short line of your own that is "
+        'kept when older steps are summed up. For pin and release, `what` is a key from recall("..."), or a '
+        "few words exactly as they stand in the message. Pins may take a quarter of the window."
+    ),
+    schema={
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["pin", "release", "note", "status"]},
+            "what": {
+                "type": "string",
+                "description": "A key, words that stand in the message, or the text of a note.",
+            },
+        },
+        "required": ["action"],
+    },
+)
+"""The tool with which a model has a say in what it sees. It stands after the recall tool."""
+
+
+class _Situation(NamedTuple):
+    """The last request, and what the model has asked for up to it."""
+
+    envelope: Envelope
+    ledger: Ledger
+    wishes: Wishes
+    held: frozenset[Ref]
+
+    @property
+    def room(self) -> int:
+        return self.envelope.room or 0
+
+    @property
+    def held_tokens(self) -> int:
+        return sum(entry.tokens for entry in self.envelope.entries if entry.ref in self.held)
+
+
+def answer_context(call: ToolCall, *, ledger: Ledger, envelope: Envelope | None) -> Segment:
+    """Return the result of a call of the context tool. A problem is a result, too, and changes nothing."""
+    action, what = read_arguments(call)
+    try:
+        text = _answer_action(action, what, _read_situation(envelope, ledger, call.name))
+    except BadInput as error:
+        return result(f"not done: {error}", id=call.id, name=call.name, error=True)
+    return result(text, id=call.id, name=call.name, error=False)
+
+
+def add_gauge(answer: Segment, envelope: Envelope) -> Segment:
+    """Return the result of an own tool with a last line that says which mark of the window is passed.
+
+    Below the first mark, without a window, and where the status says it already, the result stays as it is.
+    """
+    part = answer.parts[0]
+    if envelope.room is None or not isinstance(part, ToolResult):
+        return answer
+    text = text_of(part.content)
+    share = 100 * envelope.tokens // max(envelope.room, 1)
+    passed = [mark for mark in GAUGE_MARKS if share >= mark]
+    if not passed or text.startswith(_STATUS):
+        return answer
+    left = max(envelope.room - envelope.tokens, 0)
+    line = f"[context: over {passed[-1]} % of your window is used, {left:,} tokens are left]"
+    return result(f"{text}\n{line}", id=part.id, name=part.name, error=part.error)
+
+
+def _answer_action(action: str, what: str, situation: _Situation) -> str:
+    match action:
+        case "pin":
+            return _answer_pin(what, situation)
+        case "release":
+            return _answer_release(what, situation)
+        case "note":
+            return write_note(what)
+        case "status":
+            return _write_status(situation)
+    hint = 'give {"action": "pin", "release", "note" or "status"}, and `what`'
+    raise BadInput("no such action", place="context", hint=hint)
+
+
+def _read_situation(envelope: Envelope | None, ledger: Ledger, tool: str) -> _Situation:
+    if envelope is None or envelope.room is None:
+        raise BadInput("there is no window to manage here", place="context")
+    wishes = read_wishes(envelope.entries, ledger, tool=tool)
+    held = choose_held(wishes, envelope.entries, envelope.room or 0)
+    return _Situation(envelope, ledger, wishes, held)
+
+
+def _answer_pin(what: str, situation: _Situation) -> str:
+    """Say that something is pinned. What is not in the request any more comes back in the answer."""
+    targets = _find_entries(what, situation)
+    allowed = situation.room // PINNED_PART
+    left = allowed - situation.held_tokens
+    is_lowered = any(entry.form is not Form.FULL for entry in targets)
+    text = ""
+    tokens = sum(entry.tokens for entry in targets if entry.ref not in situation.held)
+    if is_lowered:
+        text = "\n".join(text_of(entry.segment.parts) for entry in targets)
+        if len(text) > PIECE:
+            hint = "recall the part that you need, and pin a few words of it"
+            raise BadInput(f"it has {len(text):,} characters", place="context", hint=hint)
+        tokens = _estimate_tokens(text, targets)
+    if tokens > left:
+        hint = "release something first"
+        raise BadInput(
+            f"it takes about {tokens:,} tokens, and of {allowed:,} for pins {max(left, 0):,} are left",
+            place="context",
+            hint=hint,
+        )
+    name = _name_entries(targets)
+    if is_lowered:
+        return f"{PINNED_TEXT}, and is never shortened until you release it ({name})\n{text}"
+    used = situation.held_tokens + tokens
+    return f"{ACCEPTED['pin']}{name}; pins take {used:,} of {allowed:,} tokens"
+
+
+def _estimate_tokens(text: str, targets: Sequence[Entry]) -> int:
+    """About the tokens of a text that comes back. Three characters for each is more than most texts take."""
+    return len(text) // 3 + len(targets)
+
+
+def _answer_release(what: str, situation: _Situation) -> str:
+    targets = _find_entries(what, situation, is_release=True)
+    if not targets:
+        return f"{ACCEPTED['release']}the note"
+    releasable = [entry for entry in targets if may_release(entry)]
+    if not releasable and not any(entry.ref in situation.held for entry in targets):
+        hint = "it was not pinned, and stays as it is"
+        raise BadInput("this is what the user said", place="context", hint=hint)
+    freed = sum(entry.tokens for entry in releasable)
+    return f"{ACCEPTED['release']}{_name_entries(targets)}; about {freed:,} tokens go first at the next cut"
+
+
+def write_note(what: str) -> str:
+    """Return the answer to a note. Raises BadInput, in words for the model, if it is empty or too long."""
+    text = " ".join(what.split())
+    if not text:
+        raise BadInput("an empty note", place="context", hint="give the line in `what`")
+    if len(text) > NOTE_LIMIT - 4:
+        hint = f"give at most {NOTE_LIMIT - 4} characters"
+        raise BadInput(f"the note has {len(text):,} characters", place="context", hint=hint)
+    return f"{ACCEPTED['note']}{to_one_line(text, _SHOWN)}"
+
+
+def _find_entries(what: str, situation: _Situation, *, is_release: bool = False) -> list[Entry]:
+    """The entries that a key or a quotation names. Raises BadInput, in words for the model, without any."""
+    own = situation.wishes.own
+    entries = situation.envelope.entries
+    targets = find_targets(entries, situation.ledger.folds, what, own=own)
+    found = [entry for entry in entries if entry.ref in targets]
+    if found:
+        return found
+    if is_release and " ".join(what.split()) in situation.wishes.notes.values():
+        return []
+    hint = f'give a key from recall("..."), or at least {LEAST_QUOTE} characters as they stand in the message'
+    raise BadInput(f"nothing here is called {to_one_line(what, _SHOWN)!r}", place="context", hint=hint)
+
+
+def _name_entries(entries: Sequence[Entry]) -> str:
+    first = _name_entry(entries[0])
+    if len(entries) == 1:
+        return first
+    return f"{first} and {len(entries) - 1} more"
+
+
+def _name_entry(entry: Entry) -> str:
+    """What an entry is, in a few words: its tool, its name, or how it begins. It is quoted, on one line."""
+    if entry.asked is not None:
+        return f"result of {to_one_line(f'{entry.asked.name} {entry.asked.arguments}', _SHOWN)}"
+    name = pick_name(entry.segment.attrs) or text_of(entry.segment.parts)
+    return f"{entry.segment.kind} {to_one_line(name, _SHOWN)!r}"
+
+
+def _write_status(situation: _Situation) -> str:
+    envelope = situation.envelope
+    share = 100 * envelope.tokens // max(situation.room, 1)
+    lines = [
+        f"{_STATUS}{envelope.tokens:,} of {situation.room:,} tokens ({share} %)",
+        f"pinned: {situation.held_tokens:,} of {situation.room // PINNED_PART:,} tokens",
+    ]
+    pinned = [entry for entry in envelope.entries if entry.ref in situation.held]
+    lines += _list_lines(f"  {_name_entry(entry)}: {entry.tokens:,} tokens" for entry in pinned)
+    notes = list(situation.wishes.notes.values())
+    if notes:
+        lines.append(f"notes: {len(notes)}")
+        lines += _list_lines(f"  {note}" for note in notes)
+    lines.append("goes next:")
+    lines += _list_lines(_list_next(situation))
+    return "\n".join(lines)
+
+
+def _list_lines(lines: Iterable[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    listed = list(lines)
+    if len(listed) <= _LISTED:
+        return listed
+    return [*listed[:_LISTED], f"  and {len(listed) - _LISTED} more"]
+
+
+def _list_next(situation: _Situation) -> list[str]:
+    """What the next cut would lower first, by lamina's own order.
+
+    Right after a cut nothing is left but the steps that it spared. The next one spares fewer of them.
+    """
+    sparing = Sparing(tokens=round(situation.room * SPARED))
+    while True:
+        lines = _list_moves(situation, sparing)
+        if lines or not sparing:
+            return lines or ["  nothing"]
+        sparing = sparing.halve()
+
+
+def _list_moves(situation: _Situation, sparing: Sparing) -> list[str]:
+    entries = situation.envelope.entries
+    held = frozenset(at for at, entry in enumerate(entries) if entry.ref in situation.held)
+    released = frozenset(at for at, entry in enumerate(entries) if entry.ref in situation.wishes.released)
+    view = OrderView(
+        entries=entries,
+        kinds=KINDS,
+        untouchable=find_untouchable(entries) | held,
+        spared=find_spared(entries, sparing),
+        current=current_turn(entries),
+        released=released,
+    )
+    seen: set[int] = set()
+    lines: list[str] = []
+    for batch in ladder(view):
+        entry = entries[batch[0].at]
+        if batch[0].at in seen or not entry.tokens:
+            continue
+        seen.add(batch[0].at)
+        lines.append(f"  {_name_entry(entry)}: {entry.tokens:,} tokens, {batch[0].why}")
+        if len(lines) == _LISTED:
+            break
+    return lines
