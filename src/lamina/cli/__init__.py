@@ -29,6 +29,7 @@ from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, St
 COMMANDS = {
     "demo": "watch a made-up session go through lamina; a good first command",
     "replay": "say what recorded sessions cost, and would have cost under each policy",
+    "tools": "say which tools to load and which to defer, from recorded sessions",
     "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "run": "run a client through a gateway of its own, and say what it cost",
     "serve": "put a gateway in front of any client: requests that fit, and keep their cached prefix",

@@ -123,6 +123,16 @@ def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
     return OwnHead(head=head, left=recall.left)
 
 
+def defer_head_tools(head: Head, dialect: Dialect, policy: Policy) -> Head:
+    """Return the head with its tools deferred, if the policy says so. The recall tool stays loaded."""
+    request = {**head.parameters, "tools": list(head.tools)}
+    load = msgspec.structs.replace(policy, load_tools=(*policy.load_tools, RECALL.name))
+    deferred_request = load.defer_tools(request, dialect)
+    if deferred_request is request:
+        return head
+    return Head(tools=tuple(deferred_request["tools"]), parameters=head.parameters)
+
+
 def _plain_head(setup: Setup) -> PlainHead:
     tools = setup.head.tools
     if setup.recall:
