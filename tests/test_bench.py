@@ -157,6 +157,16 @@ def check_inspector(figures: Any) -> None:
     assert not rows or {row["session"] for row in rows} == sessions
 
 
+def check_tools(figures: Any) -> None:
+    alone, with_catalogue = figures
+    assert (alone["added"], with_catalogue["added"]) == (0, 20)
+    assert alone["sessions"] > 0
+    assert with_catalogue["loaded"] > alone["loaded"]
+    for row in figures:
+        assert row["advised"] <= min(row["loaded"], row["all_deferred"])
+        assert row["searches"] <= row["all_deferred_searches"]
+
+
 def check_window(figures: Any) -> None:
     rows = {(row["model"], row["window"]): row for row in figures}
     for model in ("gpt-5", "claude-sonnet-4-5"):
@@ -233,6 +243,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "talks": check_talks,
     "torture": check_torture,
     "why_miss": check_why_miss,
+    "tools": check_tools,
     "window": check_window,
 }
 

@@ -115,7 +115,18 @@ def advise_tools(
     `definitions` are the tools of sessions whose records have none, in any provider's shape. `model` is the
     one whose tokens and prices count; by default, each session's own.
     """
-    sessions: list[_ToolSession] = []
+    sessions, damaged = read_tool_sessions(traces, definitions=definitions, model=model)
+    return msgspec.structs.replace(advise_sessions(sessions), damaged=damaged)
+
+
+def read_tool_sessions(
+    traces: Iterable[Trace | UnreadableLine],
+    *,
+    definitions: Sequence[Mapping[str, Any]] = (),
+    model: str = "",
+) -> tuple[list[ToolSession], int]:
+    """Return what the sessions say about tools, and how many of them are damaged; as in `advise_tools`."""
+    sessions: list[ToolSession] = []
     damaged = 0
     for trace in traces:
         if isinstance(trace, UnreadableLine):
@@ -128,11 +139,22 @@ def advise_tools(
             continue
         if session is not None:
             sessions.append(session)
-    advice = _advise(sessions)
-    return msgspec.structs.replace(advice, damaged=damaged)
+    return sessions, damaged
 
 
-class _ToolSession(msgspec.Struct, frozen=True, kw_only=True):
+def price_deferral(sessions: Sequence[ToolSession], deferred: Iterable[str]) -> tuple[int, int]:
+    """Return what definitions and searches take if these tools are deferred, and the number of searches."""
+    names = frozenset(deferred)
+    price = sum(_loaded_price(session) for session in sessions)
+    gains = _sum_gains(sessions)
+    price -= sum(gain for name, gain in gains.items() if name in names)
+    for tools, search_price in _sum_searches(sessions, gains.keys()).items():
+        if tools & names:
+            price += search_price
+    return round(price), _count_searches(sessions, names)
+
+
+class ToolSession(msgspec.Struct, frozen=True, kw_only=True):
     """One session: its definitions in order, and where each tool is called for the first time.
 
     `first_uses` has, for each request that calls tools which were not called before, its number, its tokens
@@ -163,7 +185,7 @@ class _ToolSession(msgspec.Struct, frozen=True, kw_only=True):
         return self.read * prompt_tokens + QUERY_TOKENS * self.output + found
 
 
-def _read_session(trace: Trace, definitions: Sequence[Mapping[str, Any]], model: str) -> _ToolSession | None:
+def _read_session(trace: Trace, definitions: Sequence[Mapping[str, Any]], model: str) -> ToolSession | None:
     """What a trace says about tools; None if it has no requests."""
     conversation = read_conversation(trace)
     if not conversation.calls:
@@ -179,7 +201,7 @@ def _read_session(trace: Trace, definitions: Sequence[Mapping[str, Any]], model:
                 texts[name] = text
                 tokens[name] = counter.count(text)
     price = rates(rules_for(priced_model, dialect=trace.dialect), priced_model)
-    return _ToolSession(
+    return ToolSession(
         requests=len(conversation.calls),
         tokens=tokens,
         texts=texts,
@@ -264,7 +286,7 @@ def _output_share(model: str) -> float:
     return facts.prices.output / facts.prices.input
 
 
-def _advise(sessions: Sequence[_ToolSession]) -> ToolAdvice:
+def advise_sessions(sessions: Sequence[ToolSession]) -> ToolAdvice:
     """Choose what to defer over all sessions, and add up what that changes."""
     gains = _sum_gains(sessions)
     searches = _sum_searches(sessions, gains.keys())
@@ -278,20 +300,17 @@ def _advise(sessions: Sequence[_ToolSession]) -> ToolAdvice:
     order = [row.name for row in rows if row.load]
     called = {name for session in sessions for name in session.used_names}
     already_deferred = {name for session in sessions for name in session.already_deferred}
-    loaded_price = sum(_loaded_price(session) for session in sessions)
-    saved = sum(gains[name] for name in deferred)
-    for tools, price in searches.items():
-        if tools & deferred:
-            saved -= price
+    loaded_price, _ = price_deferral(sessions, ())
+    deferred_price, search_count = price_deferral(sessions, deferred)
     return ToolAdvice(
         sessions=len(sessions),
         requests=sum(session.requests for session in sessions),
         tools=tuple(rows),
         unknown=tuple(sorted(called - gains.keys() - already_deferred)),
         already_deferred=tuple(sorted(already_deferred)),
-        loaded_price=round(loaded_price),
-        deferred_price=round(loaded_price - saved),
-        searches=_count_searches(sessions, deferred),
+        loaded_price=loaded_price,
+        deferred_price=deferred_price,
+        searches=search_count,
         first_tokens=sum(sum(session.tokens.values()) for session in sessions),
         first_tokens_advised=sum(_sum_tokens(session, order) for session in sessions),
         shared_as_recorded=_count_shared(sessions, [list(session.tokens) for session in sessions]),
@@ -299,11 +318,11 @@ def _advise(sessions: Sequence[_ToolSession]) -> ToolAdvice:
     )
 
 
-def _loaded_price(session: _ToolSession) -> float:
+def _loaded_price(session: ToolSession) -> float:
     return sum(session.tokens.values()) * session.price_from(0)
 
 
-def _sum_gains(sessions: Sequence[_ToolSession]) -> dict[str, float]:
+def _sum_gains(sessions: Sequence[ToolSession]) -> dict[str, float]:
     """What each tool saves if it is deferred, without the searches for it.
 
     It is the definition in the requests before the tool's first use. In a session without one, these are all.
@@ -319,7 +338,7 @@ def _sum_gains(sessions: Sequence[_ToolSession]) -> dict[str, float]:
     return gains
 
 
-def _sum_searches(sessions: Sequence[_ToolSession], names: Iterable[str]) -> dict[frozenset[str], float]:
+def _sum_searches(sessions: Sequence[ToolSession], names: Iterable[str]) -> dict[frozenset[str], float]:
     """What searches cost, by the tools that an answer calls for the first time together."""
     known = frozenset(names)
     searches: dict[frozenset[str], float] = {}
@@ -331,7 +350,7 @@ def _sum_searches(sessions: Sequence[_ToolSession], names: Iterable[str]) -> dic
     return searches
 
 
-def _count_searches(sessions: Sequence[_ToolSession], deferred: frozenset[str]) -> int:
+def _count_searches(sessions: Sequence[ToolSession], deferred: frozenset[str]) -> int:
     count = 0
     for session in sessions:
         for _, _, first_used in session.first_uses:
@@ -341,7 +360,7 @@ def _count_searches(sessions: Sequence[_ToolSession], deferred: frozenset[str]) 
 
 def _make_row(
     name: str,
-    sessions: Sequence[_ToolSession],
+    sessions: Sequence[ToolSession],
     gains: Mapping[str, float],
     searches: Mapping[frozenset[str], float],
     *,
@@ -364,11 +383,11 @@ def _make_row(
     )
 
 
-def _sum_tokens(session: _ToolSession, names: Iterable[str]) -> int:
+def _sum_tokens(session: ToolSession, names: Iterable[str]) -> int:
     return sum(session.tokens.get(name, 0) for name in names)
 
 
-def _count_shared(sessions: Sequence[_ToolSession], orders: Sequence[Sequence[str]]) -> int:
+def _count_shared(sessions: Sequence[ToolSession], orders: Sequence[Sequence[str]]) -> int:
     """The tokens of definitions with which sessions begin as the session before them did."""
     shared = 0
     previous: list[str] | None = None
