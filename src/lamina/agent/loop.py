@@ -130,7 +130,9 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _run_open_calls(self, session: Session, prompt: str, hear: Listener, turn: _Turn) -> None:
         """Run the calls that wait, and add their results to the session."""
-        actions = () if self.plan else self.actions
+        actions: Sequence[Action] = ()
+        if self.plan is None:
+            actions = [action.bound_to(session) for action in self.actions]
         calls = _list_open_calls(session)
         finished: dict[int, Segment] = {}
         try:

@@ -181,8 +181,8 @@ class ToolSession(msgspec.Struct, frozen=True, kw_only=True):
 
     def search_price(self, request: int, prompt_tokens: int) -> float:
         """The price of one search in a request: it is read again, and what was found stays."""
-        found = SEARCH_TOKENS * self.price_from(request)
-        return self.read * prompt_tokens + QUERY_TOKENS * self.output + found
+        result = SEARCH_TOKENS * self.price_from(request)
+        return self.read * prompt_tokens + QUERY_TOKENS * self.output + result
 
 
 def _read_session(trace: Trace, definitions: Sequence[Mapping[str, Any]], model: str) -> ToolSession | None:
@@ -340,11 +340,11 @@ def _sum_gains(sessions: Sequence[ToolSession]) -> dict[str, float]:
 
 def _sum_searches(sessions: Sequence[ToolSession], names: Iterable[str]) -> dict[frozenset[str], float]:
     """What searches cost, by the tools that an answer calls for the first time together."""
-    known = frozenset(names)
+    defined = frozenset(names)
     searches: dict[frozenset[str], float] = {}
     for session in sessions:
         for number, prompt_tokens, first_used in session.first_uses:
-            tools = first_used & known & frozenset(session.tokens)
+            tools = first_used & defined & frozenset(session.tokens)
             if tools:
                 searches[tools] = searches.get(tools, 0.0) + session.search_price(number, prompt_tokens)
     return searches

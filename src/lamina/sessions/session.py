@@ -35,6 +35,7 @@ from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
 from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
+from lamina.sessions.forks import answer_child_recalls, task_for_fork
 from lamina.sessions.mentioned_attachments import files_mentioned
 from lamina.sessions.opening import (
     load_conversation,
@@ -68,6 +69,7 @@ from lamina.sessions.turn_writer import TurnWriter
 from lamina.sessions.turns import (
     Utterance,
     index_after_prompt,
+    index_before_open_calls,
     is_models_turn,
     list_dialogue,
     list_open_calls,
@@ -377,9 +379,10 @@ class Session:
         async with self._open_lock():
             self._builder.refuse_missing()
             self._writer.begin_turn()
-            segments = make_results(
-                results, list_open_calls(self.log), self.log, self.ledger, recall=self.setup.recall
-            )
+            calls = list_open_calls(self.log)
+            if self.setup.recall:
+                results = (*results, *await answer_child_recalls(self._stored, calls))
+            segments = make_results(results, calls, self.log, self.ledger, recall=self.setup.recall)
             prepared = self._builder.prepare_segments(segments)
             repeatable = once(key, segments)
             try:
@@ -483,8 +486,12 @@ class Session:
                 return self._writer.current_envelope()
             return await self._writer.extend([])
 
-    async def fork(self, at: int | str | None = None, name: str = "") -> Session:
+    async def fork(self, at: int | str | None = None, name: str = "", *, task: str = "") -> Session:
         """Start a new conversation with everything before `at`; None is everything.
+
+        With a `task`, the fork is the conversation of a sub-agent: it begins with what was sent last, which a
+        cache has, and goes on with the task as a message from this conversation. An answer whose calls wait
+        for results stays behind.
 
         The fork does not need this conversation any more. Raises Conflict if there is a conversation of this
         name already.
@@ -493,13 +500,18 @@ class Session:
             index = len(self.log)
             if at is not None:
                 index = locate_turn(self.log, at, self._builder.options.kinds)
+            elif task:
+                index = index_before_open_calls(self.log)
             place = self._writer.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")
             fork = StoredConversation(self._stored.store, where)
             controls: list[Control] = [Fork(conversation=self.conversation, at=place), self.setup]
             state = self._stored.state.after_rewind(self.log[:index], place)
             state = state.for_fork(self._stored.live.places, ahead=len(controls))
-            await fork.append(fork.group(controls, self.log[:index]), state)
+            segments = list(self.log[:index])
+            if task:
+                segments += self._builder.prepare_segments([task_for_fork(task, self.conversation)])
+            await fork.append(fork.group(controls, segments), state)
         own = self._builder
         builder = RequestBuilder(self.setup, own.policy, own.runtime, own.inputs, self.workspace)
         return Session(fork, builder, self._lifetime)
