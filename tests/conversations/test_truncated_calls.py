@@ -12,19 +12,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget, fit_request
-from lamina.conversations.recall_answers import shows_own_call, strip_recalls
+from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_loop import RecallLoop
 from lamina.conversations.recall_streams import StreamFilter, filter_for, mend_recalls
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Absorbed
 from lamina.errors import LaminaError
+from lamina.fitting.own_tools import RECALL_TOOL
 from tests.wrapped.scripted_api import APIS, Call, Said
 
+OWN_NAMES = frozenset(("recall",))
 RECALL = Call("recall", {"key": "k1"}, "rc_1")
 OWN = Call("read_file", {"path": "a.py"}, "own_1")
 OTHER_OWN = Call("grep", {"text": "b"}, "own_2")
@@ -43,10 +46,15 @@ REQUESTS = {
     "openai_responses": {"model": "gpt-5", "input": [{"role": "user", "content": "Hi"}]},
 }
 FITTED = {
-    name: fit_request(
-        REQUESTS.get(name, {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}),
-        dialect=name,
-        budget=Budget(window=8_000),
+    name: msgspec.structs.replace(
+        fit_request(
+            REQUESTS.get(
+                name, {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+            ),
+            dialect=name,
+            budget=Budget(window=8_000),
+        ),
+        own_tools=(RECALL_TOOL,),
     )
     for name in APIS_OF_DIALECTS
 }
@@ -103,13 +111,13 @@ def walk(value: Any) -> Iterator[dict[str, Any]]:
 def take_stream(name: str, events: list[Any]) -> Outcome:
     """Take a stream as a wrapped client and the gateway do."""
     dialect = DIALECTS[name]
-    stream_filter = filter_for(dialect)
+    stream_filter = filter_for(dialect, OWN_NAMES)
     shown: list[Any] = []
     for event in events:
         shown += stream_filter.take(event)
     absorbed = Absorbed(segments=())
     with suppress(LaminaError):
-        absorbed = dialect.absorb_stream(mend_recalls(events, dialect))
+        absorbed = dialect.absorb_stream(mend_recalls(events, dialect, OWN_NAMES))
     loop = RecallLoop(dialect, streams=True)
     turns = loop.take(absorbed, FITTED[name], shows_call=stream_filter.shows_call)
     if turns:
@@ -198,11 +206,16 @@ def test_a_whole_answer_with_an_own_call_is_the_clients(name: str, said: Said) -
     write, _ = APIS[APIS_OF_DIALECTS[name]]
     answer = write(said, 10)
     dialect = DIALECTS[name]
-    assert shows_own_call(answer, dialect)
+    assert shows_client_call(answer, dialect, OWN_NAMES)
     # Even if nothing of the own call can be read.
     absorbed = dialect.absorb(write([one for one in said if one != OWN], 10))
-    assert RecallLoop(dialect).take(absorbed, FITTED[name], shows_call=shows_own_call(answer, dialect)) == ()
-    assert not names_call([strip_recalls(answer, dialect)], RECALL)
+    assert (
+        RecallLoop(dialect).take(
+            absorbed, FITTED[name], shows_call=shows_client_call(answer, dialect, OWN_NAMES)
+        )
+        == ()
+    )
+    assert not names_call([strip_recalls(answer, dialect, OWN_NAMES)], RECALL)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -210,14 +223,14 @@ def test_a_whole_answer_without_an_own_call_shows_none(name: str) -> None:
     write, _ = APIS[APIS_OF_DIALECTS[name]]
     contents: list[Said] = [["Hi"], [RECALL], ["Hi", RECALL]]
     for said in contents:
-        assert not shows_own_call(write(said, 10), DIALECTS[name])
+        assert not shows_client_call(write(said, 10), DIALECTS[name], OWN_NAMES)
 
 
 def test_a_search_of_the_server_is_no_call_of_the_client() -> None:
     block = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
-    assert not shows_own_call({"content": [block]}, DIALECTS["anthropic"])
+    assert not shows_client_call({"content": [block]}, DIALECTS["anthropic"], OWN_NAMES)
     item = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    assert not shows_own_call({"output": [item]}, DIALECTS["openai_responses"])
+    assert not shows_client_call({"output": [item]}, DIALECTS["openai_responses"], OWN_NAMES)
 
 
 def delay_names(events: list[Any], *, ids_too: bool) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from lamina import Budget, fit_request
@@ -12,6 +13,7 @@ from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.core.values import ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
+from lamina.fitting.own_tools import RECALL_TOOL
 from tests.conversations.test_truncated_calls import APIS_OF_DIALECTS, NAMES
 from tests.wrapped.scripted_api import APIS, Call, Said
 
@@ -74,7 +76,9 @@ def test_a_recall_that_shares_its_id_gets_its_own_result(name: str, said: Said) 
 
     loop = RecallLoop(dialect)
     write, _ = APIS[APIS_OF_DIALECTS[name]]
-    fitted = fit_request(asked, dialect=name, budget=BUDGET)
+    fitted = msgspec.structs.replace(
+        fit_request(asked, dialect=name, budget=BUDGET), own_tools=(RECALL_TOOL,)
+    )
     assert loop.take(dialect.absorb(write(said, 10)), fitted) == ()
     exchange = loop.exchange(place)
     assert exchange is not None

@@ -361,7 +361,7 @@ def test_a_model_that_recalls_without_end_gets_an_end(
                 assert reply.stop == STOPS.get(wire.name, "True")
                 assert reply.text == (says * 4 or NOTICE)
                 assert len(api.requests) == 4
-                assert recall_loop.ENOUGH in flatten(api.requests[-1])
+                assert "recall was called 8 times in a row" in flatten(api.requests[-1])
                 history += [*reply.turns, wire.user("Thanks.")]
                 check_directly(wire, history)
                 assert wire.ask(gateway.url, history).text == "Fine."
@@ -675,7 +675,13 @@ def test_a_call_that_was_cut_off_beside_a_recall_ends_the_answer(name: str, *, s
 
     async def relay() -> OutgoingRequest | None:
         deadlines = Deadlines()
-        relay = RecallRelay(_Fitter(), AnswerWriter(send, deadlines), deadlines, DIALECTS[name])  # type: ignore[arg-type]
+        relay = RecallRelay(
+            _Fitter(),  # type: ignore[arg-type]
+            AnswerWriter(send, deadlines),
+            deadlines,
+            DIALECTS[name],
+            {"recall"},
+        )
         answer: Any = _Answer(_Pieces([body.encode()]), {"content-type": media_type})
         place = RecallPlace(turns=1, segments=1, link=b"x")
         outgoing = OutgoingRequest(fitted=truncated_calls.FITTED[name], place=place)
@@ -691,7 +697,7 @@ def test_a_call_that_was_cut_off_beside_a_recall_ends_the_answer(name: str, *, s
 
 def test_a_filter_shows_text_that_came_with_the_end_of_a_round() -> None:
     """Some servers put the end of an answer into the chunk with its last text."""
-    chat = filter_for(DIALECTS["openai_chat"])
+    chat = filter_for(DIALECTS["openai_chat"], {"recall"})
     choice = {"index": 0, "delta": {"content": "Look."}, "finish_reason": "tool_calls"}
     assert chat.take({"id": "c", "choices": [choice]}) == []
     assert chat.next_round() == [{"id": "c", "choices": [choice | {"finish_reason": None}]}]
@@ -705,7 +711,7 @@ def test_calls_of_a_server_that_does_not_number_them_are_told_apart_by_their_ids
             call["index"] = index
         return {"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
 
-    chat = filter_for(DIALECTS["openai_chat"])
+    chat = filter_for(DIALECTS["openai_chat"], {"recall"})
     chunks = [
         chunk("r1", "recall"),
         chunk("c1", "read_file"),

@@ -122,7 +122,7 @@ class LaminaLogger(CustomLogger):
                 **{**arguments, **_read_fitted(pending), "model": model, "metadata": {_FOLLOW_UP: True}}
             )
             if not pending.take_answer(DIALECT.absorb(response)):
-                return strip_recalls(response, DIALECT)
+                return strip_recalls(response, DIALECT, pending.fitted.own_names)
 
     async def async_post_call_success_deployment_hook(
         self,
@@ -134,7 +134,7 @@ class LaminaLogger(CustomLogger):
         pending = self._pending.pop(str(request_data.get("litellm_call_id")), None)
         if pending is not None and isinstance(response, litellm.ModelResponse):
             pending.finish(usage=find_usage(response))
-            return strip_recalls(response, DIALECT)
+            return strip_recalls(response, DIALECT, pending.fitted.own_names)
         return None
 
 

@@ -163,10 +163,10 @@ class PendingCall:
     def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False, answer: Any = None) -> bool:
         """Take an answer of the model. Returns True if `request` has to be sent once more.
 
-        That is so if the model called the recall tool, and nothing else: the request goes on with the text.
+        That is so if the model called only tools that lamina answers: the request goes on with their results.
         `shows_call`: the client sees a call of its own in the answer, which may be cut off.
         """
-        if not self._fitted.has_recall:
+        if not self._fitted.own_tools:
             return False
         turns = self._recalls.take(absorbed, self._fitted, shows_call=shows_call)
         if not turns:

@@ -1,17 +1,18 @@
-"""Whole answers without the recalls in them. Nothing of an answer is changed in place.
+"""Whole answers without the calls of lamina's own tools. Nothing of an answer is changed in place.
 
-An answer is a dict or an object of an SDK. What needs no change stays the same object.
+`own_names` are the names of these tools (`Fitted.own_names`). An answer is a dict or an object of an SDK.
+What needs no change stays the same object.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from copy import copy
 from typing import Any
 
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.openai_responses.items import OUTPUT_TYPE_OF_CALL
 from lamina.dialects.port import Dialect
-from lamina.fitting.recalls import RECALL
 
 CALL_LISTS: dict[str, tuple[str, ...]] = {
     "anthropic": ("content",),
@@ -29,19 +30,20 @@ _STOPS = {"stop_reason": ("tool_use", "end_turn"), "finish_reason": ("tool_calls
 """What an answer with calls says at its end, and what one without calls says. Other APIs have one word."""
 
 
-def strip_recalls(answer: Any, dialect: Dialect) -> Any:
-    """Return a whole answer without calls of the recall tool; the same object if it has none.
+def strip_recalls(answer: Any, dialect: Dialect, own_names: Collection[str]) -> Any:
+    """Return a whole answer without calls of lamina's tools; the same object if it has none.
 
     If no other call is left, the answer does not say that the model waits for results.
     """
     path = CALL_LISTS.get(dialect.name)
     if path is None:
         return answer
-    stripped_answer = drop_recalls(answer, path)
+    stripped_answer = drop_recalls(answer, path, own_names)
     if stripped_answer is answer:
         return answer
     if dialect.name == "anthropic":
-        has_calls = any(map(is_own_call, list_or_empty(read_field(stripped_answer, "content"))))
+        blocks = list_or_empty(read_field(stripped_answer, "content"))
+        has_calls = any(is_client_call(block, own_names) for block in blocks)
         return end_turn(stripped_answer, has_calls=has_calls)
     choices: list[Any] = []
     for choice in list_or_empty(read_field(stripped_answer, "choices")):
@@ -52,18 +54,21 @@ def strip_recalls(answer: Any, dialect: Dialect) -> Any:
     return _change_items(stripped_answer, "choices", choices)
 
 
-def drop_recalls(holder: Any, path: tuple[str, ...]) -> Any:
-    """Return a value without recalls in the list at the end of this path; the same value if it has none."""
+def drop_recalls(holder: Any, path: tuple[str, ...], own_names: Collection[str]) -> Any:
+    """Return a value without calls of lamina's tools in the list at the end of this path.
+
+    It is the same value if it has none.
+    """
     name = path[0]
     rest = path[1:]
     value = read_field(holder, name)
     if not value:
         return holder
     if not isinstance(value, list | tuple):
-        return change_field(holder, name, drop_recalls(value, rest))
+        return change_field(holder, name, drop_recalls(value, rest, own_names))
     if rest:
-        return _change_items(holder, name, [drop_recalls(item, rest) for item in value])
-    return _change_items(holder, name, [item for item in value if not is_recall(item)])
+        return _change_items(holder, name, [drop_recalls(item, rest, own_names) for item in value])
+    return _change_items(holder, name, [item for item in value if not is_recall(item, own_names)])
 
 
 def end_turn(holder: Any, *, has_calls: bool) -> Any:
@@ -76,7 +81,7 @@ def end_turn(holder: Any, *, has_calls: bool) -> Any:
     return holder
 
 
-def shows_own_call(answer: Any, dialect: Dialect) -> bool:
+def shows_client_call(answer: Any, dialect: Dialect, own_names: Collection[str]) -> bool:
     """Whether a whole answer, or one chunk of Gemini or Ollama, calls a tool of the client.
 
     A call counts even if it was cut off and cannot be read: the client sees it.
@@ -84,7 +89,7 @@ def shows_own_call(answer: Any, dialect: Dialect) -> bool:
     path = CALL_LISTS.get(dialect.name)
     if path is None:
         return False
-    return any(map(is_own_call, _list_items(answer, path)))
+    return any(is_client_call(item, own_names) for item in _list_items(answer, path))
 
 
 def _list_items(holder: Any, path: tuple[str, ...]) -> list[Any]:
@@ -97,7 +102,7 @@ def _list_items(holder: Any, path: tuple[str, ...]) -> list[Any]:
     return [item for inner in value for item in _list_items(inner, path[1:])]
 
 
-def is_own_call(item: Any) -> bool:
+def is_client_call(item: Any, own_names: Collection[str]) -> bool:
     """Whether a block, item, call or part of an answer calls a tool of the client.
 
     Blocks of Anthropic's API and items of the Responses API have a type. Tools that the server itself runs,
@@ -106,14 +111,15 @@ def is_own_call(item: Any) -> bool:
     item_type = read_field(item, "type")
     is_call = item_type == "tool_use" or item_type in OUTPUT_TYPE_OF_CALL
     has_function = any(read_field(item, field) for field in _FUNCTION_FIELDS)
-    return (is_call or has_function) and not is_recall(item)
+    return (is_call or has_function) and not is_recall(item, own_names)
 
 
-def is_recall(item: Any) -> bool:
-    """Whether a block, item, call or part of an answer calls the recall tool."""
+def is_recall(item: Any, own_names: Collection[str]) -> bool:
+    """Whether a block, item, call or part of an answer calls a tool that lamina answers."""
     for name in _FUNCTION_FIELDS:
         item = read_field(item, name) or item
-    return bool(read_field(item, "name") == RECALL.name)
+    name = read_field(item, "name")
+    return isinstance(name, str) and name in own_names
 
 
 def _change_items(holder: Any, name: str, items: list[Any]) -> Any:

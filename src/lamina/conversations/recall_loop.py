@@ -1,4 +1,4 @@
-"""Recalls inside one call of a client: the model asks for what was left out, and the client never sees it.
+"""Calls of lamina's own tools inside one call of a client, most of all recalls: the client never sees them.
 
     client: request ──▶ model: recall("k…") ──▶ the request again, with the text ──▶ model: answer ──▶ client
 
@@ -8,14 +8,15 @@ the cached prefix holds. If the model calls a tool of the client in the same bre
 answer without the recall, and the result of the recall is put beside the results of the client.
 
 Nothing is sent here and no SDK is imported: whoever sends requests passes each answer to `RecallLoop.take`.
-`lamina.conversations.recall_streams` does the same for answers that arrive in pieces.
+Which tools are lamina's the request says (`Fitted.own_tools`); a recall stands for a call of any of them
+here. `lamina.conversations.recall_streams` does the same for answers that arrive in pieces.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import filterfalse
 from typing import Any
@@ -29,14 +30,14 @@ from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.origins import ORIGIN, read_origin
 from lamina.dialects.pairing import list_calls
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.fitting.recalls import RECALL, TURN_FIELDS, answer_recall, read_turns, render_turns
+from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
 from lamina.fitting.request import Fitted
 from lamina.segments import result
 
 ROUNDS = 8
 """How often a model may recall something before it answers. After that it is told to answer."""
 
-ENOUGH = f"recall was called {ROUNDS} times in a row; answer with what you have"
+ENOUGH = "{name} was called {rounds} times in a row; answer with what you have"
 
 PREVIOUS_ANSWER = "previous_response_id"
 """The field in which a request of the Responses API names the answer that it continues."""
@@ -100,17 +101,21 @@ class RecallLoop:
         and another answer after it would hide why the model stopped.
         """
         self._head = fitted.envelope.head
-        segments = _separate_recalls(absorbed.segments)
-        self._answer = _read_answer(segments)
+        own_names = fitted.own_names
+        segments = _separate_recalls(absorbed.segments, own_names)
+        self._answer = _read_answer(segments, own_names)
         if not self._answer.recalls:
             return ()
         if self.rounds > ROUNDS:
             self._drop_recalls()
             return ()
-        recalls = [call for call in self._answer.calls if call.name == RECALL.name]
-        results = [self._answer_call(call, fitted) for call in recalls]
-        has_own_calls = len(recalls) < len(self._answer.calls)
-        if has_own_calls or shows_call:
+        results: list[Segment] = []
+        for call in self._answer.calls:
+            own_result = self._answer_call(call, fitted)
+            if own_result is not None:
+                results.append(own_result)
+        has_client_calls = len(results) < len(self._answer.calls)
+        if has_client_calls or shows_call:
             self._results = results
             return ()
         self.rounds += 1
@@ -158,12 +163,14 @@ class RecallLoop:
     def _drop_recalls(self) -> None:
         """Leave recalls unanswered, as if the model had not called them: the client gets what is left."""
         self._is_exhausted = True
-        self._answer = _read_answer(tuple(self._answer.visible))
+        self._answer = _read_answer(tuple(self._answer.visible), own_names=())
 
-    def _answer_call(self, call: ToolCall, fitted: Fitted) -> Segment:
-        if self.rounds >= ROUNDS:
-            return result(ENOUGH, id=call.id, name=call.name, error=True)
-        return answer_recall(fitted.log, call, ledger=fitted.ledger)
+    def _answer_call(self, call: ToolCall, fitted: Fitted) -> Segment | None:
+        """Return the result of a call; None if it is for the client."""
+        if self.rounds >= ROUNDS and call.name in fitted.own_names:
+            problem = ENOUGH.format(name=call.name, rounds=ROUNDS)
+            return result(problem, id=call.id, name=call.name, error=True)
+        return fitted.answer_own(call)
 
     def _render(self, segments: Sequence[Segment]) -> tuple[Any, ...]:
         if not segments:
@@ -171,7 +178,7 @@ class RecallLoop:
         return render_turns(segments, self._dialect, self._head)
 
 
-def _separate_recalls(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+def _separate_recalls(segments: tuple[Segment, ...], own_names: Collection[str]) -> tuple[Segment, ...]:
     """Return the segments of an answer, in which no recall shares its id with another call.
 
     Some servers give all calls of an answer one id. The client never sees the recall, so that may have
@@ -184,8 +191,8 @@ def _separate_recalls(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     for number, segment in enumerate(segments):
         part = segment.parts[0]
         call_id = ""
-        if isinstance(part, ToolCall) and part.name == RECALL.name and ids[part.id] > 1:
-            call_id = f"{part.id or 'call'}_{RECALL.name}_{number}"
+        if isinstance(part, ToolCall) and part.name in own_names and ids[part.id] > 1:
+            call_id = f"{part.id or 'call'}_{part.name}_{number}"
         separated.append(_write_anew(segment, call_id))
     return tuple(separated)
 
@@ -214,13 +221,13 @@ def _rename_blocks(blocks: Sequence[Any], old_id: str, call_id: str) -> list[Any
     return renamed
 
 
-def _read_answer(segments: tuple[Segment, ...]) -> _Answer:
-    """Sort the segments of an answer."""
+def _read_answer(segments: tuple[Segment, ...], own_names: Collection[str]) -> _Answer:
+    """Sort the segments of an answer: calls of the tools with these names are not the client's."""
     answer = _Answer(segments=segments)
     for segment in segments:
         calls = [part for part in segment.parts if isinstance(part, ToolCall)]
         answer.calls += calls
-        if RECALL.name in {call.name for call in calls}:
+        if any(call.name in own_names for call in calls):
             answer.recalls.append(segment)
         else:
             answer.visible.append(segment)

@@ -1,11 +1,12 @@
-"""Answers that arrive in pieces, without the recalls in them.
+"""Answers that arrive in pieces, without the calls of lamina's own tools.
 
 A filter reads the events of one or more streams, and returns those that the client may see. It leaves out the
-calls of the recall tool, and holds back the events that end an answer until it is clear that no other answer
-follows. The events of a second stream go on where those of the first stopped, so that the client sees one
-answer. Events are dicts or objects of an SDK; those that need no change stay the same objects.
+calls that lamina answers, such as recalls, and holds back the events that end an answer until it is clear
+that no other answer follows. The events of a second stream go on where those of the first stopped, so that
+the client sees one answer. Events are dicts or objects of an SDK; those that need no change stay the same
+objects.
 
-    stream_filter = filter_for(dialect)
+    stream_filter = filter_for(dialect, fitted.own_names)
     for event in stream: yield from stream_filter.take(event)
     absorbed = dialect.absorb_stream(stream_filter.events)
     ...                                             # answer the recalls, if any
@@ -16,7 +17,7 @@ answer. Events are dicts or objects of an SDK; those that need no change stay th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 from lamina.conversations.recall_answers import (
@@ -24,9 +25,9 @@ from lamina.conversations.recall_answers import (
     change_field,
     drop_recalls,
     end_turn,
-    is_own_call,
+    is_client_call,
     is_recall,
-    shows_own_call,
+    shows_client_call,
 )
 from lamina.dialects.gemini import DIALECT as GEMINI
 from lamina.dialects.json_values import list_or_empty, read_field
@@ -62,9 +63,9 @@ class StreamFilter(Protocol):
         ...
 
 
-def filter_for(dialect: Dialect) -> StreamFilter:
-    """Return a new filter for the streams of a dialect."""
-    return _FILTERS.get(dialect.name, _GeminiFilter)()
+def filter_for(dialect: Dialect, own_names: Collection[str]) -> StreamFilter:
+    """Return a new filter for the streams of a dialect, which hides calls of the tools with these names."""
+    return _FILTERS.get(dialect.name, _GeminiFilter)(own_names)
 
 
 def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
@@ -78,8 +79,8 @@ def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
     return ""
 
 
-def mend_recalls(events: Sequence[Any], dialect: Dialect) -> list[Any]:
-    """Return the events of a stream without arguments of recalls that are not a JSON object.
+def mend_recalls(events: Sequence[Any], dialect: Dialect, own_names: Collection[str]) -> list[Any]:
+    """Return the events of a stream without arguments of lamina's own calls that are not a JSON object.
 
     A call of Anthropic's API has an object as its input: one with anything else cannot be sent back, so the
     whole call would be lost when the answer is read. Without arguments it is answered like other mistakes.
@@ -89,7 +90,7 @@ def mend_recalls(events: Sequence[Any], dialect: Dialect) -> list[Any]:
     inputs: dict[Any, str] = {}
     for event in events:
         index = read_field(event, "index")
-        if is_recall(read_field(event, "content_block")):
+        if is_recall(read_field(event, "content_block"), own_names):
             inputs[index] = ""
         elif index in inputs:
             inputs[index] += str(read_field(read_field(event, "delta"), "partial_json") or "")
@@ -112,7 +113,8 @@ def _is_object(text: str) -> bool:
 class _Round:
     """What all filters share: the events of this round, and those of them that are held back."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_names: Collection[str]) -> None:
+        self.own_names = own_names
         self.is_first = True
         self.events: list[Any] = []
         self.closing: list[Any] = []
@@ -143,8 +145,8 @@ class _BlockFilter(_Round):
     first_events: tuple[str, ...] = ()
     last_events: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, own_names: Collection[str]) -> None:
+        super().__init__(own_names)
         self._numbers: dict[Any, int | None] = {}
         self._held_blocks: list[Any] = []
         self._held_events: list[Any] = []
@@ -191,7 +193,7 @@ class _BlockFilter(_Round):
 
     def _open(self, block: Any, opened: Any) -> list[Any]:
         """Choose the client's number of a block. Returns the reasoning before it, if it may be seen now."""
-        if is_recall(opened):
+        if is_recall(opened, self.own_names):
             self._has_recall = True
             self._numbers[block] = None
             return []
@@ -203,7 +205,7 @@ class _BlockFilter(_Round):
         released_events = self._release()
         self._numbers[block] = self.shown
         self.shown += 1
-        self.shows_call = self.shows_call or is_own_call(opened)
+        self.shows_call = self.shows_call or is_client_call(opened, self.own_names)
         return released_events
 
     def _release(self) -> list[Any]:
@@ -256,12 +258,12 @@ class _MessageFilter(_BlockFilter):
     first_events = ("message_start",)
     last_events = ("message_delta", "message_stop")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, own_names: Collection[str]) -> None:
+        super().__init__(own_names)
         self._has_recalls = False
 
     def _open(self, block: Any, opened: Any) -> list[Any]:
-        self._has_recalls = self._has_recalls or is_recall(opened)
+        self._has_recalls = self._has_recalls or is_recall(opened, self.own_names)
         return super()._open(block, opened)
 
     def _finish(self, event: Any) -> Any:
@@ -286,8 +288,8 @@ class _ResponseFilter(_BlockFilter):
     first_events = ("response.created", "response.queued", "response.in_progress")
     last_events = ("response.completed", "response.incomplete", "response.failed")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, own_names: Collection[str]) -> None:
+        super().__init__(own_names)
         self._sequence: int | None = None
         self._id: Any = None
         self._earlier_items: list[Any] = []
@@ -316,7 +318,7 @@ class _ResponseFilter(_BlockFilter):
         items = list(self._earlier_items)
         for index, item in enumerate(output):
             is_hidden = self._is_hidden(index) or self._is_hidden(read_streamed_id(item))
-            if not is_hidden and not is_recall(item):
+            if not is_hidden and not is_recall(item, self.own_names):
                 items.append(item)
         if len(items) != len(output) or self._earlier_items:
             response = change_field(response, "output", items)
@@ -357,8 +359,8 @@ class _CompletionFilter(_Round):
     give the id and the name only after the first piece of the arguments.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, own_names: Collection[str]) -> None:
+        super().__init__(own_names)
         self._id: Any = None
         self._calls: dict[Any, _ArrivingCall] = {}
         self._call_count = 0
@@ -445,7 +447,7 @@ class _CompletionFilter(_Round):
     def _name_call(self, arriving: _ArrivingCall, piece: Any) -> None:
         """Decide whose call it is, now that its name has come."""
         arriving.is_named = True
-        if is_recall(piece):
+        if is_recall(piece, self.own_names):
             self._has_recalls = True
             return
         arriving.number = self._call_count
@@ -487,8 +489,8 @@ class _OllamaFilter(_Round):
 
     def take(self, chunk: Any) -> list[Any]:
         self.events.append(chunk)
-        shown_chunk = drop_recalls(chunk, CALL_LISTS["ollama"])
-        self.shows_call = self.shows_call or shows_own_call(chunk, OLLAMA)
+        shown_chunk = drop_recalls(chunk, CALL_LISTS["ollama"], self.own_names)
+        self.shows_call = self.shows_call or shows_client_call(chunk, OLLAMA, self.own_names)
         if read_field(chunk, "done"):
             self.closing.append(shown_chunk)
             return []
@@ -505,8 +507,8 @@ class _GeminiFilter(_Round):
 
     def take(self, chunk: Any) -> list[Any]:
         self.events.append(chunk)
-        shown_chunk = drop_recalls(chunk, CALL_LISTS["gemini"])
-        self.shows_call = self.shows_call or shows_own_call(chunk, GEMINI)
+        shown_chunk = drop_recalls(chunk, CALL_LISTS["gemini"], self.own_names)
+        self.shows_call = self.shows_call or shows_client_call(chunk, GEMINI, self.own_names)
         if any(map(_has_stopped, list_or_empty(read_field(chunk, "candidates")))):
             self.closing.append(shown_chunk)
             return []

@@ -19,7 +19,7 @@ from lamina.core.text.characters import fold_case, quote_text
 from lamina.core.values import Head, Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import read_field
-from lamina.dialects.port import Dialect, PlainHead, Tool
+from lamina.dialects.port import Dialect, Tool
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, NotFound
 from lamina.segments import result, user
@@ -131,19 +131,6 @@ def answer_recall_text(
     if piece.end < piece.total:
         next_piece = f"; go on with start={piece.end}"
     return f"[characters {start:,} to {piece.end:,} of {piece.total:,}{next_piece}]\n{piece.text}"
-
-
-def recall_tool(dialect: Dialect, head: Head) -> dict[str, Any] | None:
-    """Return the recall tool in the words of a dialect; None if it cannot be added, or the name is taken."""
-    if not dialect.takes_tool(head):
-        return None
-    plain = dialect.plain_head(head)
-    if any(tool.name == RECALL.name for tool in plain.tools):
-        return None
-    own_head = dialect.own_head(PlainHead(model=plain.model, tools=(RECALL,)))
-    if not own_head.head.tools:
-        return None
-    return own_head.head.tools[0]
 
 
 def read_call(call: Any) -> ToolCall:

@@ -31,7 +31,7 @@ from lamina.core.layout import Layout
 from lamina.core.ledger import load_ledger
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Form, Head, Ledger, Segment
+from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
@@ -51,8 +51,16 @@ from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Marked, place_markers
 from lamina.fitting.names import name_segments
 from lamina.fitting.output_limits import limit_output, note_lower_limit
+from lamina.fitting.own_tools import (
+    RECALL_TOOL,
+    OwnTool,
+    ToolSituation,
+    find_own_tool,
+    list_names,
+    write_tools,
+)
 from lamina.fitting.policy import Policy, choose_policy
-from lamina.fitting.recalls import RECALL, answer_recall, read_call, recall_tool, render_turns
+from lamina.fitting.recalls import read_call, render_turns
 from lamina.fitting.server_reports import (
     ServerRequest,
     add_server_help,
@@ -84,8 +92,8 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A request that fits, the ledger for the next call, and the account of what was done.
 
     `headers` must be sent with the request. `plan` says why each cache marker is where it is. `left` names
-    the parameters and tools that the target dialect cannot express. `has_recall`: lamina has added the recall
-    tool to the request, as the last of its tools.
+    the parameters and tools that the target dialect cannot express. `own_tools` are those whose calls lamina
+    answers. What it added of them are the last of the request's tools, the recall tool first.
     """
 
     request: dict[str, Any]
@@ -96,8 +104,29 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     plan: MarkerPlan | None = None
     left: tuple[str, ...] = ()
     dialect: Dialect | None = None
-    has_recall: bool = False
+    own_tools: tuple[OwnTool, ...] = ()
     has_handles: bool = True
+
+    @property
+    def has_recall(self) -> bool:
+        """Whether lamina has added the recall tool to the request."""
+        return RECALL_TOOL in self.own_tools
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """The names of the tools whose calls lamina answers."""
+        return list_names(self.own_tools)
+
+    def answer_own(self, call: ToolCall) -> Segment | None:
+        """Return the result of a call that lamina answers; None if the tool is the client's."""
+        own_tool = find_own_tool(self.own_tools, call.name)
+        if own_tool is None:
+            return None
+        return own_tool.answer(call, self._situation)
+
+    @property
+    def _situation(self) -> ToolSituation:
+        return ToolSituation(log=self.log, ledger=self.ledger, envelope=self.envelope)
 
     def recall(self, key: str) -> str:
         """Return the full text behind a recall handle or behind the key of a digest."""
@@ -112,12 +141,14 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         """
         head = self.envelope.head
         if self.has_recall:
-            return head.tools[-1]
+            added_tools = [own_tool for own_tool in self.own_tools if own_tool.definition is not None]
+            return head.tools[added_tools.index(RECALL_TOOL) - len(added_tools)]
         if not self.has_handles or self.dialect is None:
             return None
         if not self.ledger.lines and not self.ledger.folds:
             return None
-        return recall_tool(self.dialect, head)
+        _, written_tools = write_tools((RECALL_TOOL,), self.dialect, head)
+        return next(iter(written_tools), None)
 
     def answer(self, call: Any) -> dict[str, Any]:
         """Answer a call of the recall tool: returns the message to append after the model's answer.
@@ -128,9 +159,10 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput(
                 "this request has no dialect", place="answer", hint="use what fit_request returned"
             )
-        recall_call = read_call(call)
-        question = call_segment(recall_call.name, recall_call.arguments, id=recall_call.id)
-        result = answer_recall(self.log, recall_call, ledger=self.ledger)
+        own_call = read_call(call)
+        question = call_segment(own_call.name, own_call.arguments, id=own_call.id)
+        own_tool = find_own_tool(self.own_tools, own_call.name) or RECALL_TOOL
+        result = own_tool.answer(own_call, self._situation)
         message: dict[str, Any] = render_turns([question, result], self.dialect, self.envelope.head)[-1]
         return message
 
@@ -226,7 +258,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         previous_ledger=previous_ledger,
         memo=memo,
     )
-    with_recall = _add_recall_tool(fit) if recall_mode == "tool" else fit
+    with_tools = _add_own_tools(fit) if recall_mode == "tool" else fit
     reported = NOTHING_REPORTED
     if call.usage is not None:
         reported = usage_of(call.usage)
@@ -237,7 +269,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         idle=call.idle or 0,
     )
     try:
-        fit, envelope = _build_with_recall(fit, with_recall, inputs)
+        fit, envelope = _build_with_tools(fit, with_tools, inputs)
     except BudgetExceeded as error:
         raise name_segments(error, parsed.log, request) from None
     rendered = _render(fit, envelope)
@@ -263,7 +295,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         plan=outgoing.plan,
         left=own_head.left,
         dialect=target,
-        has_recall=fit.has_recall,
+        own_tools=fit.own_tools,
         has_handles=fit.has_handles,
     )
 
@@ -272,7 +304,7 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
     """What the stages of one call share.
 
     `original` is the request as it came, if it came in the target dialect. `head` is the head to send: it is
-    that of `parsed` itself, if nothing about it has to change. `has_recall`: it has the recall tool.
+    that of `parsed` itself, if nothing about it has to change. `own_tools` are those that lamina added to it.
     """
 
     original: Request | None
@@ -285,7 +317,7 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
     previous_ledger: Ledger
     memo: RequestMemo
     has_handles: bool
-    has_recall: bool = False
+    own_tools: tuple[OwnTool, ...] = ()
 
 
 class _BuildInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -373,13 +405,13 @@ def _was_cut(ledger: Ledger) -> bool:
     return bool(ledger.folds) or any(line.cut for line in ledger.lines.values())
 
 
-def _add_recall_tool(fit: _Fit) -> _Fit:
-    """Return the same call with the recall tool in its head. If there is none to add, it stays as it is."""
-    tool = recall_tool(fit.target, fit.head)
-    if tool is None:
+def _add_own_tools(fit: _Fit) -> _Fit:
+    """Return the same call with lamina's tools in its head. If there is none to add, it stays as it is."""
+    own_tools, written_tools = write_tools((RECALL_TOOL,), fit.target, fit.head)
+    if not own_tools:
         return fit
-    head = Head(tools=(*fit.head.tools, tool), parameters=fit.head.parameters)
-    return msgspec.structs.replace(fit, head=head, has_handles=True, has_recall=True)
+    head = Head(tools=(*fit.head.tools, *written_tools), parameters=fit.head.parameters)
+    return msgspec.structs.replace(fit, head=head, has_handles=True, own_tools=own_tools)
 
 
 def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Request) -> Ledger:
@@ -390,47 +422,47 @@ def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Re
     return record_clearing(calibrated_ledger, reported)
 
 
-def _build_with_recall(fit: _Fit, with_recall: _Fit, inputs: _BuildInputs) -> tuple[_Fit, Envelope]:
-    """Build the envelope, with the recall tool from a cut on: that changes the prefix anyway.
+def _build_with_tools(fit: _Fit, with_tools: _Fit, inputs: _BuildInputs) -> tuple[_Fit, Envelope]:
+    """Build the envelope, with lamina's tools from a cut on: that changes the prefix anyway.
 
     A tool that was added stays for good. To take it away would change the first bytes of the prefix, and all
     thinking is bound to these. If it does not fit beside what must be sent, the cut is made without it, and
     the next cut tries again.
     """
-    if fit is with_recall or _had_recall_tool(with_recall):
-        return with_recall, _build(with_recall, inputs)
+    if fit is with_tools or _had_own_tools(with_tools):
+        return with_tools, _build(with_tools, inputs)
     envelope = _build(fit, inputs)
     if envelope.cut is None or not _was_cut(envelope.ledger):
         return fit, envelope
     if keeps_head(envelope, fit.target, drop_block=fit.policy.server.drop_block):
         return fit, envelope
     try:
-        envelope_with_recall = _build(with_recall, inputs)
+        envelope_with_tools = _build(with_tools, inputs)
     except BudgetExceeded:
         return fit, envelope
-    return with_recall, _add_tool(envelope_with_recall, envelope.cut.reason)
+    return with_tools, _note_tools(envelope_with_tools, with_tools.own_tools, envelope.cut.reason)
 
 
-def _had_recall_tool(with_recall: _Fit) -> bool:
-    """Whether an earlier request of this conversation had the recall tool.
+def _had_own_tools(with_tools: _Fit) -> bool:
+    """Whether an earlier request of this conversation had lamina's tools.
 
     A ledger of an earlier release does not name it. But it has the digest of all tools that were sent last.
     """
-    ledger = with_recall.previous_ledger
-    if RECALL.name in ledger.own_tools:
+    ledger = with_tools.previous_ledger
+    if RECALL_TOOL.name in ledger.own_tools:
         return True
     if ledger.mark is None or not ledger.cuts:
         return False
-    return ledger.mark.tools == digest_tools(with_recall.head.tools)
+    return ledger.mark.tools == digest_tools(with_tools.head.tools)
 
 
-def _add_tool(envelope: Envelope, reason: str) -> Envelope:
-    """Return the envelope of the cut with which the recall tool came, with the tool in its ledger.
+def _note_tools(envelope: Envelope, own_tools: Sequence[OwnTool], reason: str) -> Envelope:
+    """Return the envelope of the cut with which lamina's tools came, with the tools in its ledger.
 
-    The reason is the one that made the cut due, not the tool.
+    The reason is the one that made the cut due, not the tools.
     """
-    own_tools = (*envelope.ledger.own_tools, RECALL.name)
-    ledger = msgspec.structs.replace(envelope.ledger, own_tools=own_tools)
+    names = (*envelope.ledger.own_tools, *(own_tool.name for own_tool in own_tools))
+    ledger = msgspec.structs.replace(envelope.ledger, own_tools=names)
     cut = envelope.cut
     if cut is not None:
         cut = msgspec.structs.replace(cut, reason=reason)

@@ -65,9 +65,11 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.conversation.name
 
     @property
-    def has_recall(self) -> bool:
-        """Whether the gateway has added the recall tool, and answers its calls."""
-        return self.fitted is not None and self.fitted.has_recall and self.place is not None
+    def own_names(self) -> frozenset[str]:
+        """The names of the tools whose calls the gateway answers."""
+        if self.fitted is None or self.place is None:
+            return frozenset()
+        return self.fitted.own_names
 
     @property
     def outcome(self) -> str:

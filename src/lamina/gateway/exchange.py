@@ -345,7 +345,7 @@ class ProxiedExchange:
         encoding = lower_ascii(answer.headers.get("content-encoding", ""))
         reader = UsageReader(content_type, encoding, keeps_body=self._record.keeps_bodies)
         self._count_answer(incoming, answer)
-        if outgoing.has_recall and answer.status < 300:
+        if outgoing.own_names and answer.status < 300:
             return await self._relay_recalls(incoming, outgoing, answer, reader, retries=retries)
         deadlines = self._gateway.settings.deadlines
         unpacker = None
@@ -385,7 +385,11 @@ class ProxiedExchange:
         gateway = self._gateway
         if self._recalls is None:
             self._recalls = RecallRelay(
-                gateway.fitter, self._writer, gateway.settings.deadlines, incoming.dialect
+                gateway.fitter,
+                self._writer,
+                gateway.settings.deadlines,
+                incoming.dialect,
+                outgoing.own_names,
             )
         following = None
         try:

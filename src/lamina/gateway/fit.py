@@ -400,7 +400,7 @@ class Fitter:
     ) -> Fitted | None:
         """Fit into the window that the upstream named, or else as small as the request can be."""
         ledger = None
-        if sent.has_recall and sent.fitted is not None:  # the state has no recalls of this request yet
+        if sent.own_names and sent.fitted is not None:  # the state has no recalls of this request yet
             ledger = sent.fitted.ledger
         try:
             return await self._fit(call, conversation, ledger=ledger)

@@ -1,4 +1,4 @@
-"""Recalls inside one answer: the model asks for what was left out, and the client never sees it.
+"""Calls of lamina's tools inside one answer, most of all recalls: the client never sees them.
 
     client ──▶ gateway ──▶ model: recall("k…")
                   └──────▶ the request again, with the text ──▶ model: answer ──▶ client
@@ -12,7 +12,7 @@ of the answer, since the client may go on at once, with another worker or after 
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ import zstandard
 
 from lamina.conversations.answer_events import AnswerEvent, EventSplitter
 from lamina.conversations.encodings import Unpacker, make_unpacker
-from lamina.conversations.recall_answers import shows_own_call, strip_recalls
+from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_loop import RecallExchange, RecallLoop
 from lamina.conversations.recall_notice import fill_answer, fill_stream
 from lamina.conversations.recall_streams import (
@@ -54,12 +54,20 @@ _BODY_HEADERS = ("content-length", "content-encoding")
 class RecallRelay:
     """Passes the answers to one request of a client on, without the recalls in them."""
 
-    def __init__(self, fitter: Fitter, writer: AnswerWriter, deadlines: Deadlines, dialect: Dialect) -> None:
+    def __init__(
+        self,
+        fitter: Fitter,
+        writer: AnswerWriter,
+        deadlines: Deadlines,
+        dialect: Dialect,
+        own_names: Collection[str],
+    ) -> None:
         self._fitter = fitter
         self._writer = writer
         self._deadlines = deadlines
         self._dialect = dialect
-        self._filter: StreamFilter = filter_for(dialect)
+        self._own_names = own_names
+        self._filter: StreamFilter = filter_for(dialect, own_names)
         self._usage = UsageSum()
         self._loop: RecallLoop | None = None
         self._last_written = monotonic()
@@ -101,7 +109,7 @@ class RecallRelay:
         for event in stream.splitter.finish():
             await self._pass_event(event, stream)
 
-        absorbed = _absorb_events(self._filter.events, self._dialect)
+        absorbed = _absorb_events(self._filter.events, self._dialect, self._own_names)
         shows_call = self._filter.shows_call
         following = await self._recall(absorbed, received, loop, self._filter.events, shows_call=shows_call)
         if following is None:
@@ -152,14 +160,15 @@ class RecallRelay:
         for chunk in chunks:
             self._usage.read(chunk)
         if isinstance(value, list):
-            absorbed = _absorb_events(value, self._dialect)
+            absorbed = _absorb_events(value, self._dialect, self._own_names)
         else:
             absorbed = _absorb(value, self._dialect)
-        shows_call = any(shows_own_call(chunk, self._dialect) for chunk in chunks)
+        shows_call = any(shows_client_call(chunk, self._dialect, self._own_names) for chunk in chunks)
         following = await self._recall(absorbed, received, loop, chunks, shows_call=shows_call)
         if following is not None:
             return following
-        shown_chunks = [self._usage.complete(strip_recalls(chunk, self._dialect)) for chunk in chunks]
+        stripped_chunks = [strip_recalls(chunk, self._dialect, self._own_names) for chunk in chunks]
+        shown_chunks = [self._usage.complete(chunk) for chunk in stripped_chunks]
         if loop.shows_nothing:
             shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
         if all(shown is chunk for shown, chunk in zip(shown_chunks, chunks, strict=True)):
@@ -190,7 +199,7 @@ class RecallRelay:
         """Answer the recalls of the model, or store what there is to remember of this request."""
         outgoing = received.outgoing
         usage = received.reader.finish()
-        assert outgoing.fitted is not None  # noqa: S101 - it has the recall tool
+        assert outgoing.fitted is not None  # noqa: S101 - it has own tools
         assert outgoing.place is not None  # noqa: S101
         turns = loop.take(absorbed, outgoing.fitted, shows_call=shows_call)
         if turns:
@@ -281,9 +290,9 @@ def _absorb(answer: Any, dialect: Dialect) -> Absorbed:
     return Absorbed(segments=())
 
 
-def _absorb_events(events: list[Any], dialect: Dialect) -> Absorbed:
+def _absorb_events(events: list[Any], dialect: Dialect, own_names: Collection[str]) -> Absorbed:
     with suppress(LaminaError):
-        return dialect.absorb_stream(mend_recalls(events, dialect))
+        return dialect.absorb_stream(mend_recalls(events, dialect, own_names))
     return Absorbed(segments=())
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Ledger, Part, Segment, ToolCall, ToolResult
+from lamina.core.values import Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.fitting.recalls import RECALL, answer_recall
+from lamina.fitting.own_tools import OwnTool, ToolSituation, find_own_tool
 from lamina.segments import assistant, result
 
 Answer = Any
@@ -27,7 +27,7 @@ Results = Mapping[str, "str | Part | Sequence[Part]"] | Segment | ToolResult
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that was stored. `calls` wait for a result; the session answers those of the recall tool."""
+    """An answer that was stored. `calls` wait for a result; the session answers those of its own tools."""
 
     segments: tuple[Segment, ...] = ()
     calls: tuple[ToolCall, ...] = ()
@@ -56,12 +56,10 @@ async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
 def make_results(
     results: Iterable[Results],
     calls: Sequence[ToolCall],
-    log: Sequence[Segment],
-    ledger: Ledger,
-    *,
-    recall: bool,
+    own_tools: Sequence[OwnTool],
+    situation: ToolSituation,
 ) -> list[Segment]:
-    """Return one segment for each result, in the order of the calls. Recalls are answered from the log.
+    """Return one segment for each result, in the order of the calls. Calls of `own_tools` are answered here.
 
     Results of calls that nobody made come last, as they were given.
     """
@@ -73,11 +71,11 @@ def make_results(
     segments: list[Segment] = []
     for item in results:
         segments += _result_segments(item, names)
-    if recall:
-        answered_ids = {_result_id(segment) for segment in segments}
-        for call in calls:
-            if call.name == RECALL.name and call.id not in answered_ids:
-                segments.append(answer_recall(log, call, ledger=ledger))
+    answered_ids = {_result_id(segment) for segment in segments}
+    for call in calls:
+        own_tool = find_own_tool(own_tools, call.name)
+        if own_tool is not None and call.id not in answered_ids:
+            segments.append(own_tool.answer(call, situation))
     return sorted(segments, key=lambda segment: order.get(_result_id(segment), len(order)))
 
 

@@ -30,6 +30,7 @@ from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded, Conflict
+from lamina.fitting.own_tools import ToolSituation, find_own_tool
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
@@ -54,7 +55,7 @@ from lamina.sessions.request_builder import (
     SessionInputs,
     prompt_of,
 )
-from lamina.sessions.setup import Setup, SetupOptions
+from lamina.sessions.setup import Setup, SetupOptions, find_own_tools
 from lamina.sessions.stored_conversation import StoredConversation, once
 from lamina.sessions.stored_options import Template
 from lamina.sessions.system_sections import (
@@ -374,15 +375,17 @@ class Session:
         """Add the results of tools, and build the next request of the same turn.
 
         `results` map the id of each call to its result, or are segments or `ToolResult` parts. The session
-        itself answers calls of the recall tool. Results are stored even if no request is possible with them.
+        itself answers calls of its own tools. Results are stored even if no request is possible with them.
         """
         async with self._open_lock():
             self._builder.refuse_missing()
             self._writer.begin_turn()
             calls = list_open_calls(self.log)
-            if self.setup.recall:
+            own_tools = find_own_tools(self.setup)
+            if own_tools:
                 results = (*results, *await answer_child_recalls(self._stored, calls))
-            segments = make_results(results, calls, self.log, self.ledger, recall=self.setup.recall)
+            situation = ToolSituation(log=self.log, ledger=self.ledger)
+            segments = make_results(results, calls, own_tools, situation)
             prepared = self._builder.prepare_segments(segments)
             repeatable = once(key, segments)
             try:
@@ -559,7 +562,7 @@ class Session:
 
     def _is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""
-        return self.setup.recall and call.name == "recall"
+        return find_own_tool(find_own_tools(self.setup), call.name) is not None
 
 
 @asynccontextmanager

@@ -19,11 +19,11 @@ from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import drop_nulls
-from lamina.dialects.port import Dialect, OwnHead, PlainHead
+from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
+from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, find_own_tool
 from lamina.fitting.policy import Policy
-from lamina.fitting.recalls import RECALL
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 from lamina.sessions.stored_options import StoredOptions
@@ -110,23 +110,37 @@ def _dialect_of_model(model: str) -> str:
 
 
 def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
-    """Return tools and parameters in the dialect's words, with the recall tool if the setup has it."""
+    """Return tools and parameters in the dialect's words, with the session's own tools at the end."""
     if setup.own is None:
         return dialect.own_head(_plain_head(setup))
     parameters = dict(setup.own.parameters)
     if setup.model:
         parameters["model"] = setup.model
-    if not setup.recall:
+    definitions = _list_definitions(setup)
+    if not definitions:
         return OwnHead(head=Head(tools=setup.own.tools, parameters=parameters))
-    recall = dialect.own_head(PlainHead(model=setup.model, tools=(RECALL,)))
-    head = Head(tools=setup.own.tools + recall.head.tools, parameters=parameters)
-    return OwnHead(head=head, left=recall.left)
+    added = dialect.own_head(PlainHead(model=setup.model, tools=definitions))
+    head = Head(tools=setup.own.tools + added.head.tools, parameters=parameters)
+    return OwnHead(head=head, left=added.left)
+
+
+def find_own_tools(setup: Setup) -> tuple[OwnTool, ...]:
+    """Return the tools whose calls the session answers itself."""
+    if not setup.recall:
+        return ()
+    return (RECALL_TOOL,)
+
+
+def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
+    """Return the definitions of the session's own tools, which are the last of all tools."""
+    own_tools = find_own_tools(setup)
+    return tuple(own_tool.definition for own_tool in own_tools if own_tool.definition is not None)
 
 
 def defer_head_tools(head: Head, dialect: Dialect, policy: Policy) -> Head:
     """Return the head with its tools deferred, if the policy says so. The recall tool stays loaded."""
     request = {**head.parameters, "tools": list(head.tools)}
-    load = msgspec.structs.replace(policy, load_tools=(*policy.load_tools, RECALL.name))
+    load = msgspec.structs.replace(policy, load_tools=(*policy.load_tools, RECALL_TOOL.name))
     deferred_request = load.defer_tools(request, dialect)
     if deferred_request is request:
         return head
@@ -134,20 +148,18 @@ def defer_head_tools(head: Head, dialect: Dialect, policy: Policy) -> Head:
 
 
 def _plain_head(setup: Setup) -> PlainHead:
-    tools = setup.head.tools
-    if setup.recall:
-        tools += (RECALL,)
+    tools = setup.head.tools + _list_definitions(setup)
     return msgspec.structs.replace(setup.head, model=setup.model or setup.head.model, tools=tools)
 
 
 def answers_recall(setup: Setup) -> bool:
     """Whether the model has a tool that answers handles: the session's own, or one of that name."""
-    if setup.recall:
+    if find_own_tool(find_own_tools(setup), RECALL_TOOL.name) is not None:
         return True
     if setup.own is None:
-        return any(tool.name == RECALL.name for tool in setup.head.tools)
+        return any(tool.name == RECALL_TOOL.name for tool in setup.head.tools)
     tools = dialect_for(setup).plain_head(setup.own).tools
-    return any(tool.name == RECALL.name for tool in tools)
+    return any(tool.name == RECALL_TOOL.name for tool in tools)
 
 
 def budget_for(setup: Setup, head: Head, policy: Policy) -> Budget | None:

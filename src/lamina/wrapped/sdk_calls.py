@@ -20,7 +20,7 @@ import msgspec
 
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
-from lamina.conversations.recall_answers import shows_own_call, strip_recalls
+from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_notice import fill_answer, fill_stream
 from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
 from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch
@@ -116,7 +116,7 @@ class SdkCall:
         answer = yield from self._send_fitting(self._send_once)
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
             return self.pending.remember_answer(self._start(self._pass_events(answer, self._send_once)))
-        if not self.pending.fitted.has_recall and not (self._streams and self.pending.keeps_bodies):
+        if not self.pending.fitted.own_tools and not (self._streams and self.pending.keeps_bodies):
             return (yield from self._finish_answer(answer))
         if self._streams:
             return (yield from self._show_stream(answer))
@@ -128,7 +128,7 @@ class SdkCall:
         manager, stream = yield from self._send_fitting(self._send_and_enter)
         yield from self._finish(Usage(), is_whole=False)
         raw_stream = getattr(stream, "_raw_stream", None)
-        if self.pending.fitted.has_recall and raw_stream is not None:
+        if self.pending.fitted.own_tools and raw_stream is not None:
             # The SDK puts the answer together from these events, so it never sees a recall.
             steps = self._pass_events(raw_stream, self._send_for_raw_stream)
             stream._raw_stream = self._show(raw_stream, self._start(steps))  # noqa: SLF001
@@ -161,7 +161,7 @@ class SdkCall:
         while True:
             parsed_answer = yield from self._parse(answer)
             absorbed = self._absorb(parsed_answer)
-            shows_call = shows_own_call(parsed_answer, self.pending.dialect)
+            shows_call = shows_client_call(parsed_answer, self.pending.dialect, self.pending.fitted.own_names)
             take = partial(self.pending.take_answer, absorbed, shows_call=shows_call, answer=parsed_answer)
             is_recall = yield partial(self._wait, take)
             if not is_recall:
@@ -171,7 +171,7 @@ class SdkCall:
         answer_id = find_answer_id([parsed_answer], dialect)
         self.pending.remember_id(answer_id, answer_id)
         yield from self._finish(_read_usage(parsed_answer), answer=parsed_answer)
-        shown_answer = strip_recalls(parsed_answer, dialect)
+        shown_answer = strip_recalls(parsed_answer, dialect, self.pending.fitted.own_names)
         if self.pending.shows_nothing:
             shown_answer = fill_answer(shown_answer, dialect)
         if shown_answer is parsed_answer:
@@ -256,15 +256,15 @@ class SdkCall:
         open_stream = partial(self._open_stream, send_or_reuse)
         stream, event = yield from self._send_fitting(open_stream)
         yield from self._finish(Usage(), is_whole=False)
-        has_recall = self.pending.fitted.has_recall
-        events = filter_for(self.pending.dialect) if has_recall else AllEvents()
+        own_names = self.pending.fitted.own_names
+        events = filter_for(self.pending.dialect, own_names) if own_names else AllEvents()
         while True:
             while event is not END:
                 self._keep_event(event)
                 for shown_event in events.take(event):
                     yield StreamValue(shown_event)
                 event = yield self._next(stream)
-            if not has_recall:
+            if not own_names:
                 usage = _read_usage(next(iter(events.events), None))
                 yield partial(self._wait, partial(self.pending.record_usage, usage, answer=self._kept_events))
                 return
@@ -320,7 +320,7 @@ class SdkCall:
     def _absorb_events(self, events: list[Any]) -> Absorbed:
         with suppress(LaminaError):
             dialect = self.pending.dialect
-            return dialect.absorb_stream(mend_recalls(events, dialect))
+            return dialect.absorb_stream(mend_recalls(events, dialect, self.pending.fitted.own_names))
         return Absorbed(segments=(), usage=_read_usage(events[-1]))
 
     def _start(self, steps: Steps) -> Any:

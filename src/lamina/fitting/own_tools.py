@@ -1,0 +1,84 @@
+"""The tools whose calls lamina answers itself, as a table: each row has a name, a definition and an answer.
+
+A model calls them like any other tool. Whoever sees its answers (`wrap`, the gateway, a session, an agent)
+answers the calls that name one of the rows. A client never sees them (`lamina.conversations.recall_loop`).
+A request says which of them it has: `Fitted.own_tools`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from lamina.core.envelope import Envelope
+from lamina.core.values import Head, Ledger, Segment, ToolCall
+from lamina.dialects.port import Dialect, PlainHead, Tool
+from lamina.fitting.recalls import RECALL, answer_recall
+
+
+class ToolSituation(msgspec.Struct, frozen=True, kw_only=True):
+    """What an own tool may read when it answers: the whole log, the ledger, and the request as it was sent.
+
+    `envelope` is None where the log is answered from without a request, as by an adapter.
+    """
+
+    log: Sequence[Segment]
+    ledger: Ledger
+    envelope: Envelope | None = None
+
+
+Answering = Callable[[ToolCall, ToolSituation], Segment]
+"""How a tool answers a call: with a result, also if the call is wrong. It raises nothing."""
+
+
+class OwnTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool whose calls lamina answers. `definition` is None if the client's request declares it itself."""
+
+    name: str
+    answer: Answering
+    definition: Tool | None = None
+
+
+def _answer_recall(call: ToolCall, situation: ToolSituation) -> Segment:
+    return answer_recall(situation.log, call, ledger=situation.ledger)
+
+
+RECALL_TOOL = OwnTool(name=RECALL.name, answer=_answer_recall, definition=RECALL)
+
+
+def list_names(own_tools: Iterable[OwnTool]) -> frozenset[str]:
+    """Return the names by which calls of these tools are told from the client's."""
+    return frozenset(own_tool.name for own_tool in own_tools)
+
+
+def find_own_tool(own_tools: Iterable[OwnTool], name: str) -> OwnTool | None:
+    """Return the tool of this name; None if the client answers it."""
+    for own_tool in own_tools:
+        if own_tool.name == name:
+            return own_tool
+    return None
+
+
+def write_tools(
+    own_tools: Sequence[OwnTool], dialect: Dialect, head: Head
+) -> tuple[tuple[OwnTool, ...], tuple[dict[str, Any], ...]]:
+    """Return the tools that can be added to a head, and their definitions in the words of the dialect.
+
+    A tool whose name the client has taken is left out, and so is one that the dialect cannot express.
+    """
+    if not dialect.takes_tool(head):
+        return (), ()
+    plain = dialect.plain_head(head)
+    taken: Collection[str] = {tool.name for tool in plain.tools}
+    added: list[OwnTool] = []
+    written: list[dict[str, Any]] = []
+    for own_tool in own_tools:
+        if own_tool.definition is None or own_tool.name in taken:
+            continue
+        own_head = dialect.own_head(PlainHead(model=plain.model, tools=(own_tool.definition,)))
+        if own_head.head.tools:
+            added.append(own_tool)
+            written.append(own_head.head.tools[0])
+    return tuple(added), tuple(written)
