@@ -30,6 +30,9 @@ LARGEST_FILE = 200_000
 MOST_FILES = 500
 """Files of one workspace."""
 
+MOST_BYTES = 2_000_000
+"""Bytes of all files of one workspace together: each change writes them anew."""
+
 LONGEST_VIEW = 16_000
 """Characters that one view shows, so that reading a file never fills a window."""
 
@@ -64,9 +67,11 @@ def run_command(files: Files, arguments: Mapping[str, Any]) -> MemoryAnswer:
         words = ", ".join(_COMMANDS)
         return MemoryAnswer(text=f"Unknown command: {command!r:.80}. Use one of {words}.", error=True)
     try:
-        return run(files, arguments)
+        answer = run(files, arguments)
+        _refuse_too_much(files, answer.changes)
     except _Refused as problem:
         return MemoryAnswer(text=str(problem), error=True)
+    return answer
 
 
 def _view(files: Files, arguments: Mapping[str, Any]) -> MemoryAnswer:
@@ -229,6 +234,15 @@ def _refuse_large(text: str) -> None:
     size = len(text.encode())
     if size > LARGEST_FILE:
         raise _Refused(f"The file would have {size:,} bytes. At most {LARGEST_FILE:,} are kept.")
+
+
+def _refuse_too_much(files: Files, changes: Mapping[str, str | None]) -> None:
+    """Refuse changes that would add to more than a workspace may hold. Less is always possible."""
+    added = 0
+    for path, text in changes.items():
+        added += len((text or "").encode()) - len(files.get(path, "").encode())
+    if added > 0 and added + _sum_sizes(files, ROOT) > MOST_BYTES:
+        raise _Refused(f"All files together would have more than {MOST_BYTES:,} bytes. Delete some first.")
 
 
 def _refuse_file_as_directory(files: Files, path: str) -> None:

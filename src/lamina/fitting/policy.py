@@ -62,6 +62,9 @@ answer (`fit_request`, sessions, the other adapters), handles are shown.
 ToolLoading = Literal["keep", "defer"]
 """What is done with the tools of a request: nothing, or those that are not in `load_tools` are deferred."""
 
+MemoryServer = Literal["client", "lamina"]
+"""Who answers calls of a memory tool that a request declares."""
+
 Keep = Literal["all", "lowered", "nothing"]
 """What a store keeps of the contents of conversations."""
 
@@ -85,7 +88,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, `server` what the provider's server may be asked to do. With `tools="defer"`,
     tools that are not in `load_tools` are loaded when the model searches for them, where the API has tool
-    search; `lamina tools advise` says which to load, and in which order they should stand.
+    search; `lamina tools advise` says which to load, and in which order they should stand. With
+    `memory="lamina"`, calls of the memory tool are answered from lamina's own store.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -106,6 +110,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     server: ServerHelp = DEFAULT_HELP
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
+    memory: MemoryServer = "client"
     keep: Keep = "lowered"
 
     def __post_init__(self) -> None:
@@ -118,6 +123,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _check_choice("recall", self.recall, _RECALL_CHOICES)
         _check_choice("keep", self.keep, _KEEP_CHOICES)
         _check_choice("tools", self.tools, _TOOL_CHOICES)
+        _check_choice("memory", self.memory, _MEMORY_CHOICES)
         _check_load_tools(self)
         check_breakpoints(self.breakpoints, "Policy")
         _check_types(self)
@@ -323,6 +329,7 @@ _PREFERENCES = (None, *get_args(Preference))
 _RECALL_CHOICES = get_args(RecallChoice)
 _KEEP_CHOICES = get_args(Keep)
 _TOOL_CHOICES = get_args(ToolLoading)
+_MEMORY_CHOICES = get_args(MemoryServer)
 
 _CODE = ("counter", "order", "kinds", "wording")
 """The fields that may hold functions. A counter may also be the path of a tokenizer's file."""

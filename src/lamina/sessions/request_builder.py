@@ -17,6 +17,7 @@ import msgspec
 from lamina.context.gather import gather
 from lamina.context.port import GatheredSegments, Source
 from lamina.context.relevance import PROMPT_KEY, TYPED_KEY, RankedTurn, Relevance
+from lamina.conversations.memory_tool import find_memory_tool
 from lamina.core.build import Memo, build
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
@@ -105,8 +106,11 @@ class RequestBuilder:
         self.workspace = workspace
         self.dialect = dialect_for(setup)
         own_head = head_for(setup, self.dialect)
-        self.head = defer_head_tools(own_head.head, self.dialect, policy)
+        self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
         self.unsupported = own_head.left
+        self.memory_name = ""
+        if policy.memory == "lamina":
+            self.memory_name = find_memory_tool(self.head, self.dialect)
         self.budget = budget_for(setup, self.head, policy)
         self.counter = policy.find_counter(setup.model)
         self.server = policy.server

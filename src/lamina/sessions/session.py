@@ -25,6 +25,9 @@ import msgspec
 
 from lamina.context.gather import check_source
 from lamina.context.port import Source
+from lamina.conversations.memory_commands import MemoryAnswer
+from lamina.conversations.memory_files import run_in_store
+from lamina.conversations.memory_tool import list_memory_calls, read_arguments, write_result
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
@@ -368,7 +371,7 @@ class Session:
                 active().count_usage(
                     dialect, self.setup.model, sent=usage.input, cached=usage.cached, output=usage.output
                 )
-            calls = tuple(call for call in list_open_calls(self.log) if not self._is_own_call(call))
+            calls = tuple(call for call in list_open_calls(self.log) if not self.is_own_call(call))
             return Recorded(segments=tuple(segments), calls=calls, usage=absorbed.usage, stop=absorbed.stop)
 
     async def results(self, *results: Results, idle: float = 0, key: str = "") -> Envelope:
@@ -384,6 +387,8 @@ class Session:
             own_tools = find_own_tools(self.setup)
             if own_tools:
                 results = (*results, *await answer_child_recalls(self._stored, calls))
+            if self._builder.memory_name:
+                results = (*results, *await self._answer_memory(calls))
             situation = ToolSituation(log=self.log, ledger=self.ledger)
             segments = make_results(results, calls, own_tools, situation)
             prepared = self._builder.prepare_segments(segments)
@@ -560,8 +565,22 @@ class Session:
             return turn
         return with_summary(turn, prepared[0], kinds=self._builder.options.kinds)
 
-    def _is_own_call(self, call: ToolCall) -> bool:
+    async def _answer_memory(self, calls: Sequence[ToolCall]) -> list[Segment]:
+        """Return the results of the calls of the memory tool, one after the other."""
+        results: list[Segment] = []
+        for call in list_memory_calls(calls, self._builder.memory_name):
+            arguments = read_arguments(call)
+            if isinstance(arguments, MemoryAnswer):
+                answer = arguments
+            else:
+                answer = await run_in_store(self._stored.store, self.workspace, arguments)
+            results.append(write_result(call, answer))
+        return results
+
+    def is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""
+        if call.name == self._builder.memory_name:
+            return True
         return find_own_tool(find_own_tools(self.setup), call.name) is not None
 
 
