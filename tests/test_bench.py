@@ -167,6 +167,13 @@ def check_tools(figures: Any) -> None:
         assert row["searches"] <= row["all_deferred_searches"]
 
 
+def check_subagents(figures: Any) -> None:
+    prices = {(row["cache"], row["way"]): row["price"] for row in figures}
+    for cache in ("anthropic", "openai"):
+        assert prices[cache, "forked"] < prices[cache, "pasted"]
+    assert {row["requests"] for row in figures} == {6}
+
+
 def check_window(figures: Any) -> None:
     rows = {(row["model"], row["window"]): row for row in figures}
     for model in ("gpt-5", "claude-sonnet-4-5"):
@@ -243,6 +250,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "talks": check_talks,
     "torture": check_torture,
     "why_miss": check_why_miss,
+    "subagents": check_subagents,
     "tools": check_tools,
     "window": check_window,
 }

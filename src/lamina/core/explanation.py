@@ -16,8 +16,12 @@ from lamina.core.folds import is_digest
 from lamina.core.hashing import handle
 from lamina.core.text.clipping import count_units
 from lamina.core.tokens import Basis
-from lamina.core.values import Cut, Form, Layer
+from lamina.core.tool_definitions import list_toolsets
+from lamina.core.values import Cut, Form, Layer, Raw
 from lamina.core.wording import describe_segment
+
+UNCOUNTED_TOOLS = "the API adds the tools of {!r} by itself: their tokens are not known, and not counted"
+"""A note about tools that only the provider's server knows."""
 
 
 class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +110,11 @@ def explain(envelope: Envelope) -> Manifest:
             pinned=entry.segment.pinned,
         )
         rows.append(row)
+    uncounted = [name for name in list_toolsets(envelope.head.tools) if not _lists_tools(envelope, name)]
     return Manifest(
         rows=tuple(rows),
         tokens=account.total,
-        exact=account.exact,
+        exact=account.exact and not uncounted,
         basis=account.basis,
         tools=account.tools,
         answer=account.answer,
@@ -118,8 +123,18 @@ def explain(envelope: Envelope) -> Manifest:
         margin=account.margin,
         room=envelope.room,
         cut=envelope.cut,
-        notes=envelope.notes,
+        notes=(*envelope.notes, *map(UNCOUNTED_TOOLS.format, uncounted)),
     )
+
+
+def _lists_tools(envelope: Envelope, server: str) -> bool:
+    """Whether the tools of a server stand in the log: OpenAI's API answers with a list of them first."""
+    for entry in envelope.entries:
+        for part in entry.segment.parts:
+            match part:
+                case Raw(data={"type": "mcp_list_tools", "server_label": label}) if label == server:
+                    return True
+    return False
 
 
 def join_folds(rows: Sequence[ManifestRow]) -> list[ManifestRow]:
