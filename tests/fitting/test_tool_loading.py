@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from lamina import BadInput, Policy, fit_request
+from lamina.adapters.bridge import PASS_THROUGH, ContextFitter
 from lamina.dialects.port import PlainHead, Tool
 from lamina.sessions import Session
 from lamina.sessions.setup import SetupOptions
@@ -170,6 +172,16 @@ def test_a_session_keeps_its_recall_tool_loaded() -> None:
             return await session.request()
 
     assert names_of(anyio.run(ask)) == ["tool_search_tool_bm25", "read", "recall", "rare*"]
+
+
+def test_a_framework_sends_its_tools_itself_so_all_of_them_are_counted() -> None:
+    codec = msgspec.structs.replace(PASS_THROUGH, dialect="anthropic")
+    tools = [tool("read"), tool("rare")]
+    counts = []
+    for policy in (DEFER, Policy(breakpoints="keep")):
+        fitter = ContextFitter(codec, model="claude-sonnet-5-5", policy=policy)
+        counts.append(fitter.fit(ASKED, tools=tools, head={"max_tokens": 500}).fitted.envelope.tokens)
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("fields", [{"tools": "none"}, {"load_tools": "read"}, {"load_tools": (1,)}])
