@@ -37,7 +37,7 @@ from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
 
 NOTES = "/memories/notes.md"
 DECLARED = {"type": "memory_20250818", "name": "memory"}
-SERVED = Policy(memory="lamina", breakpoints="keep")
+SERVED = Policy(memory_tool="lamina", breakpoints="keep")
 
 
 def create(text: str, path: str = NOTES) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def check_talk(ask: Callable[[list[Any]], Any], api: ScriptedApi) -> None:
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_the_gateway_serves_it(streams: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
-    with gateway_in_front(tmp_path / "g.db", memory="lamina") as (url, api), connect(url) as client:
+    with gateway_in_front(tmp_path / "g.db", memory_tool="lamina") as (url, api), connect(url) as client:
         check_talk(lambda history: ask_messages(client, history, streams=streams), api)
 
     async def read() -> Any:
@@ -192,7 +192,9 @@ async def test_a_session_and_its_agent_serve_it(dialect: str) -> None:
         dialect=dialect,
     )
     agent = Agent(client=client)
-    async with opened(agent, store, memory="lamina", head=PlainHead(tools=(MEMORY,), output=200)) as session:
+    async with opened(
+        agent, store, memory_tool="lamina", head=PlainHead(tools=(MEMORY,), output=200)
+    ) as session:
         outcome = await agent.run(session, "Remember: tea")
         assert outcome.text == "She prefers tea."
         assert outcome.ran == ()

@@ -27,7 +27,7 @@ DATE = "%Y-%m-%d %H:%M"
 _EXAMPLES = """\
 actions: list; show PATH; versions PATH; delete PATH --yes; delete --yes
 
-With `memory = "lamina"` in the policy, the gateway, wrapped clients and sessions answer calls of the
+With `memory_tool = "lamina"` in the policy, the gateway, wrapped clients and sessions answer calls of the
 memory tool from the store. A file that the model changed or deleted stays as a version. Delete erases a file,
 or all files of a directory, with every version; without a PATH, everything of the workspace.
 

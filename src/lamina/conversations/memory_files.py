@@ -145,12 +145,12 @@ def _decode_files(state: bytes) -> Files:
         return {}
     try:
         return msgspec.json.decode(state, type=_StoredFiles).files
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"the files of the memory tool cannot be read: {error}") from error
 
 
 def _decode_version(body: bytes) -> FileVersion:
     try:
         return msgspec.json.decode(body, type=FileVersion)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"a version of a memory file cannot be read: {error}") from error

@@ -1,8 +1,8 @@
 """The memory tool as one of lamina's own: whose request has it, and how its calls are answered.
 
 Anthropic's API has a tool of this kind (`memory_20250818`), which a client declares and has to serve itself.
-For other APIs `MEMORY` declares the same commands as a function. With `Policy(memory="lamina")` lamina serves
-both, from its store, at every door. The client never sees the calls.
+For other APIs `MEMORY` declares the same commands as a function. With `Policy(memory_tool="lamina")` lamina
+serves both, from its store, at every door. The client never sees the calls.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def find_memory_tool(head: Head, dialect: Dialect) -> str:
 
 def serves_memory(policy: Policy, head: Head, dialect: Dialect) -> bool:
     """Whether lamina answers calls of a memory tool in the answer to a request with this head."""
-    return policy.memory == "lamina" and find_memory_tool(head, dialect) != ""
+    return policy.memory_tool == "lamina" and find_memory_tool(head, dialect) != ""
 
 
 def serve_memory(fitted: Fitted, policy: Policy, run: RunMemory) -> Fitted:
     """Return the request with the memory tool among lamina's own, if it has one and the policy says so."""
-    if policy.memory != "lamina" or fitted.dialect is None:
+    if policy.memory_tool != "lamina" or fitted.dialect is None:
         return fitted
     name = find_memory_tool(fitted.envelope.head, fitted.dialect)
     if not name:

@@ -41,7 +41,7 @@ def defer_tools(
     if not deferred:
         return None
     places = {name: place for place, name in enumerate(load)}
-    loaded.sort(key=lambda tool: places.get(to_dict_or_empty(tool).get("name"), len(places)))
+    loaded.sort(key=lambda tool: places.get(str(to_dict_or_empty(tool).get("name")), len(places)))
     return [dict(search_tool), *loaded, *deferred]
 
 

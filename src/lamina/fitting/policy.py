@@ -89,7 +89,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     again what was lowered, `server` what the provider's server may be asked to do. With `tools="defer"`,
     tools that are not in `load_tools` are loaded when the model searches for them, where the API has tool
     search; `lamina tools advise` says which to load, and in which order they should stand. With
-    `memory="lamina"`, calls of the memory tool are answered from lamina's own store.
+    `memory_tool="lamina"`, calls of the memory tool are answered from lamina's own store.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -110,7 +110,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     server: ServerHelp = DEFAULT_HELP
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
-    memory: MemoryServer = "client"
+    memory_tool: MemoryServer = "client"
     keep: Keep = "lowered"
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _check_choice("recall", self.recall, _RECALL_CHOICES)
         _check_choice("keep", self.keep, _KEEP_CHOICES)
         _check_choice("tools", self.tools, _TOOL_CHOICES)
-        _check_choice("memory", self.memory, _MEMORY_CHOICES)
+        _check_choice("memory_tool", self.memory_tool, _MEMORY_CHOICES)
         _check_load_tools(self)
         check_breakpoints(self.breakpoints, "Policy")
         _check_types(self)

@@ -109,7 +109,7 @@ class RequestBuilder:
         self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
         self.unsupported = own_head.left
         self.memory_name = ""
-        if policy.memory == "lamina":
+        if policy.memory_tool == "lamina":
             self.memory_name = find_memory_tool(self.head, self.dialect)
         self.budget = budget_for(setup, self.head, policy)
         self.counter = policy.find_counter(setup.model)
