@@ -158,6 +158,23 @@ def check_inspector(figures: Any) -> None:
     assert not rows or {row["session"] for row in rows} == sessions
 
 
+def check_tools(figures: Any) -> None:
+    alone, with_catalogue = figures
+    assert (alone["added"], with_catalogue["added"]) == (0, 20)
+    assert alone["sessions"] > 0
+    assert with_catalogue["loaded"] > alone["loaded"]
+    for row in figures:
+        assert row["advised"] <= min(row["loaded"], row["all_deferred"])
+        assert row["searches"] <= row["all_deferred_searches"]
+
+
+def check_subagents(figures: Any) -> None:
+    prices = {(row["cache"], row["way"]): row["price"] for row in figures}
+    for cache in ("anthropic", "openai"):
+        assert prices[cache, "forked"] < prices[cache, "pasted"]
+    assert {row["requests"] for row in figures} == {6}
+
+
 def check_window(figures: Any) -> None:
     rows = {(row["model"], row["window"]): row for row in figures}
     for model in ("gpt-5", "claude-sonnet-4-5"):
@@ -234,6 +251,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "talks": check_talks,
     "torture": check_torture,
     "why_miss": check_why_miss,
+    "subagents": check_subagents,
+    "tools": check_tools,
     "window": check_window,
 }
 

@@ -118,10 +118,10 @@ class Session:
     forgo_switch = _run_directly(Async.forgo_switch)
     set_history = _run_directly(Async.set_history)
 
-    def fork(self, at: int | str | None = None, name: str = "") -> Session:
+    def fork(self, at: int | str | None = None, name: str = "", *, task: str = "") -> Session:
         """As `lamina.sessions.Session.fork`."""
         self.session.check_open()
-        return Session(self.portal.call(partial(self.session.fork, at, name)), self.portal)
+        return Session(self.portal.call(partial(self.session.fork, at, name, task=task)), self.portal)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not isinstance(getattr(Async, name, None), property):

@@ -270,3 +270,23 @@ def test_the_lines_of_an_earlier_run_are_the_past_of_its_conversations() -> None
             Usage(input=7_000, cached=6_500, written=500, output=10),
         )
     )
+
+
+def test_the_first_requests_of_sub_agents_are_told_apart() -> None:
+    account = account_of(
+        answer(input=30_000, written=30_000),
+        answer(conversation="k1", agent_of="claude-code:s", input=12_000, cached=9_000, written=3_000),
+        answer(conversation="k1", agent_of="claude-code:s", input=13_000, cached=12_000, written=1_000),
+        answer(conversation="k2", agent_of="claude-code:s", input=12_000, cached=11_000, written=1_000),
+        answer(conversation="k3", parent="k2", agent_of="claude-code:s", input=14_000, cached=12_000),
+    )
+    first = [
+        Usage(input=12_000, cached=9_000, written=3_000, output=10),
+        Usage(input=12_000, cached=11_000, written=1_000, output=10),
+    ]
+    line = account.write_lines()[3]
+    assert line.startswith("of it sub-agents: 4 requests, $")
+    assert line.endswith(
+        f"their first requests read 24,000 tokens, 20,000 of them from the cache: ${sum_prices(*first):.4f}"
+    )
+    assert len(account_of(answer()).write_lines()) == 3

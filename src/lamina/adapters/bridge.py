@@ -120,7 +120,8 @@ class ContextFitter:
     `policy` says how, and `budget` replaces that of the policy; without either the window of `model` counts.
     Unless the policy turns recall off, what is left out shows its handle: the agent must then have the tool
     `RECALL` from its first call on, and `answer` answers its calls. A framework's messages have no place for
-    cache markers, so those of the caller stay as they are.
+    cache markers, so those of the caller stay as they are; and its tools are sent by the framework itself, so
+    none of them is deferred.
 
     A fitter may serve many conversations, from many threads. It remembers what it has read of the last ones.
     That saves time and changes nothing.
@@ -140,7 +141,7 @@ class ContextFitter:
         self.budget = self.policy.own_budget
         self.recall = self.policy.recall != "off"
         self._sent_policy = msgspec.structs.replace(
-            self.policy, breakpoints="keep", recall="handles" if self.recall else "off"
+            self.policy, breakpoints="keep", recall="handles" if self.recall else "off", tools="keep"
         )
         self._dialect = find_dialect(codec.dialect)
         self._field = _FIELDS.get(codec.dialect, "messages")

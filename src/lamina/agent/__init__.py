@@ -12,7 +12,7 @@ from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
 from lamina.agent.profiles import THINKING, AgentProfile
 from lamina.agent.registry import AgentRegistry, StoredAgents, load_agents
 from lamina.agent.scratchpad import scratchpad
-from lamina.agent.subagents import delegate, hand_over
+from lamina.agent.subagents import ForkedTask, delegate, delegate_forked, fork_tasks, hand_over
 from lamina.agent.workspace_actions import search_action, workspace_actions
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "AgentProfile",
     "AgentRegistry",
     "Citation",
+    "ForkedTask",
     "ModelPlan",
     "PlannedCalls",
     "StoredAgents",
@@ -34,6 +35,8 @@ __all__ = [
     "TurnOutcome",
     "approve_always",
     "delegate",
+    "delegate_forked",
+    "fork_tasks",
     "guidelines",
     "hand_over",
     "load_agents",

@@ -29,18 +29,32 @@ Run = Callable[[dict[str, Any]], Awaitable[Any]]
 """Takes the arguments of a call. Returns text, parts, a ToolResult, a segment, or anything that is JSON."""
 
 
+async def run_nothing(_: dict[str, Any]) -> Any:
+    """What an action runs that was not bound to a session."""
+    hint = "run it with an Agent, or call bound_to(session) first"
+    raise BadInput("it was not bound to a session", place="action", hint=hint)
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """A tool, and the function that runs when it is called.
 
     `writes`: it changes something, so it is approved first and runs alone. `searches`: the user's question is
-    repeated after its result. `guideline` is a line for the system text.
+    repeated after its result. `guideline` is a line for the system text. An action that works with the
+    conversation it is called in has `bind` instead of `run`, which returns the function for a session.
     """
 
     tool: Tool
-    run: Run
+    run: Run = run_nothing
     writes: bool = False
     searches: bool = False
     guideline: str = ""
+    bind: Callable[[Any], Run] | None = None
+
+    def bound_to(self, session: Any) -> Action:
+        """Return the action with its function for this session."""
+        if self.bind is None:
+            return self
+        return msgspec.structs.replace(self, run=self.bind(session), bind=None)
 
 
 Approve = Callable[[ToolCall, Action], Awaitable[bool | str]]

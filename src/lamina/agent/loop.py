@@ -40,10 +40,9 @@ from lamina.core.kinds import kind_of
 from lamina.core.values import Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.fitting.own_tools import find_own_tool
 from lamina.sessions import Session
 from lamina.sessions.attachments import Attachable
-from lamina.sessions.setup import dialect_for, find_own_tools
+from lamina.sessions.setup import dialect_for
 from lamina.summaries import Condense
 from lamina.workspace.workspace import Workspace
 
@@ -131,7 +130,9 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _run_open_calls(self, session: Session, prompt: str, hear: Listener, turn: _Turn) -> None:
         """Run the calls that wait, and add their results to the session."""
-        actions = () if self.plan else self.actions
+        actions: Sequence[Action] = ()
+        if self.plan is None:
+            actions = [action.bound_to(session) for action in self.actions]
         calls = _list_open_calls(session)
         finished: dict[int, Segment] = {}
         try:
@@ -207,8 +208,7 @@ class _Turn(msgspec.Struct):
 
 def _list_open_calls(session: Session) -> list[ToolCall]:
     """Return the calls that wait for a result, except for those that the session answers itself."""
-    own_tools = find_own_tools(session.setup)
-    return [call for call in session.calls if find_own_tool(own_tools, call.name) is None]
+    return [call for call in session.calls if not session.is_own_call(call)]
 
 
 async def _refuse_open_calls(session: Session, reason: str) -> None:

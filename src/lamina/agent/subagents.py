@@ -1,38 +1,77 @@
 """Sub-agents: another conversation works on a task, and the parent sees only the result.
 
-The child's log begins with a `parent_message` that names its parent. In the parent's log, its answer is a
-`subagent_result` that names the child. A model delegates with a tool (`delegate`). An application delegates
-with `hand_over`, which adds a `spawn_subagent` to the log, too.
+A model delegates with a tool, and an application between two turns. Either way there are two kinds of child:
+
+- **apart** (`delegate`, `hand_over`): its conversation begins with the task and nothing else.
+- **forked** (`delegate_forked`, `fork_tasks`): it begins with its parent's conversation, byte for byte as it
+  was sent last. So the child knows what the parent knows, and a prefix cache has most of its first request.
+  Children that are forked at the same place wait until the first one's answer begins: then its bytes are
+  written, and the others read what they would have written themselves.
+
+In the child's log a `parent_message` names its parent. In the parent's log, the answer is a `subagent_result`
+that names the child, and that name is a handle: the parent's recall tool brings back what the child did.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 from typing import Any
 
+import anyio
 import msgspec
 
-from lamina.agent.actions import Action
+from lamina.agent.actions import Action, Run
 from lamina.agent.loop import Agent
 from lamina.agent.outcome import TurnOutcome
 from lamina.core.values import Role, Segment, Text, ToolResult
 from lamina.dialects.port import Tool
+from lamina.errors import Conflict
 from lamina.segments import segment
 from lamina.sessions import Session
 
 Open = Callable[[str], AbstractAsyncContextManager[Session]]
 """Opens the conversation of a sub-agent by its name."""
 
-_TASK = {
+PARALLEL = 8
+"""How many forked children run at once, if the caller says nothing else."""
+
+_APART_TASK = {
     "type": "object",
     "properties": {
         "task": {"type": "string", "description": "All that the other one must know: it sees nothing else."}
     },
     "required": ["task"],
 }
+
+_FORKED_TASK = {
+    "type": "object",
+    "properties": {
+        "task": {"type": "string", "description": "What to do. The other one knows this conversation so far."}
+    },
+    "required": ["task"],
+}
+
+
+class ForkedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that a forked child has done. `child` is the name of its conversation.
+
+    `has_handle`: the parent has the recall tool, which reads that conversation by its name.
+    """
+
+    task: str
+    child: str
+    outcome: TurnOutcome
+    has_handle: bool = True
+
+    @property
+    def report(self) -> str:
+        """What the parent reads: the answer, and the handle of the steps that led to it."""
+        if not self.has_handle:
+            return _answer_text(self.outcome)
+        return f'{_answer_text(self.outcome)}\n[its steps: recall("{self.child}")]'
 
 
 def delegate(
@@ -48,30 +87,121 @@ def delegate(
 
     async def run(arguments: dict[str, Any]) -> Segment:
         child, outcome = await _run_task(agent, opens, parent, str(arguments["task"]), used_names)
-        content = (Text(_answer_text(outcome)),)
-        return segment(
-            "subagent_result",
-            Role.TOOL,
-            ToolResult(id="", content=content, error=outcome.ending != "end"),
-            attrs=_result_attrs(child, outcome),
-            meta={"spent": msgspec.to_builtins(outcome.spent)},
-        )
+        return _make_result(child, outcome, _answer_text(outcome))
 
     return Action(
-        tool=Tool(name=name, description=description, schema=_TASK),
+        tool=Tool(name=name, description=description, schema=_APART_TASK),
         run=run,
         guideline="give away what can be done apart from the rest, with everything needed to do it",
+    )
+
+
+def delegate_forked(
+    agent: Agent,
+    *,
+    name: str = "delegate",
+    description: str = "Gives a task to a coworker who knows this conversation, and reports what was found.",
+) -> Action:
+    """Return a tool with which a model gives tasks to sub-agents that begin with its own conversation.
+
+    The child sends the tools of its parent, since they are the beginning of the prefix. It can run those
+    that `agent` has as actions, and any other call is refused.
+    """
+
+    def bind(session: Session) -> Run:
+        writes = _FirstWrites()
+
+        async def run(arguments: dict[str, Any]) -> Segment:
+            forked = await _run_forked(session, agent, str(arguments["task"]), writes)
+            return _make_result(forked.child, forked.outcome, forked.report)
+
+        return run
+
+    return Action(
+        tool=Tool(name=name, description=description, schema=_FORKED_TASK),
+        bind=bind,
+        guideline="give away tasks that need what was said here, several at once if each stands alone",
     )
 
 
 async def hand_over(session: Session, agent: Agent, opens: Open, task: str) -> TurnOutcome:
     """Give a task to a sub-agent between two turns, without a call by the model."""
     child, outcome = await _run_task(agent, opens, session.conversation, task, set())
-    await session.add(
-        segment("spawn_subagent", Role.ASSISTANT, task, attrs={"subagent_id": child}),
-        segment("subagent_result", Role.USER, _answer_text(outcome), attrs=_result_attrs(child, outcome)),
-    )
+    await session.add(*_link_child(task, child, outcome, _answer_text(outcome)))
     return outcome
+
+
+async def fork_tasks(
+    session: Session, agent: Agent, tasks: Sequence[str], *, parallel: int = PARALLEL
+) -> tuple[ForkedTask, ...]:
+    """Give tasks to forked sub-agents between two turns. Their results are added to the log in this order.
+
+    If one fails, the others are cancelled and nothing is added.
+    """
+    writes = _FirstWrites()
+    limiter = anyio.CapacityLimiter(max(parallel, 1))
+    done: dict[int, ForkedTask] = {}
+
+    async def run_one(index: int, task: str) -> None:
+        async with limiter:
+            done[index] = await _run_forked(session, agent, task, writes)
+
+    try:
+        async with anyio.create_task_group() as children:
+            for index, task in enumerate(tasks):
+                children.start_soon(run_one, index, task)
+    except BaseExceptionGroup as failures:  # the first one cancelled the others
+        raise failures.exceptions[0] from None
+    forked_tasks = tuple(done[index] for index in range(len(tasks)))
+    for forked in forked_tasks:
+        await session.add(*_link_child(forked.task, forked.child, forked.outcome, forked.report))
+    return forked_tasks
+
+
+class _FirstWrites:
+    """Lets the first child at each place go ahead, until its answer begins.
+
+    A provider's cache has a prefix only when the answer to the request that wrote it has begun. Children that
+    are sent before that would each write it.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[int, anyio.Event] = {}
+
+    async def wait(self, place: int) -> anyio.Event | None:
+        """Return the event to set if this is the first child at a place; else wait for that one."""
+        if place in self._begun:
+            await self._begun[place].wait()
+            return None
+        begun = anyio.Event()
+        self._begun[place] = begun
+        return begun
+
+
+async def _run_forked(session: Session, agent: Agent, task: str, writes: _FirstWrites) -> ForkedTask:
+    """Run a task in a fork of the session."""
+    child = await _fork(session, task)
+    begun = await writes.wait(child.parent.at if child.parent else 0)
+
+    async def note_beginning(_: object) -> None:
+        if begun is not None:
+            begun.set()
+
+    try:
+        outcome = await agent.go_on(child, hear=note_beginning)
+    finally:
+        await note_beginning(None)
+    return ForkedTask(task=task, child=child.conversation, outcome=outcome, has_handle=session.setup.recall)
+
+
+async def _fork(session: Session, task: str) -> Session:
+    """Fork a session for a task, under a name that is not taken."""
+    for name in _list_names(session.conversation, task):
+        try:
+            return await session.fork(name=name, task=task)
+        except Conflict:  # the same task was given earlier
+            continue
+    raise AssertionError("names do not end")
 
 
 async def _run_task(
@@ -97,6 +227,26 @@ def _list_names(parent: str, task: str) -> Iterator[str]:
     yield first_name
     for number in itertools.count(2):
         yield f"{first_name}-{number}"
+
+
+def _make_result(child: str, outcome: TurnOutcome, report: str) -> Segment:
+    """Return what a call of a delegating tool gives back."""
+    content = (Text(report),)
+    return segment(
+        "subagent_result",
+        Role.TOOL,
+        ToolResult(id="", content=content, error=outcome.ending != "end"),
+        attrs=_result_attrs(child, outcome),
+        meta={"spent": msgspec.to_builtins(outcome.spent)},
+    )
+
+
+def _link_child(task: str, child: str, outcome: TurnOutcome, report: str) -> tuple[Segment, Segment]:
+    """Return what the parent's log has of a child that the application started."""
+    return (
+        segment("spawn_subagent", Role.ASSISTANT, task, attrs={"subagent_id": child}),
+        segment("subagent_result", Role.USER, report, attrs=_result_attrs(child, outcome)),
+    )
 
 
 def _answer_text(outcome: TurnOutcome) -> str:

@@ -29,8 +29,8 @@ from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, St
 GROUPS = {
     "start": ("demo", "replay", "chat", "doctor", "config"),
     "gateway": ("run", "serve", "tail"),
-    "requests": ("fit", "check", "explain", "diff"),
-    "conversations": ("inspect", "conversations", "recall", "mcp"),
+    "requests": ("fit", "check", "explain", "diff", "tools"),
+    "conversations": ("inspect", "conversations", "recall", "memory", "mcp"),
     "stores": ("key", "rekey", "migrate"),
     "other": ("completion", "sessions"),
 }
@@ -39,6 +39,7 @@ GROUPS = {
 COMMANDS = {
     "demo": "watch a made-up session go through lamina; a good first command",
     "replay": "say what recorded sessions cost, and would have cost under each policy",
+    "tools": "say which tools to load and which to defer, from recorded sessions",
     "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "run": "run a client through a gateway of its own, and say what it cost",
     "serve": "put a gateway in front of any client: requests that fit, and keep their cached prefix",
@@ -46,6 +47,7 @@ COMMANDS = {
     "config": "print every setting that holds, and where it comes from",
     "doctor": "check the settings, the store, the client and the upstreams, with the next step",
     "conversations": "find, show, export, copy, delete, prune and verify conversations of every door",
+    "memory": "list, show and erase the files that models keep with the memory tool",
     "chat": "talk with a model in the terminal, and see what it sees",
     "fit": "make a request fit the window of its model",
     "check": "list the rules of the API that a request breaks",

@@ -23,6 +23,7 @@ from lamina.conversations.call_record import CallRecord
 from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.events import NOT_CACHED
+from lamina.conversations.memory_tool import serve_memory
 from lamina.conversations.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.overflow import Overflow
@@ -355,6 +356,9 @@ class PendingCall:
         except BaseException as error:
             self.fail(error)
             raise
+        store = self._conversations.store
+        if store is not None:
+            fitted = serve_memory(fitted, self._conversations.policy, store.run_memory)
         cut = fitted.envelope.cut
         if cut is not None and not cut.lowered:
             cut = None

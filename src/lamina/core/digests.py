@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from lamina.core.api_calls import read_api_calls, readable_text
 from lamina.core.entries import pair_parts
 from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
 from lamina.core.text.clipping import count_units
@@ -34,7 +35,7 @@ from lamina.core.text.gist import (
 from lamina.core.text.names import count_names
 from lamina.core.text.standing_rules import is_agreement
 from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, UserMessage, UserMessages
-from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
 NOTES_TITLE = "What was done in it:"
@@ -114,13 +115,21 @@ class Reader:
         """How often each name stands in these segments."""
         total: Tally[str] = Tally()
         for segment in segments:
-            text = text_of(segment.parts)
+            text = _text_for_names(segment)
             names = self._names.get(text)
             if names is None:
                 names = count_names(text)
                 self._names[text] = names
             total.update(names)
         return total
+
+
+def _text_for_names(segment: Segment) -> str:
+    """What names are looked for in. Of a provider's own block it is what the block says, not its JSON."""
+    if not any(isinstance(part, Raw) for part in segment.parts):
+        return text_of(segment.parts)
+    plain_parts = [part for part in segment.parts if not isinstance(part, Raw)]
+    return "\n".join(filter(None, (text_of(plain_parts), readable_text(segment.parts))))
 
 
 def write_digest(
@@ -237,11 +246,16 @@ def _read_segment(
     """What one segment says that is worth keeping. `results` has the result of each call in turn.
 
     Of a call, what it asked and how large its answer was; of an answer, its errors; of a reply, how it begins
-    and its decisions. Thinking and a provider's own blocks say nothing here.
+    and its decisions. Of a provider's own blocks, the calls that its server made. Thinking says nothing here.
     """
     if _is_from_user(segment):
         yield from _read_user_segment(segment, turn, kinds)
         return
+    for api_call in read_api_calls(segment.parts):
+        yield from gather_call(
+            api_call.name, api_call.arguments, api_call.result, turn, failed=api_call.failed
+        )
+        yield from gather_errors(api_call.result or "", turn, failed=api_call.failed)
     for part in segment.parts:
         match part:
             case ToolCall():

@@ -16,9 +16,13 @@ from lamina.core.folds import is_digest
 from lamina.core.hashing import handle
 from lamina.core.text.clipping import count_units
 from lamina.core.tokens import Basis
-from lamina.core.values import Cut, Form, Layer, Ledger, Ref
+from lamina.core.tool_definitions import list_toolsets
+from lamina.core.values import Cut, Form, Layer, Ledger, Raw, Ref
 from lamina.core.wishes import BY_THE_MODEL
 from lamina.core.wording import describe_segment, text_of
+
+UNCOUNTED_TOOLS = "the API adds the tools of {!r} by itself: their tokens are not known, and not counted"
+"""A note about tools that only the provider's server knows."""
 
 
 class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,10 +164,11 @@ def explain(envelope: Envelope) -> Manifest:
             pinned=entry.segment.pinned,
         )
         rows.append(row)
+    uncounted = [name for name in list_toolsets(envelope.head.tools) if not _lists_tools(envelope, name)]
     return Manifest(
         rows=tuple(rows),
         tokens=account.total,
-        exact=account.exact,
+        exact=account.exact and not uncounted,
         basis=account.basis,
         tools=account.tools,
         answer=account.answer,
@@ -172,7 +177,7 @@ def explain(envelope: Envelope) -> Manifest:
         margin=account.margin,
         room=envelope.room,
         cut=envelope.cut,
-        notes=envelope.notes,
+        notes=(*envelope.notes, *map(UNCOUNTED_TOOLS.format, uncounted)),
     )
 
 
@@ -186,6 +191,16 @@ def describe_asked(ledger: Ledger) -> dict[Ref, str]:
 
 
 _ASKED_WORDS = {"pin": "pinned", "release": "released", "note": "noted"}
+
+
+def _lists_tools(envelope: Envelope, server: str) -> bool:
+    """Whether the tools of a server stand in the log: OpenAI's API answers with a list of them first."""
+    for entry in envelope.entries:
+        for part in entry.segment.parts:
+            match part:
+                case Raw(data={"type": "mcp_list_tools", "server_label": label}) if label == server:
+                    return True
+    return False
 
 
 def join_folds(rows: Sequence[ManifestRow]) -> list[ManifestRow]:

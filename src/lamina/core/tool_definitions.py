@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lamina.core.deferred_tools import is_deferred
@@ -42,6 +42,24 @@ def definition_texts(tool: Any) -> Iterator[str]:
             yield _function_text(function) + "".join(_other_texts(tool, "function"))
         case _:
             yield _function_text(tool)
+
+
+def list_toolsets(tools: Iterable[Any]) -> list[str]:
+    """The names of servers whose tools the API adds to the prompt by itself: nobody here knows their size.
+
+    `{"type": "mcp_toolset", "mcp_server_name": "tracker"}` is one of Anthropic's API, `{"type": "mcp",
+    "server_label": "tracker"}` one of OpenAI's. One whose tools are all loaded later adds nothing yet.
+    """
+    names: list[str] = []
+    for tool in tools:
+        match tool:
+            case {"type": "mcp_toolset", "default_config": {"defer_loading": True}}:
+                continue
+            case {"type": "mcp_toolset", "mcp_server_name": str(name)}:
+                names.append(name)
+            case {"type": "mcp", "server_label": str(name)} if not is_deferred(tool):
+                names.append(name)
+    return names
 
 
 def _function_text(function: Any) -> str:

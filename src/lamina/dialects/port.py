@@ -113,6 +113,11 @@ def _keep_request(request: Request) -> Request:
     return request
 
 
+def _loads_all_tools(request: Request, _: Sequence[str]) -> Request:
+    """For an API that does not search for tools."""
+    return request
+
+
 def _takes_no_late_system(_: Request) -> bool:
     """For an API with system text in its head only, and for models whose templates may refuse it later."""
     return False
@@ -162,6 +167,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
       authority.
     - `takes_tool` says whether a function of lamina's own can be added to a head, and its calls be answered
       before the client sees the answer.
+    - `defer_tools` returns a request with every tool deferred that is not named, if the API searches for
+      tools and the client does not do so itself; else the same object.
     - `steady` is False if the layout itself moves bytes at each new question.
     - `opening` is what `render` says in place of the user's first message, if the API wants one and the
       assistant begins.
@@ -192,6 +199,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     asks_to_clear: Callable[[Request], bool] = _never_asks
     ask_to_drop_thinking: Callable[[Request], Request] = _keep_request
     help_headers: Mapping[str, str] = {}
+    defer_tools: Callable[[Request, Sequence[str]], Request] = _loads_all_tools
     order: Callable[[Sequence[Entry], Head], list[int]] | None = None
     steady: bool = True
     opening: str = ""

@@ -32,6 +32,7 @@ from lamina.core.orders import Order
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Preference
 from lamina.core.wording import PLAIN
+from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
 from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
@@ -58,6 +59,12 @@ Doors that see the answer (`wrap`, the gateway, LiteLLM) add the tool and answer
 answer (`fit_request`, sessions, the other adapters), handles are shown.
 """
 
+ToolLoading = Literal["keep", "defer"]
+"""What is done with the tools of a request: nothing, or those that are not in `load_tools` are deferred."""
+
+MemoryServer = Literal["client", "lamina"]
+"""Who answers calls of a memory tool that a request declares."""
+
 Keep = Literal["all", "lowered", "nothing"]
 """What a store keeps of the contents of conversations."""
 
@@ -82,6 +89,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, `server` what the provider's server may be asked to do. With `context_tools` the
     model also gets the context tool, where lamina answers its calls: it pins, releases and notes with it.
+    With `tools="defer"`, tools that are not in `load_tools` are loaded when the model searches for them,
+    where the API has tool search; `lamina tools advise` says which to load, and in which order they should
+    stand. With `memory_tool="lamina"`, calls of the memory tool are answered from lamina's own store.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -102,6 +112,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     server: ServerHelp = DEFAULT_HELP
     context_tools: bool = False
     good_moments: bool = False
+    tools: ToolLoading = "keep"
+    load_tools: tuple[str, ...] = ()
+    memory_tool: MemoryServer = "client"
     keep: Keep = "lowered"
 
     def __post_init__(self) -> None:
@@ -113,6 +126,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _check_choice("prefer", self.prefer, _PREFERENCES)
         _check_choice("recall", self.recall, _RECALL_CHOICES)
         _check_choice("keep", self.keep, _KEEP_CHOICES)
+        _check_choice("tools", self.tools, _TOOL_CHOICES)
+        _check_choice("memory_tool", self.memory_tool, _MEMORY_CHOICES)
+        _check_load_tools(self)
         check_breakpoints(self.breakpoints, "Policy")
         _check_types(self)
 
@@ -175,6 +191,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if wording.handles and not has_handles:
             return _without_handles(wording)
         return wording
+
+    def defer_tools(self, request: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
+        """Return the request with its tools deferred, if this policy says so and the API has tool search.
+
+        It is the same object if nothing changes, and if it was done before.
+        """
+        if self.tools == "keep":
+            return request
+        return dialect.defer_tools(request, self.load_tools)
 
     def recall_mode(self, door: RecallMode) -> RecallMode:
         """Return how the model can have again what was lowered. With "auto", that of the `door`."""
@@ -282,6 +307,15 @@ def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=f"use one of {words}")
 
 
+def _check_load_tools(policy: Policy) -> None:
+    """Make a list of names a tuple. Raises BadInput for anything else."""
+    names: Any = policy.load_tools
+    if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
+        msgspec.structs.force_setattr(policy, "load_tools", tuple(names))
+    else:
+        raise BadInput(f"load_tools is {names!r:.100}", place="Policy", hint="give names of tools")
+
+
 def _check_types(policy: Policy) -> None:
     """Raise BadInput for a field that has a value of another type. None leaves most of them open."""
     for name, (types, hint) in _TYPES.items():
@@ -300,6 +334,8 @@ def _check_types(policy: Policy) -> None:
 _PREFERENCES = (None, *get_args(Preference))
 _RECALL_CHOICES = get_args(RecallChoice)
 _KEEP_CHOICES = get_args(Keep)
+_TOOL_CHOICES = get_args(ToolLoading)
+_MEMORY_CHOICES = get_args(MemoryServer)
 
 _CODE = ("counter", "order", "kinds", "wording")
 """The fields that may hold functions. A counter may also be the path of a tokenizer's file."""

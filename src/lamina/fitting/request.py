@@ -198,6 +198,7 @@ def fit_request(
     """
     policy = choose_policy(policy, budget=budget, place="fit_request")
     source = _source_dialect(request, dialect)
+    request = policy.defer_tools(request, source)
     call = _Call(
         request=request, ledger=ledger, usage=usage, policy=policy, idle=idle, memo=memo or RequestMemo()
     )

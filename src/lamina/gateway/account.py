@@ -54,13 +54,15 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
     there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
-    change the last message of each request.
+    change the last message of each request. `agent_of` is the client's id of the conversation whose sub-agent
+    asked, "" if it was no sub-agent.
     """
 
     id: str = ""
     at: float | None = None
     conversation: str
     parent: str = ""
+    agent_of: str = ""
     model: str
     dialect: str = ""
     input: int
@@ -119,6 +121,7 @@ class GatewayAccount:
         self.advice = ""
         self.usage = Usage()
         self._forks: dict[str, str] = {}
+        self._sub_agents = _SubAgents()
         self._unanswered: set[str] = set()
         self._cost = CostSum()
         self._cost_without = CostSum()
@@ -171,6 +174,8 @@ class GatewayAccount:
             output=self.usage.output + usage.output,
         )
         self._cost.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+        if answer.agent_of:
+            self._sub_agents.add(answer)
         if answer.was_cut and self._find_last(answer).answer is None:
             self._learn_earlier(answer.process)
         uncut = self._follow(answer)
@@ -226,7 +231,7 @@ class GatewayAccount:
         return self._cost_without.amount
 
     def write_lines(self) -> list[str]:
-        """The account in three lines, for a person, and a fourth if the window is too small."""
+        """The account in three lines, for a person, with one more for sub-agents and for a small window."""
         usage = self.usage
         recalls = ""
         if self.recalls:
@@ -252,6 +257,8 @@ class GatewayAccount:
         lines = [requests, f"cost: {cost}", f"without lamina: {without}"]
         if self.advice:
             lines.append(f"advice: {self.advice}")
+        if self._sub_agents.requests:
+            lines.append(str(self._sub_agents))
         return lines
 
     def _add_without(self, answer: AnsweredRequest, uncut: _UncutRequest) -> None:
@@ -279,6 +286,40 @@ class GatewayAccount:
             output=answer.output,
         )
         self._cost_without.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+
+
+class _SubAgents:
+    """What the requests of sub-agents took, and of that their first ones: system text, tools and task.
+
+    What a first request reads from the cache, its parent or another child has written there before.
+    """
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self._conversations: set[str] = set()
+        self._cost = CostSum()
+        self._first_input = 0
+        self._first_cached = 0
+        self._first_cost = CostSum()
+
+    def add(self, answer: AnsweredRequest) -> None:
+        self.requests += not answer.recalled
+        usage = answer.usage
+        self._cost.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+        if answer.conversation in self._conversations or answer.parent in self._conversations:
+            self._conversations.add(answer.conversation)
+            return
+        self._conversations.add(answer.conversation)
+        self._first_input += usage.input
+        self._first_cached += usage.cached
+        self._first_cost.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+
+    def __str__(self) -> str:
+        return (
+            f"of it sub-agents: {count_noun(self.requests, 'request')}, {self._cost}; their first requests "
+            f"read {self._first_input:,} tokens, {self._first_cached:,} of them from the cache: "
+            f"{self._first_cost}"
+        )
 
 
 class _UncutRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -153,10 +153,16 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def call_upstream(incoming: IncomingRequest, *, salted: bool) -> UpstreamCall:
-    """A request without what its upstream cannot take. `salted`: workspaces must not share a cache."""
+    """A request without what its upstream cannot take. `salted`: workspaces must not share a cache.
+
+    If the policy says so, its tools are deferred here, before anything else looks at them.
+    """
     profile = incoming.upstream.profile
     profiled = apply_profile(profile, incoming.request)
     request = profiled.request
+    deferred_request = incoming.upstream.settings.policy.defer_tools(request, incoming.dialect)
+    if deferred_request is not request:
+        request = dict(deferred_request)
     if profile.salts and salted:
         request = add_salt(request, incoming.workspace)
     return UpstreamCall(incoming=incoming, request=request, left_out=profiled.left_out)

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
-from anyio import to_thread
+from anyio import from_thread, to_thread
 
+from lamina.conversations.memory_commands import MemoryAnswer
+from lamina.conversations.memory_tool import serve_memory, serves_memory
 from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
 from lamina.conversations.recall_loop import RecallExchange, append_turns, place_after
 from lamina.conversations.request_digests import count_shared_links
@@ -30,7 +33,7 @@ from lamina.core.values import Budget, Calibration, Ledger
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.sending import find_violations
 from lamina.dialects.usage import Usage
-from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
+from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest, StoreError
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, fit_request
 from lamina.fitting.server_reports import ServerHelp
@@ -292,6 +295,8 @@ class Fitter:
         incoming = call.incoming
         if conversation.state.was_cut or conversation.state.exchanges:
             return False
+        if serves_memory(incoming.upstream.settings.policy, match.parsed.head, incoming.dialect):
+            return False
         if plans_markers(incoming) or incoming.upstream.settings.policy.find_window() is not None:
             return False
         budget = self._budget(incoming, conversation.state)
@@ -396,7 +401,15 @@ class Fitter:
             )
         )
         self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
-        return fitted
+        return serve_memory(fitted, policy, partial(self._run_memory, incoming.workspace))
+
+    def _run_memory(self, workspace: str, arguments: Mapping[str, Any]) -> MemoryAnswer:
+        """Carry out a command of the memory tool. It is called in a thread, and waits for the event loop."""
+        try:
+            return from_thread.run(self._store.run_memory, workspace, arguments)
+        except StoreGone as error:
+            self._metrics.add("lamina_store_failures_total")
+            raise StoreError("the store does not answer") from error
 
     async def _fit_smaller(
         self, call: UpstreamCall, conversation: LiveConversation, counted: int, sent: OutgoingRequest
@@ -621,8 +634,8 @@ def _count_new_segments(match: ConversationMatch) -> int:
 
 
 def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationState) -> bool:
-    """Whether the next request depends on the ledger of this one."""
-    if state.has_ledger or fitted.request is not call.request:
+    """Whether the next request depends on the ledger of this one, or on what its own tools answer."""
+    if state.has_ledger or fitted.request is not call.request or fitted.own_tools:
         return True
     return changes_requests(fitted.ledger)
 

@@ -7,6 +7,7 @@ chain of message digests decides (`lamina.gateway.conversations`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -18,9 +19,16 @@ LONGEST_ID = 200
 
 _HeaderValues = Mapping[bytes, bytes]
 
+_CLAUDE_CODE = "claude-code:"
+_SUB_AGENT = re.compile(r"\bcc_is_subagent=(?!false\b|0\b)\w")
+
 
 class ClientIdentity(NamedTuple):
-    """The group of a request, "" if the client says nothing. `parent` is the group that it is part of."""
+    """The group of a request, "" if the client says nothing.
+
+    `parent` is the group of the conversation whose sub-agent asks, "" if none does. It is the same group if
+    the client does not tell its sub-agents apart.
+    """
 
     group: str = ""
     parent: str = ""
@@ -28,7 +36,14 @@ class ClientIdentity(NamedTuple):
 
 def identify_client(headers: Headers, request: Mapping[str, Any]) -> ClientIdentity:
     """The client's own id for a request. Of a header that came twice the first counts."""
-    by_name = dict(reversed(headers))
+    identity = _read_identity(dict(reversed(headers)), request)
+    if not identity.parent and identity.group.startswith(_CLAUDE_CODE) and _says_sub_agent(request):
+        return ClientIdentity(identity.group, identity.group)
+    return identity
+
+
+def _read_identity(by_name: _HeaderValues, request: Mapping[str, Any]) -> ClientIdentity:
+    """The first id that a request has, in its headers or in its body."""
     for read in (_read_own, _read_claude_code, _read_codex, _read_opencode):
         identity = read(by_name)
         if identity.group:
@@ -59,9 +74,30 @@ def _read_claude_code(by_name: _HeaderValues) -> ClientIdentity:
     return ClientIdentity(f"{identity.group}:{agent[:LONGEST_ID]}", parent_group)
 
 
+def _says_sub_agent(request: Mapping[str, Any]) -> bool:
+    """Whether Claude Code says in its first system block that a sub-agent asks.
+
+    `x-anthropic-billing-header: cc_version=2.1.325.0dc; cc_is_subagent=true;` does. Some relays drop the
+    header with the id of the agent, and this stays.
+    """
+    blocks = request.get("system")
+    if not isinstance(blocks, list) or not blocks or not isinstance(blocks[0], Mapping):
+        return False
+    text = blocks[0].get("text")
+    return isinstance(text, str) and _SUB_AGENT.search(text[:LONGEST_ID]) is not None
+
+
 def _read_codex(by_name: _HeaderValues) -> ClientIdentity:
-    thread = _read_value(by_name, b"thread-id") or _read_value(by_name, b"session-id")
-    return _name("thread", thread)
+    """The thread of Codex. That of a sub-agent names its parent, and its session is that of the root."""
+    session = _read_value(by_name, b"session-id")
+    identity = _name("thread", _read_value(by_name, b"thread-id") or session)
+    parent = _read_value(by_name, b"x-codex-parent-thread-id")
+    if not parent and _read_value(by_name, b"x-openai-subagent"):
+        parent = session
+    parent_group = _name("thread", parent).group
+    if not identity.group or parent_group == identity.group:
+        return identity
+    return ClientIdentity(identity.group, parent_group)
 
 
 def _read_opencode(by_name: _HeaderValues) -> ClientIdentity:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ import aiohttp
 import brotli  # type: ignore[import-untyped]
 import msgspec
 import zstandard
+from anyio import to_thread
 
 from lamina.conversations.answer_events import AnswerEvent, EventSplitter
 from lamina.conversations.encodings import Unpacker, make_unpacker
@@ -201,7 +203,9 @@ class RecallRelay:
         usage = received.reader.finish()
         assert outgoing.fitted is not None  # noqa: S101 - it has own tools
         assert outgoing.place is not None  # noqa: S101
-        turns = loop.take(absorbed, outgoing.fitted, shows_call=shows_call)
+        # in a thread, since a tool of lamina's own may wait for the store
+        take = partial(loop.take, absorbed, outgoing.fitted, shows_call=shows_call)
+        turns = await to_thread.run_sync(take)
         if turns:
             self._usage.next_round()
             return await self._fitter.add_turns(outgoing, turns, usage)

@@ -17,6 +17,7 @@ import msgspec
 from lamina.context.gather import gather
 from lamina.context.port import GatheredSegments, Source
 from lamina.context.relevance import PROMPT_KEY, TYPED_KEY, RankedTurn, Relevance
+from lamina.conversations.memory_tool import find_memory_tool
 from lamina.core.build import Memo, build
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
@@ -37,7 +38,7 @@ from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
 from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
-from lamina.sessions.setup import Setup, budget_for, dialect_for, head_for, options_in
+from lamina.sessions.setup import Setup, budget_for, defer_head_tools, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
 from lamina.sessions.stored_options import StoredOptions, Template, find_missing, refuse_missing
 from lamina.telemetry import active
@@ -105,8 +106,11 @@ class RequestBuilder:
         self.workspace = workspace
         self.dialect = dialect_for(setup)
         own_head = head_for(setup, self.dialect)
-        self.head = own_head.head
+        self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
         self.unsupported = own_head.left
+        self.memory_name = ""
+        if policy.memory_tool == "lamina":
+            self.memory_name = find_memory_tool(self.head, self.dialect)
         self.budget = budget_for(setup, self.head, policy)
         self.counter = policy.find_counter(setup.model)
         self.server = policy.server

@@ -25,6 +25,9 @@ import msgspec
 
 from lamina.context.gather import check_source
 from lamina.context.port import Source
+from lamina.conversations.memory_commands import MemoryAnswer
+from lamina.conversations.memory_files import run_in_store
+from lamina.conversations.memory_tool import list_memory_calls, read_arguments, write_result
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
@@ -36,6 +39,7 @@ from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
 from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
+from lamina.sessions.forks import answer_child_recalls, task_for_fork
 from lamina.sessions.mentioned_attachments import files_mentioned
 from lamina.sessions.opening import (
     load_conversation,
@@ -69,6 +73,7 @@ from lamina.sessions.turn_writer import TurnWriter
 from lamina.sessions.turns import (
     Utterance,
     index_after_prompt,
+    index_before_open_calls,
     is_models_turn,
     list_dialogue,
     list_open_calls,
@@ -366,7 +371,7 @@ class Session:
                 active().count_usage(
                     dialect, self.setup.model, sent=usage.input, cached=usage.cached, output=usage.output
                 )
-            calls = tuple(call for call in list_open_calls(self.log) if not self._is_own_call(call))
+            calls = tuple(call for call in list_open_calls(self.log) if not self.is_own_call(call))
             return Recorded(segments=tuple(segments), calls=calls, usage=absorbed.usage, stop=absorbed.stop)
 
     async def results(self, *results: Results, idle: float = 0, key: str = "") -> Envelope:
@@ -378,8 +383,14 @@ class Session:
         async with self._open_lock():
             self._builder.refuse_missing()
             self._writer.begin_turn()
+            calls = list_open_calls(self.log)
+            own_tools = find_own_tools(self.setup)
+            if own_tools:
+                results = (*results, *await answer_child_recalls(self._stored, calls))
+            if self._builder.memory_name:
+                results = (*results, *await self._answer_memory(calls))
             situation = ToolSituation(log=self.log, ledger=self.ledger, envelope=self._writer.find_envelope())
-            segments = make_results(results, list_open_calls(self.log), find_own_tools(self.setup), situation)
+            segments = make_results(results, calls, own_tools, situation)
             prepared = self._builder.prepare_segments(segments)
             repeatable = once(key, segments)
             try:
@@ -483,8 +494,12 @@ class Session:
                 return self._writer.current_envelope()
             return await self._writer.extend([])
 
-    async def fork(self, at: int | str | None = None, name: str = "") -> Session:
+    async def fork(self, at: int | str | None = None, name: str = "", *, task: str = "") -> Session:
         """Start a new conversation with everything before `at`; None is everything.
+
+        With a `task`, the fork is the conversation of a sub-agent: it begins with what was sent last, which a
+        cache has, and goes on with the task as a message from this conversation. An answer whose calls wait
+        for results stays behind.
 
         The fork does not need this conversation any more. Raises Conflict if there is a conversation of this
         name already.
@@ -493,13 +508,18 @@ class Session:
             index = len(self.log)
             if at is not None:
                 index = locate_turn(self.log, at, self._builder.options.kinds)
+            elif task:
+                index = index_before_open_calls(self.log)
             place = self._writer.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")
             fork = StoredConversation(self._stored.store, where)
             controls: list[Control] = [Fork(conversation=self.conversation, at=place), self.setup]
             state = self._stored.state.after_rewind(self.log[:index], place)
             state = state.for_fork(self._stored.live.places, ahead=len(controls))
-            await fork.append(fork.group(controls, self.log[:index]), state)
+            segments = list(self.log[:index])
+            if task:
+                segments += self._builder.prepare_segments([task_for_fork(task, self.conversation)])
+            await fork.append(fork.group(controls, segments), state)
         own = self._builder
         builder = RequestBuilder(self.setup, own.policy, own.runtime, own.inputs, self.workspace)
         return Session(fork, builder, self._lifetime)
@@ -545,8 +565,22 @@ class Session:
             return turn
         return with_summary(turn, prepared[0], kinds=self._builder.options.kinds)
 
-    def _is_own_call(self, call: ToolCall) -> bool:
+    async def _answer_memory(self, calls: Sequence[ToolCall]) -> list[Segment]:
+        """Return the results of the calls of the memory tool, one after the other."""
+        results: list[Segment] = []
+        for call in list_memory_calls(calls, self._builder.memory_name):
+            arguments = read_arguments(call)
+            if isinstance(arguments, MemoryAnswer):
+                answer = arguments
+            else:
+                answer = await run_in_store(self._stored.store, self.workspace, arguments)
+            results.append(write_result(call, answer))
+        return results
+
+    def is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""
+        if call.name == self._builder.memory_name:
+            return True
         return find_own_tool(find_own_tools(self.setup), call.name) is not None
 
 

@@ -142,6 +142,17 @@ def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
     return tuple(own_tool.definition for own_tool in own_tools if own_tool.definition is not None)
 
 
+def defer_head_tools(head: Head, setup: Setup, dialect: Dialect, policy: Policy) -> Head:
+    """Return the head with its tools deferred, if the policy says so. The session's own stay loaded."""
+    request = {**head.parameters, "tools": list(head.tools)}
+    own_names = tuple(own_tool.name for own_tool in find_own_tools(setup))
+    policy = msgspec.structs.replace(policy, load_tools=(*policy.load_tools, *own_names))
+    deferred_request = policy.defer_tools(request, dialect)
+    if deferred_request is request:
+        return head
+    return Head(tools=tuple(deferred_request["tools"]), parameters=head.parameters)
+
+
 def _plain_head(setup: Setup) -> PlainHead:
     tools = setup.head.tools + _list_definitions(setup)
     return msgspec.structs.replace(setup.head, model=setup.model or setup.head.model, tools=tools)

@@ -129,6 +129,19 @@ def list_open_calls(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
+def index_before_open_calls(log: Sequence[Segment]) -> int:
+    """Return the index at which the last answer begins if its calls wait for a result, else the log's end.
+
+    Before it stands what the last request has sent: that is what a cache has.
+    """
+    if not list_open_calls(log):
+        return len(log)
+    for index in reversed(range(len(log))):
+        if log[index].role in (Role.USER, Role.TOOL) and not log[index].covers:
+            return index + 1
+    return 0
+
+
 def _index_after_user(log: Sequence[Segment]) -> int:
     """Return the index after the last words of the user. Digests of a fold are no words of the user."""
     for index in reversed(range(len(log))):

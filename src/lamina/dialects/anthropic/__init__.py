@@ -15,6 +15,7 @@ from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
 from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check, check_again
+from lamina.dialects.anthropic.deferred import defer_request_tools
 from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.markers import mark
 from lamina.dialects.anthropic.model import (
@@ -130,6 +131,7 @@ DIALECT = Dialect(
     asks_to_clear=asks_to_clear,
     ask_to_drop_thinking=ask_to_drop_thinking,
     help_headers={BETAS: BINDING_BETA},
+    defer_tools=defer_request_tools,
     order=order,
     plain_head=plain_head,
     own_head=own_head,

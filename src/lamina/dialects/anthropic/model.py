@@ -64,6 +64,11 @@ NO_FORCED_TOOL: Since = MappingProxyType(
 )
 """The model may not be made to call a tool."""
 
+TOOL_SEARCH: Since = MappingProxyType(
+    {"opus": (4, 0), "sonnet": (4, 0), "haiku": (4, 5), "fable": (5, 0), "mythos": (5, 0)}
+)
+"""The API searches for tools that are loaded later. Read 2026-11-17."""
+
 NO_PREFILL = (4, 6)
 """From this version on, in every family, a conversation may not end with the assistant."""
 
@@ -133,6 +138,11 @@ def refuses_sampling(model: str) -> bool:
 def refuses_forced_tool(model: str) -> bool:
     """Whether a request may not make the model call a tool."""
     return _is_since(model, NO_FORCED_TOOL)
+
+
+def has_tool_search(model: str) -> bool:
+    """Whether the API searches for deferred tools, for this model."""
+    return _is_since(model, TOOL_SEARCH)
 
 
 def rejects_prefill(model: str) -> bool:

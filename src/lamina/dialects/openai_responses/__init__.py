@@ -12,6 +12,7 @@ from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinki
 from lamina.dialects.json_values import mapping_or_empty
 from lamina.dialects.openai_responses.absorb import absorb, absorb_stream
 from lamina.dialects.openai_responses.check import check, check_again
+from lamina.dialects.openai_responses.deferred import defer_request_tools
 from lamina.dialects.openai_responses.head import own_head, plain_head
 from lamina.dialects.openai_responses.items import CALL_ID_LIMIT
 from lamina.dialects.openai_responses.mark import mark
@@ -107,4 +108,5 @@ DIALECT = Dialect(
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,
+    defer_tools=defer_request_tools,
 )

@@ -1,0 +1,88 @@
+"""Sub-agents that begin with their parent's conversation: the message they go on with, and what they did.
+
+A fork with a task sends the bytes that its parent sent last, so a prefix cache has them already. The parent
+gets the result only. What the sub-agent did to find it stays in its own conversation, whose name is a handle:
+the parent's recall tool reads it. This module builds no request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from lamina.core.values import Ledger, Role, Segment, ToolCall
+from lamina.core.wording import text_of
+from lamina.errors import LaminaError
+from lamina.fitting.recalls import RECALL, answer_recall
+from lamina.segments import note, segment
+from lamina.sessions.records import read_records
+from lamina.sessions.stored_conversation import StoredConversation
+from lamina.stores.port import Where
+
+FORKED_TASK = (
+    "From here on you are a sub-agent, and the conversation above is your background. Nobody answers "
+    "questions. Do this task and nothing else, then report all that you found:\n\n"
+)
+"""What stands before the task of a sub-agent that has its parent's conversation."""
+
+
+def task_for_fork(task: str, parent: str) -> Segment:
+    """Return the message with which the conversation of a sub-agent goes on after that of its parent."""
+    return segment("parent_message", Role.USER, FORKED_TASK + task, attrs={"parent_agent_id": parent})
+
+
+def list_children(log: Iterable[Segment]) -> frozenset[str]:
+    """Return the names of the conversations whose results are in a log."""
+    names = (one.attrs.get("subagent_id", "") for one in log if one.kind == "subagent_result")
+    return frozenset(filter(None, names))
+
+
+async def answer_child_recalls(stored: StoredConversation, calls: Sequence[ToolCall]) -> list[Segment]:
+    """Return the results of recalls that name the conversation of a sub-agent. Others are left out.
+
+    Only a sub-agent whose result is in the log can be read, and only in the same workspace.
+    """
+    children = list_children(stored.live.log)
+    if not children:
+        return []
+    results: list[Segment] = []
+    for call in calls:
+        name = _recalled_key(call)
+        if name not in children:
+            continue
+        steps = await _read_steps(stored, name)
+        if steps:
+            transcript = note(name, steps, key=name)
+            results.append(answer_recall((transcript,), call, ledger=Ledger()))
+    return results
+
+
+def _recalled_key(call: ToolCall) -> str:
+    """Return the key that a recall names, or "" if the call is none."""
+    if call.name != RECALL.name:
+        return ""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(arguments, dict):
+        return ""
+    key = arguments.get("key")
+    return key if isinstance(key, str) else ""
+
+
+async def _read_steps(stored: StoredConversation, name: str) -> str:
+    """Return what a sub-agent did after its task, as text; "" if its conversation is gone.
+
+    If it cannot be read, the recall is answered like one of an unknown key.
+    """
+    try:
+        page = await stored.store.read(Where(stored.where.workspace, name))
+        log = read_records([record.body for record in page.records]).log
+    except LaminaError:
+        return ""
+    start = 0
+    for index, one in enumerate(log):
+        if one.kind == "parent_message":
+            start = index
+    return "\n\n".join(f"[{one.role.value}]\n{text_of(one.parts)}" for one in log[start:])
