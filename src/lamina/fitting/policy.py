@@ -79,7 +79,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     request that comes whole keeps its own order.
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
-    again what was lowered, `server` what the provider's server may be asked to do.
+    again what was lowered, `server` what the provider's server may be asked to do. `diagnostics`: `wrap` and
+    the gateway ask the provider why its cache missed, where its API can say, and compare that with lamina's
+    own cause.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -98,6 +100,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
     server: ServerHelp = DEFAULT_HELP
+    diagnostics: bool = False
     keep: Keep = "lowered"
 
     def __post_init__(self) -> None:
@@ -309,6 +312,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "kinds": ((_NONE, Mapping), "give a table of kinds: {**KINDS, ...}"),
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),
+    "diagnostics": ((bool,), "give True or False"),
     "server": ((ServerHelp,), "give ServerHelp(drop_block=...)"),
 }
 """The types of the fields that are values, and what to do about another one."""

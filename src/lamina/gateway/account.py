@@ -30,6 +30,7 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.conversations.costs import NO_USAGE, CostSum
+from lamina.diagnose import AgreementRate
 from lamina.dialects.usage import Usage, count_noun
 from lamina.models.facts import model_or_none
 
@@ -112,6 +113,7 @@ class GatewayAccount:
         self.requests = 0
         self.cuts = 0
         self.recalls = 0
+        self.reports = AgreementRate()
         self.usage = Usage()
         self._forks: dict[str, str] = {}
         self._unanswered: set[str] = set()
@@ -119,6 +121,23 @@ class GatewayAccount:
         self._cost_without = CostSum()
         self._unknown_reads = 0
         self._last: dict[str, _LastRequest] = {}
+
+    def read_line(self, line: bytes) -> Mapping[str, Any] | None:
+        """Take one line of the log as bytes. Returns its event.
+
+        None if it is something else, such as a warning of a server, or has fields of another release.
+        """
+        try:
+            event = msgspec.json.decode(line, type=dict[str, Any])
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        if not isinstance(event.get("event"), str):
+            return None
+        try:
+            self.read_event(event)
+        except msgspec.ValidationError:
+            return None
+        return event
 
     def read_event(self, event: Mapping[str, Any]) -> None:
         """Take one line of the log. Lines about other things change nothing."""
@@ -130,6 +149,8 @@ class GatewayAccount:
             self._unanswered.discard(str(event.get("id")))
         if name == "answered":
             self.add(msgspec.convert(dict(event), AnsweredRequest))
+        elif name == "cache report":
+            self.reports.add(str(event.get("verdict")))
         elif name == "answered without usage":
             self._count_event(event)
             self._cost.miss(NO_USAGE)
@@ -217,7 +238,7 @@ class GatewayAccount:
         return self._cost_without.amount
 
     def write_lines(self) -> list[str]:
-        """The account in three lines, for a person."""
+        """The account in three lines, for a person, and one more if a provider spoke of its cache."""
         usage = self.usage
         recalls = ""
         if self.recalls:
@@ -237,7 +258,10 @@ class GatewayAccount:
             without += f" at most: what the cache held before {requests_read} with a first cut is not known"
         if self.requests and not self.cuts and self.cost_without == self.cost and self.cost is not None:
             without += ", the same: nothing was cut"
-        return [requests, f"cost: {cost}", f"without lamina: {without}"]
+        lines = [requests, f"cost: {cost}", f"without lamina: {without}"]
+        if str(self.reports):
+            lines.append(f"causes of cache misses: {self.reports}")
+        return lines
 
     def _add_without(self, answer: AnsweredRequest, uncut: _UncutRequest) -> None:
         """Add what a request would have cost with nothing cut."""

@@ -20,6 +20,7 @@ from lamina.conversations.encodings import Unpacker, make_unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.dialects.anthropic.server import refuses_binding_switch
+from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -273,9 +274,13 @@ class ProxiedExchange:
         """The request to send after the upstream refused one; None if the client gets the error.
 
         A request that was too long is made shorter. One with a switch that the upstream does not know is
-        fitted anew without it.
+        fitted anew without it, and one with a question about the cache is sent without the question.
         """
         gateway = self._gateway
+        if refuses_question(status, error_text):
+            unasked = gateway.fitter.forgo_report(incoming, outgoing)
+            if unasked is not None:
+                return unasked
         if refuses_binding_switch(status, error_text):
             return await gateway.fitter.forgo_switch(incoming, outgoing)
         overflow = read_overflow(status, error_text)
@@ -304,6 +309,8 @@ class ProxiedExchange:
             self._sent_id = self._gateway.journal.write_sent(
                 conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
             )
+            if outgoing.conversation is not None:
+                outgoing.conversation.sent_id = self._sent_id
             window = self._gateway.fitter.find_window(incoming, outgoing)
             self._record.sent(incoming, outgoing, self._sent_id, window=window, why=why)
         return self._ask(incoming.upstream, body, headers, keeps_alive=self._wants_events(incoming))
@@ -343,7 +350,9 @@ class ProxiedExchange:
         """
         content_type = lower_ascii(answer.headers.get("content-type", ""))
         encoding = lower_ascii(answer.headers.get("content-encoding", ""))
-        reader = UsageReader(content_type, encoding, keeps_body=self._record.keeps_bodies)
+        reader = UsageReader(
+            content_type, encoding, keeps_body=self._record.keeps_bodies, request=outgoing.request
+        )
         self._count_answer(incoming, answer)
         if outgoing.has_recall and answer.status < 300:
             return await self._relay_recalls(incoming, outgoing, answer, reader, retries=retries)
@@ -420,7 +429,10 @@ class ProxiedExchange:
             return
         gateway = self._gateway
         usage = reader.finish()
-        account = gateway.misses.report(incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled)
+        gateway.learner.note_answer(outgoing, reader.facts.id)
+        account = gateway.misses.report(
+            incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled, report=reader.report
+        )
         self._record.answered(answer, reader=reader, account=account, recalled=recalled, retries=retries)
         record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)
         self._trace.end_call()
@@ -495,7 +507,7 @@ def _unpack(piece: bytes, unpacker: Unpacker | None) -> bytes:
 def _answer_headers(answer: aiohttp.ClientResponse, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
     """The upstream's headers for the client, and what the gateway did to the request."""
     headers = response_headers(answer.raw_headers, answer.status)
-    if outgoing.body is None:
+    if outgoing.is_as_it_came:
         return headers
     change = b"fitted"
     if outgoing.cut:

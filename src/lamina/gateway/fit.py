@@ -96,10 +96,13 @@ class Fitter:
         self._metrics = metrics
         self._journal = journal
         self._without_switch: set[tuple[str, str]] = set()  # upstreams and models that refused it
+        self._without_reports: set[tuple[str, str]] = set()  # those that refused to be asked about a cache
 
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
         """What to send for a request. Raises Refusal if nothing may be sent."""
         call = call_upstream(incoming, salted=bool(self._settings.tokens))
+        if (incoming.upstream.name, incoming.model) in self._without_reports:
+            call = msgspec.structs.replace(call, asks_report=False)
         server_field = find_server_conversation(incoming)
         if server_field:
             request = await continue_last(self._store, incoming.workspace, call.request)
@@ -176,6 +179,20 @@ class Fitter:
                 return None
         return msgspec.structs.replace(other, place=sent.place)
 
+    def forgo_report(self, incoming: IncomingRequest, sent: OutgoingRequest) -> OutgoingRequest | None:
+        """The request without its question about the cache, which the upstream refused; None if it had none.
+
+        Later requests for this model do not ask either.
+        """
+        if sent.call is None or sent.unasked is None:
+            return None
+        self._without_reports.add((incoming.upstream.name, incoming.model))
+        self._journal.write("diagnostics refused", upstream=incoming.upstream.name, model=incoming.model)
+        unasked = sent.call.forgo_report(sent)
+        if sent.conversation is not None:
+            sent.conversation.note_sent(unasked.request)
+        return unasked
+
     async def add_turns(self, sent: OutgoingRequest, turns: tuple[Any, ...], usage: Usage) -> OutgoingRequest:
         """The request with the recalls of the model and their results, which is sent next.
 
@@ -196,8 +213,7 @@ class Fitter:
             except InvalidRequest as error:
                 raise Refusal(400, str(error)) from None
             outgoing = self._send_fitted(call, conversation, fitted, sent.number, before=sent.fitted.ledger)
-            conversation.request = outgoing.request
-            conversation.sent_at = monotonic()
+            conversation.note_sent(outgoing.request)
         return msgspec.structs.replace(outgoing, place=sent.place)
 
     async def record_exchange(
@@ -465,7 +481,7 @@ class Fitter:
             raise Refusal(503, "the store of conversations does not answer", retry_after=5) from None
         outgoing = self._send_fitted(call, conversation, fitted, state.requests)
         conversation.state = state
-        conversation.request = outgoing.request
+        conversation.note_sent(outgoing.request)
         conversation.tokens = 0
         return outgoing
 
@@ -502,8 +518,7 @@ class Fitter:
         conversation.digests = match.digests
         conversation.turns = call.incoming.body.turns
         conversation.head_bytes = call.incoming.body.head_bytes
-        conversation.request = request
-        conversation.sent_at = monotonic()
+        conversation.note_sent(request)
         self.index.note_request(conversation, len(call.incoming.body.text))
 
     def _note_count(self, call: UpstreamCall, conversation: LiveConversation, fitted: Fitted) -> None:

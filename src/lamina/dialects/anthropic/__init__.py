@@ -29,6 +29,7 @@ from lamina.dialects.anthropic.parse import lasting, parse
 from lamina.dialects.anthropic.render import order, render
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA, ask_to_drop_thinking
 from lamina.dialects.anthropic.stream import stream
+from lamina.dialects.cache_reports import ask_anthropic_report
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Dialect, Request
@@ -130,6 +131,7 @@ DIALECT = Dialect(
     asks_to_clear=asks_to_clear,
     ask_to_drop_thinking=ask_to_drop_thinking,
     help_headers={BETAS: BINDING_BETA},
+    ask_cache_report=ask_anthropic_report,
     order=order,
     plain_head=plain_head,
     own_head=own_head,
