@@ -71,6 +71,7 @@ class Conversations:
     ) -> None:
         self.policy = policy
         self.models_without_switch: set[str] = set()
+        self.models_without_reports: set[str] = set()
         self.listeners = listeners or Listeners()
         self.store = store
         self.name = ""

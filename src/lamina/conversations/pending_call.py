@@ -19,12 +19,14 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches import rules_for
 from lamina.conversations.call_record import CallRecord
 from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.events import NOT_CACHED
 from lamina.conversations.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.core.values import Budget, Ledger
+from lamina.dialects.cache_reports import NO_NOTE, AnswerNote, read_answer_note
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
@@ -82,11 +84,34 @@ class PendingCall:
         self._reported: Fitted | None = None
         self._began = monotonic()
         self._is_uncached = False
+        self._note = NO_NOTE
 
     @property
     def request(self) -> dict[str, Any]:
         """What to send."""
         return self._fitted.request
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """The fields that ask the API why its cache missed, for the body; empty if nobody wants to know."""
+        if not self._conversations.policy.diagnostics or self._is_unasked:
+            return {}
+        last_request = self._conversation.last_request
+        answer_id = "" if last_request is None else last_request.answer_id
+        return self._dialect.ask_cache_report(self._fitted.request, answer_id)
+
+    def forgo_question(self) -> None:
+        """The API refused the question about its cache. No later request for this model asks."""
+        self._note_failed("refused for its question about the cache")
+        with self._conversations.lock:
+            self._conversations.models_without_reports.add(self._model)
+
+    @property
+    def _is_unasked(self) -> bool:
+        """Whether the API has no reports for this model, or refused to be asked for one."""
+        if self._model in self._conversations.models_without_reports:
+            return True
+        return rules_for(self._model, dialect=self._dialect.name).match not in ("breakpoints", "tail")
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -195,10 +220,11 @@ class PendingCall:
 
         `answer` is for the record. A stream that has only begun is not a whole one: `record_usage` ends it.
         """
+        self._note = self._read_note(answer)
         self._report(usage)
         if is_whole:
             with self._conversations.lock:
-                self._record.answered(usage, answer=answer)
+                self._record.answered(usage, answer=answer, report=self._note.report)
         conversation = msgspec.structs.replace(
             self._conversation,
             ledger=self._fitted.ledger,
@@ -245,8 +271,9 @@ class PendingCall:
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
         """
         self._end_trace(usage, is_last=True)
+        self._note = self._read_note(answer)
         with self._conversations.lock:
-            self._record.answered(usage, answer=answer)
+            self._record.answered(usage, answer=answer, report=self._note.report)
         if not self._is_last_answered():
             return
         self._report_usage(usage)  # without the lock: a listener may make a call of its own
@@ -302,7 +329,12 @@ class PendingCall:
             return
         self._is_uncached = last_request.is_uncached
         event = self._conversations.listeners.report_usage(
-            self._fitted, usage, last_request, gap=self._began - last_request.sent_at, conversation=self._name
+            self._fitted,
+            usage,
+            last_request,
+            gap=self._began - last_request.sent_at,
+            conversation=self._name,
+            report=self._note.report,
         )
         if event is not None:
             self._is_uncached |= event.cause == NOT_CACHED
@@ -312,8 +344,16 @@ class PendingCall:
         if not isinstance(usage, Usage):
             usage = Usage(input=usage)
         return LastRequest(
-            fitted=self._fitted, usage=usage, sent_at=self._began, is_uncached=self._is_uncached
+            fitted=self._fitted,
+            usage=usage,
+            sent_at=self._began,
+            is_uncached=self._is_uncached,
+            answer_id=self._note.id,
         )
+
+    def _read_note(self, answer: Any) -> AnswerNote:
+        """Read the API's id of an answer, and what the API says about its cache."""
+        return read_answer_note(answer, {**self._fitted.request, **self.question})
 
     @property
     def _name(self) -> str:

@@ -45,6 +45,16 @@ class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
 NO_REPORT = CacheReport()
 
 
+class AnswerNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer says of itself: its `id`, by which a later request can name it, and its cache report."""
+
+    id: str
+    report: CacheReport
+
+
+NO_NOTE = AnswerNote(id="", report=NO_REPORT)
+
+
 def read_cache_report(answer: Any, request: Mapping[str, Any] | None = None) -> CacheReport:
     """What an answer (a dict, or an object of an SDK) reports about its cache.
 
@@ -65,6 +75,30 @@ def read_cache_report(answer: Any, request: Mapping[str, Any] | None = None) -> 
     return CacheReport(
         cause=_read_word(reason, "type"), missed=_read_count(reason, "cache_missed_input_tokens")
     )
+
+
+def read_answer_note(answer: Any, request: Mapping[str, Any] | None = None) -> AnswerNote:
+    """Read an answer of an SDK, or the list of all events of a stream, for its id and its report.
+
+    Anthropic begins a stream with the message, OpenAI ends it with the response.
+    """
+    if answer is None:
+        return NO_NOTE
+    holders = [answer]
+    if isinstance(answer, list):
+        holders = [read_field(event, "message") or read_field(event, "response") for event in answer]
+    answer_id = ""
+    report = NO_REPORT
+    for holder in holders:
+        if holder is None:
+            continue
+        answer_id = text_or_empty(read_field(holder, "id")) or answer_id
+        holder_report = read_cache_report(holder)
+        if holder_report.cause:
+            report = holder_report
+    if report is NO_REPORT and answer_id:
+        report = read_cache_report({}, request)
+    return AnswerNote(id=answer_id, report=report)
 
 
 def _read_openai(compared: Any) -> CacheReport:

@@ -24,6 +24,7 @@ from lamina.conversations.recall_answers import shows_own_call, strip_recalls
 from lamina.conversations.recall_notice import fill_answer, fill_stream
 from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
 from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch
+from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
@@ -199,7 +200,7 @@ class SdkCall:
         The second request has a deeper cut, or does without the switch for bound thinking. If the API refuses
         it for the same reason, its error is the caller's.
         """
-        mends = [_shrink_after, _forgo_switch_after]
+        mends = [_shrink_after, _forgo_switch_after, _forgo_question_after]
         while True:
             try:
                 return (yield from send())
@@ -217,6 +218,7 @@ class SdkCall:
     def _send_once(self) -> Steps:
         is_beta = self._path.startswith("beta.")
         request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
+        request = _add_to_body(request, self.pending.question)
         self.pending.note_sent()
         return (yield partial(self._send, **request))
 
@@ -436,6 +438,24 @@ def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
         return False
     pending.forgo_switch()
     return True
+
+
+def _forgo_question_after(pending: PendingCall, error: Exception) -> bool:
+    """Do without the question about the cache if the error says that the API does not know it."""
+    if not pending.question or not refuses_question(*_read_error(error)):
+        return False
+    pending.forgo_question()
+    return True
+
+
+def _add_to_body(request: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return an SDK's arguments with these fields added to the body.
+
+    Every SDK takes `extra_body`. An argument of that name came with a later release.
+    """
+    if not fields:
+        return request
+    return {**request, "extra_body": {**fields, **(request.get("extra_body") or {})}}
 
 
 def _read_error(error: Exception) -> tuple[int | None, str]:
