@@ -31,6 +31,7 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
+from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.request import Fitted, fit_request
 from lamina.telemetry import active
@@ -77,6 +78,7 @@ class PendingCall:
             self._last_remembered = conversations.by_key.get(self._key)
             self._windows = self._conversation.windows
             digests = self._conversation.digests
+            self._note_pause()
             self._place = place_after(client_request, digests)
             self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
             self._is_spliced = self._request is not client_request
@@ -407,7 +409,19 @@ class PendingCall:
         server = policy.server
         if self._model in self._conversations.models_without_switch:
             server = msgspec.structs.replace(server, drop_block=False)
-        return policy.with_budget(budget, server=server, recall=self._recall_mode)
+        breakpoints = resolve_lifetimes(
+            policy.breakpoints,
+            self._conversations.pauses,
+            policy.find_rules(self._model, dialect=self._dialect.name),
+            self._model,
+        )
+        return policy.with_budget(budget, server=server, recall=self._recall_mode, breakpoints=breakpoints)
+
+    def _note_pause(self) -> None:
+        """Note how long the caller paused after the last request of this conversation."""
+        last_request = self._conversation.last_request
+        if last_request is not None:
+            self._conversations.pauses.append(monotonic() - last_request.sent_at)
 
     def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""

@@ -58,6 +58,13 @@ Doors that see the answer (`wrap`, the gateway, LiteLLM) add the tool and answer
 answer (`fit_request`, sessions, the other adapters), handles are shown.
 """
 
+KeepWarm = Literal["never", "when cheaper"]
+"""Whether the gateway reads a prefix again before its cache ends, while the client is away.
+
+With "when cheaper" it does, as often in a row as the pauses of this client say that it pays. Each such read
+is a request of the gateway's own, with the key of the client's last request, which is held in memory only.
+"""
+
 Keep = Literal["all", "lowered", "nothing"]
 """What a store keeps of the contents of conversations."""
 
@@ -81,7 +88,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, `server` what the provider's server may be asked to do. `diagnostics`: `wrap` and
     the gateway ask the provider why its cache missed, where its API can say, and compare that with lamina's
-    own cause.
+    own cause. `keep_warm`: the gateway reads a prefix again before its cache ends, where that is cheaper than
+    to write it anew.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -101,6 +109,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recall: RecallChoice = "auto"
     server: ServerHelp = DEFAULT_HELP
     diagnostics: bool = False
+    keep_warm: KeepWarm = "never"
     keep: Keep = "lowered"
 
     def __post_init__(self) -> None:
@@ -111,6 +120,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _check_reserve(self)
         _check_choice("prefer", self.prefer, _PREFERENCES)
         _check_choice("recall", self.recall, _RECALL_CHOICES)
+        _check_choice("keep_warm", self.keep_warm, get_args(KeepWarm))
         _check_choice("keep", self.keep, _KEEP_CHOICES)
         check_breakpoints(self.breakpoints, "Policy")
         _check_types(self)

@@ -34,7 +34,7 @@ from lamina.diagnose import AgreementRate
 from lamina.dialects.usage import Usage, count_noun
 from lamina.models.facts import model_or_none
 
-_ENDS = ("answered", "answered without usage", "unanswered")
+_ENDS = ("answered", "answered without usage", "unanswered", "kept warm")
 """Events after which a request that was sent is done with."""
 
 ABOUT = 1.05
@@ -113,6 +113,7 @@ class GatewayAccount:
         self.requests = 0
         self.cuts = 0
         self.recalls = 0
+        self.warmings = 0
         self.reports = AgreementRate()
         self.usage = Usage()
         self._forks: dict[str, str] = {}
@@ -149,12 +150,20 @@ class GatewayAccount:
             self._unanswered.discard(str(event.get("id")))
         if name == "answered":
             self.add(msgspec.convert(dict(event), AnsweredRequest))
+        elif name == "kept warm":
+            self._add_warming(event)
         elif name == "cache report":
             self.reports.add(str(event.get("verdict")))
         elif name == "answered without usage":
             self._count_event(event)
             self._cost.miss(NO_USAGE)
             self._cost_without.miss(NO_USAGE)
+
+    def _add_warming(self, event: Mapping[str, Any]) -> None:
+        """Add a request that only kept a cache warm. Without the gateway nobody would have sent it."""
+        answer = msgspec.convert({"conversation": "", "model": "", **event}, AnsweredRequest)
+        self.warmings += 1
+        self._cost.add(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
 
     def _count_event(self, event: Mapping[str, Any]) -> None:
         """Count an answer that did not report its tokens."""
@@ -243,6 +252,8 @@ class GatewayAccount:
         recalls = ""
         if self.recalls:
             recalls = f", {count_noun(self.recalls, 'recall')}"
+        if self.warmings:
+            recalls += f", {count_noun(self.warmings, 'read')} to keep a cache warm"
         conversations = count_noun(len(set(self._forks.values())), "conversation")
         requests = (
             f"{count_noun(self.requests, 'request')} in {conversations}, "

@@ -45,6 +45,7 @@ from lamina.gateway.upstream_answer import (
 )
 from lamina.gateway.upstreams import Upstream, request_headers, response_headers, upstream_url
 from lamina.gateway.usage import UsageReader
+from lamina.gateway.warming import Warming
 from lamina.telemetry import CallTrace
 
 STOPPING = "the gateway is stopping, and this request took too long to wait for; try again"
@@ -444,10 +445,26 @@ class ProxiedExchange:
             gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
             return
         gateway.metrics.observe("lamina_request_seconds", monotonic() - self._began, part="whole")
+        self._plan_warming(incoming, outgoing)
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
         if not gateway.learner.record_if_free(outgoing, usage):
             gateway.finish_later(gateway.learner.record_answer(outgoing, usage))
+
+    def _plan_warming(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> None:
+        """Plan to read the prefix of this request again before its cache ends, where the policy says so."""
+        if incoming.upstream.settings.policy.keep_warm == "never":
+            return
+        headers = request_headers(
+            self._headers,
+            incoming.upstream,
+            environment=self._gateway.environment,
+            drop_key=self._visitor.key_is_token,
+            betas=outgoing.betas,
+            unpacked=True,
+        )
+        url = upstream_url(incoming.upstream, self._raw_path, self._scope["query_string"])
+        self._gateway.warmer.plan(Warming(incoming=incoming, outgoing=outgoing, url=url, headers=headers))
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes

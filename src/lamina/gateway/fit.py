@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from anyio import to_thread
 
+from lamina.caches import rules_for
 from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
 from lamina.conversations.recall_loop import RecallExchange, append_turns, place_after
 from lamina.conversations.request_digests import count_shared_links
@@ -30,6 +31,7 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.sending import find_violations
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
+from lamina.fitting.markers import Breakpoints, resolve_lifetimes
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, fit_request
 from lamina.fitting.server_reports import ServerHelp
@@ -47,6 +49,7 @@ from lamina.gateway.journal import Journal
 from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.marker_modes import choose_breakpoints, plans_markers
 from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.pauses import PauseBook
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.saving import ConversationSaver, encode_lowered
@@ -89,6 +92,7 @@ class Fitter:
     ) -> None:
         self._settings = settings
         self._windows = windows
+        self.pauses = PauseBook()
         self._store = store
         self.index = index
         self._saver = saver
@@ -514,6 +518,8 @@ class Fitter:
     ) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
         conversation = match.conversation
+        if conversation.request is not None:
+            self.pauses.add(call.incoming, monotonic() - conversation.sent_at)
         conversation.state = state
         conversation.digests = match.digests
         conversation.turns = call.incoming.body.turns
@@ -561,9 +567,18 @@ class Fitter:
         return incoming.upstream.settings.policy.with_budget(
             budget,
             counter=self._counter(incoming),
-            breakpoints=choose_breakpoints(incoming),
+            breakpoints=self._choose_breakpoints(incoming),
             server=self._server_help(incoming),
             recall=choose_recall_mode(incoming),
+        )
+
+    def _choose_breakpoints(self, incoming: IncomingRequest) -> Breakpoints:
+        """What to do with cache markers, with the lifetime for which the pauses of this client speak."""
+        return resolve_lifetimes(
+            choose_breakpoints(incoming),
+            self.pauses.list_pauses(incoming),
+            rules_for(incoming.model, dialect=incoming.dialect.name),
+            incoming.model,
         )
 
     def _server_help(self, incoming: IncomingRequest) -> ServerHelp:
