@@ -4,7 +4,7 @@ The sender makes a `PendingCall` of a request, sends `call.request`, and reports
 
 - `finish` when it was answered;
 - `shrink` when it was refused as too long, which makes a smaller request to send instead;
-- `forgo_switch` when it was refused for its switch for bound thinking, which makes one without it;
+- `forgo_server` when it was refused for what it asks of the provider's server, which makes one without;
 - `take_answer` to see whether the model only asked for something that was left out, which makes the next
   request.
 
@@ -34,6 +34,7 @@ from lamina.errors import BudgetExceeded
 from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.server_reports import ServerUse, limit_use
 from lamina.telemetry import active
 
 RETRY_SHARE = 0.75
@@ -172,14 +173,14 @@ class PendingCall:
                 self._fitted = self._fit(smallest)
         return True
 
-    def forgo_switch(self) -> None:
-        """Fit the request again for an API that does not drop bound thinking by itself.
+    def forgo_server(self, use: ServerUse) -> None:
+        """Fit the request again for an API that refused some help of its server. It gets no more than `use`.
 
-        Raises BudgetExceeded if the thinking in the open tool loop leaves nothing that may be lowered.
+        Raises BudgetExceeded if the thinking in an open tool loop leaves nothing that may be lowered.
         """
-        self._note_failed("refused for its switch for bound thinking")
+        self._note_failed("refused for what it asks of the server")
         with self._conversations.lock:
-            self._conversations.models_without_switch.add(self._model)
+            self._conversations.most_used[self._model] = use
             self._fitted = self._fit(self._current_budget())
 
     def _note_failed(self, why: str) -> None:
@@ -407,8 +408,7 @@ class PendingCall:
         """Return the policy with this budget, without what the server has refused for this model."""
         policy = self._conversations.policy
         server = policy.server
-        if self._model in self._conversations.models_without_switch:
-            server = msgspec.structs.replace(server, drop_block=False)
+        server = limit_use(server, self._conversations.most_used.get(self._model, server))
         breakpoints = resolve_lifetimes(
             policy.breakpoints,
             self._conversations.pauses,

@@ -159,6 +159,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     - `asks_to_clear` says whether the caller asked the server to leave out old content by itself.
       `ask_to_drop_thinking` asks it to drop thinking that no longer fits, if the API can do that; such a
       request needs the `help_headers`.
+    - `ask_to_clear` asks the server to leave out all tool results but the newest ones by itself; such a
+      request needs the `clearing_headers`. None if the API cannot do that.
     - `ask_cache_report` returns the fields by which a request asks the API to compare it with the request of
       an earlier answer; empty if the API compares nothing (`lamina.dialects.cache_reports`).
     - `stream` is what a prefix cache sees of a request. `mark` puts exactly these cache markers on it, and
@@ -199,6 +201,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     asks_to_clear: Callable[[Request], bool] = _never_asks
     ask_to_drop_thinking: Callable[[Request], Request] = _keep_request
     help_headers: Mapping[str, str] = {}
+    ask_to_clear: Callable[..., dict[str, Any]] | None = None
+    clearing_headers: Mapping[str, str] = {}
     ask_cache_report: Callable[[Request, str], dict[str, Any]] = _asks_no_report
     order: Callable[[Sequence[Entry], Head], list[int]] | None = None
     steady: bool = True

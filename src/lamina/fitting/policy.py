@@ -34,7 +34,7 @@ from lamina.core.values import Budget, Preference
 from lamina.core.wording import PLAIN
 from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
-from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
+from lamina.fitting.server_reports import ServerUse
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
 
@@ -107,7 +107,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     layout: Layout | None = None
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
-    server: ServerHelp = DEFAULT_HELP
+    server: ServerUse = "thinking"
     diagnostics: bool = False
     keep_warm: KeepWarm = "never"
     keep: Keep = "lowered"
@@ -120,6 +120,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _check_reserve(self)
         _check_choice("prefer", self.prefer, _PREFERENCES)
         _check_choice("recall", self.recall, _RECALL_CHOICES)
+        _check_choice("server", self.server, get_args(ServerUse))
         _check_choice("keep_warm", self.keep_warm, get_args(KeepWarm))
         _check_choice("keep", self.keep, _KEEP_CHOICES)
         check_breakpoints(self.breakpoints, "Policy")
@@ -323,7 +324,6 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),
     "diagnostics": ((bool,), "give True or False"),
-    "server": ((ServerHelp,), "give ServerHelp(drop_block=...)"),
 }
 """The types of the fields that are values, and what to do about another one."""
 

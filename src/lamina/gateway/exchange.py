@@ -19,7 +19,7 @@ import msgspec
 from lamina.conversations.encodings import Unpacker, make_unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
-from lamina.dialects.anthropic.server import refuses_binding_switch
+from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_editing
 from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
@@ -274,8 +274,8 @@ class ProxiedExchange:
     ) -> OutgoingRequest | None:
         """The request to send after the upstream refused one; None if the client gets the error.
 
-        A request that was too long is made shorter. One with a switch that the upstream does not know is
-        fitted anew without it, and one with a question about the cache is sent without the question.
+        A request that was too long is made shorter. One that asks its server for something which that does
+        not know is fitted anew without it, and one with a question about the cache is sent without that.
         """
         gateway = self._gateway
         if refuses_question(status, error_text):
@@ -283,7 +283,9 @@ class ProxiedExchange:
             if unasked is not None:
                 return unasked
         if refuses_binding_switch(status, error_text):
-            return await gateway.fitter.forgo_switch(incoming, outgoing)
+            return await gateway.fitter.forgo_server(incoming, outgoing, use="never")
+        if refuses_editing(status, error_text):
+            return await gateway.fitter.forgo_server(incoming, outgoing, use="thinking")
         overflow = read_overflow(status, error_text)
         if overflow is None:
             return None

@@ -34,7 +34,7 @@ from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.markers import Breakpoints, resolve_lifetimes
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, fit_request
-from lamina.fitting.server_reports import ServerHelp
+from lamina.fitting.server_reports import ServerUse, limit_use
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.continued_answers import continue_last, remember_answer
@@ -99,7 +99,7 @@ class Fitter:
         self._learner = learner
         self._metrics = metrics
         self._journal = journal
-        self._without_switch: set[tuple[str, str]] = set()  # upstreams and models that refused it
+        self._most_used: dict[tuple[str, str], ServerUse] = {}  # what upstreams refused no part of, by model
         self._without_reports: set[tuple[str, str]] = set()  # those that refused to be asked about a cache
 
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
@@ -156,18 +156,22 @@ class Fitter:
                 conversation.state = state_before
                 return None
 
-    async def forgo_switch(self, incoming: IncomingRequest, sent: OutgoingRequest) -> OutgoingRequest | None:
-        """The request without the switch for bound thinking, which the upstream refused; None if it had none.
+    async def forgo_server(
+        self, incoming: IncomingRequest, sent: OutgoingRequest, *, use: ServerUse
+    ) -> OutgoingRequest | None:
+        """The request without the help of its server that the upstream refused; None if it asked for none.
 
-        It is fitted anew, from the ledger before it: without the switch a cut may not go as far. Later
-        requests for this model do without the switch, too. Raises Refusal if nothing fits without it.
+        It is fitted anew, from the ledger before it: without the switch for bound thinking a cut may not go
+        as far, and what the server should have cleared is cut here. Later requests for this model ask for no
+        more than `use`. Raises Refusal if nothing fits without it.
         """
         conversation = sent.conversation
         call = sent.call
         if conversation is None or call is None or not sent.betas:
             return None
-        self._without_switch.add((incoming.upstream.name, incoming.model))
-        self._journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
+        self._most_used[incoming.upstream.name, incoming.model] = use
+        event = "switch refused" if use == "never" else "clearing refused"
+        self._journal.write(event, upstream=incoming.upstream.name, model=incoming.model)
         async with self.index.lock(conversation.workspace, conversation.family):
             conversation.state = msgspec.structs.replace(conversation.state, ledger=sent.before)
             try:
@@ -568,7 +572,7 @@ class Fitter:
             budget,
             counter=self._counter(incoming),
             breakpoints=self._choose_breakpoints(incoming),
-            server=self._server_help(incoming),
+            server=self._server_use(incoming),
             recall=choose_recall_mode(incoming),
         )
 
@@ -581,12 +585,13 @@ class Fitter:
             incoming.model,
         )
 
-    def _server_help(self, incoming: IncomingRequest) -> ServerHelp:
+    def _server_use(self, incoming: IncomingRequest) -> ServerUse:
         """What the upstream's server is asked to do. A server without betas does not know the switch."""
         upstream = incoming.upstream
-        refused = (upstream.name, incoming.model) in self._without_switch
-        may_ask = upstream.settings.policy.server.drop_block and not upstream.profile.drops_betas
-        return ServerHelp(drop_block=may_ask and not refused)
+        if upstream.profile.drops_betas:
+            return "never"
+        wanted = upstream.settings.policy.server
+        return limit_use(wanted, self._most_used.get((upstream.name, incoming.model), wanted))
 
     def _counter(self, incoming: IncomingRequest) -> Counter:
         return incoming.upstream.settings.policy.find_counter(incoming.model)

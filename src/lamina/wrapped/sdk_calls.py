@@ -23,7 +23,7 @@ from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_answers import shows_own_call, strip_recalls
 from lamina.conversations.recall_notice import fill_answer, fill_stream
 from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
-from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch
+from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch, refuses_editing
 from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
@@ -85,6 +85,7 @@ class SdkCall:
     ) -> None:
         self._send = send
         self._path = path
+        self._argument_names = frozenset(request)
         self._is_async = is_async
         self._has_store = conversations.store is not None
         self._streams = request.get("stream") is True or "stream" in path.rpartition(".")[2]
@@ -200,7 +201,7 @@ class SdkCall:
         The second request has a deeper cut, or does without the switch for bound thinking. If the API refuses
         it for the same reason, its error is the caller's.
         """
-        mends = [_shrink_after, _forgo_switch_after, _forgo_question_after]
+        mends = [_shrink_after, _forgo_switch_after, _forgo_clearing_after, _forgo_question_after]
         while True:
             try:
                 return (yield from send())
@@ -218,6 +219,8 @@ class SdkCall:
     def _send_once(self) -> Steps:
         is_beta = self._path.startswith("beta.")
         request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
+        if not is_beta:
+            request = _move_to_body(request, self._argument_names)
         request = _add_to_body(request, self.pending.question)
         self.pending.note_sent()
         return (yield partial(self._send, **request))
@@ -436,7 +439,15 @@ def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
     """Do without the switch for bound thinking if the error says that the API does not know it."""
     if not pending.headers or not refuses_binding_switch(*_read_error(error)):
         return False
-    pending.forgo_switch()
+    pending.forgo_server("never")
+    return True
+
+
+def _forgo_clearing_after(pending: PendingCall, error: Exception) -> bool:
+    """Cut here if the error says that the API does not clear old tool results by itself."""
+    if not pending.headers or not refuses_editing(*_read_error(error)):
+        return False
+    pending.forgo_server("thinking")
     return True
 
 
@@ -446,6 +457,22 @@ def _forgo_question_after(pending: PendingCall, error: Exception) -> bool:
         return False
     pending.forgo_question()
     return True
+
+
+def _move_to_body(request: dict[str, Any], argument_names: frozenset[str]) -> dict[str, Any]:
+    """Return an SDK's arguments with the fields in the body that only its beta endpoints take as arguments.
+
+    A field that the caller gave as an argument stays one: the SDK says whether it takes that.
+    """
+    moved = {name: request[name] for name in _BETA_FIELDS if name in request and name not in argument_names}
+    if not moved:
+        return request
+    arguments = {name: value for name, value in request.items() if name not in moved}
+    return _add_to_body(arguments, moved)
+
+
+_BETA_FIELDS = ("context_management",)
+"""Fields that lamina adds and that the other endpoints of an SDK have no argument for."""
 
 
 def _add_to_body(request: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
