@@ -16,6 +16,7 @@ from lamina.core.recall import list_refs
 from lamina.core.values import Ledger
 from lamina.dialects.usage import Usage
 from lamina.fitting.request import RequestMemo
+from lamina.fitting.server_compaction import ServerCompaction
 
 DOOR = "wrap"
 """What the record calls a wrapped client."""
@@ -55,6 +56,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     its `uid`, and `revision` counts its calls. `group` is "name:…" for a conversation that its caller named.
     `family` is what it begins with, "" before it is stored. `left_families` are those of conversations that
     the client left for this one: see `Conversations.save`. `record` is what happened in it, for the store.
+    `compaction` is what the provider made of its beginning, if it was asked to; it is not stored.
     """
 
     ledger: Ledger = Ledger()
@@ -76,6 +78,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     began: int = msgspec.field(default_factory=_now)
     left_families: tuple[str, ...] = ()
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
+    compaction: ServerCompaction | None = None
 
 
 def forget_lost_text(state: ConversationState, living: Conversation) -> ConversationState:

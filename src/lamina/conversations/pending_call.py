@@ -30,11 +30,19 @@ from lamina.dialects.cache_reports import NO_NOTE, AnswerNote, read_answer_note
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
-from lamina.errors import BudgetExceeded
+from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.request import Fitted, fit_request
-from lamina.fitting.server_reports import ServerUse, limit_use
+from lamina.fitting.server_compaction import (
+    COMPACTING_DIALECTS,
+    CompactionCall,
+    ServerCompaction,
+    apply_compaction,
+    plan_next_compaction,
+    read_compaction,
+)
+from lamina.fitting.server_reports import CLEARS, ServerUse, limit_use
 from lamina.telemetry import active
 
 RETRY_SHARE = 0.75
@@ -83,6 +91,8 @@ class PendingCall:
             self._place = place_after(client_request, digests)
             self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
             self._is_spliced = self._request is not client_request
+            self._whole_request = self._request
+            self._put_compaction(self._conversation.compaction)
             self._fitted = self._fit(self._current_budget())
         self._reported: Fitted | None = None
         self._began = monotonic()
@@ -151,6 +161,52 @@ class PendingCall:
                 window=self._current_budget().window,
                 why=self._why,
             )
+
+    @property
+    def compaction_call(self) -> CompactionCall | None:
+        """The call that has the provider compact the history instead of this request's cut; None without.
+
+        It is asked for where the policy says "first", and the provider clears nothing by itself.
+        """
+        cut = self._fitted.envelope.cut
+        if self._current_policy(self._current_budget()).server != "first" or cut is None or not cut.lowered:
+            return None
+        if cut.reason.startswith(CLEARS) or self._dialect.name not in COMPACTING_DIALECTS:
+            return None
+        return plan_next_compaction(self._whole_request, self._request, dialect=self._dialect.name)
+
+    def take_compaction(self, call: CompactionCall, answer: Any) -> None:
+        """The provider has answered the call for a compaction. What it made stands first from now on.
+
+        An answer without a compaction, and a refusal (None), leave the cut as it is; later requests for this
+        model do without.
+        """
+        with self._conversations.lock:
+            try:
+                compaction = read_compaction(call, answer)
+            except BadInput:
+                self._conversations.most_used[self._model] = "when cheaper"
+                return
+            self._record.made_call(
+                self._conversation,
+                model=self._model,
+                dialect=self._dialect.name,
+                why="compaction",
+                usage=compaction.usage,
+            )
+            self._conversation = msgspec.structs.replace(self._conversation, compaction=compaction)
+            self._request = self._whole_request
+            self._put_compaction(compaction)
+            self._fitted = self._fit(self._current_budget())
+
+    def _put_compaction(self, compaction: ServerCompaction | None) -> None:
+        """Put what the provider made of the beginning into its place, if that beginning is unchanged."""
+        if compaction is None or compaction.dialect != self._dialect.name:
+            return
+        applied = apply_compaction(self._request, compaction)
+        if applied is not self._request:
+            self._request = applied
+            self._is_spliced = True
 
     def shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be.

@@ -29,6 +29,7 @@ from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BudgetExceeded, LaminaError
+from lamina.fitting.server_compaction import CompactionCall
 from lamina.fitting.server_reports import with_headers
 from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
@@ -183,8 +184,37 @@ class SdkCall:
         return self.pending.remember_answer(shown_answer)
 
     def _prepare(self) -> Steps:
-        """Fit the request. With a store this waits for it."""
+        """Fit the request. With a store this waits for it.
+
+        If a cut is left to the provider, its compaction is asked for first, and the request is fitted anew.
+        """
         self._pending = yield partial(self._wait, self._make_pending)
+        call = self.pending.compaction_call
+        if call is None or self._path not in _COMPACTING_PATHS:
+            return
+        send = self._find_compacting_endpoint(call)
+        if send is None:
+            return
+        answer = None
+        with suppress(Exception):  # whatever the API says to it, the request itself is still to be sent
+            answer = yield send
+        yield partial(self._wait, partial(self.pending.take_compaction, call, answer))
+
+    def _find_compacting_endpoint(self, call: CompactionCall) -> Callable[[], Any] | None:
+        """Return the call of the SDK that asks for a compaction; None if this SDK has none.
+
+        The Messages API has it as a field of a beta, the Responses API at an endpoint of its own.
+        """
+        if call.dialect == "anthropic":
+            is_beta = self._path.startswith("beta.")
+            request = with_headers(call.request, call.headers, beta=is_beta)
+            if not is_beta:
+                request = _move_to_body(request, self._argument_names)
+            return partial(self._send, **request)
+        endpoint = getattr(getattr(self._send, "__self__", None), "compact", None)
+        if not callable(endpoint):
+            return None
+        return partial(endpoint, **call.request)
 
     def _finish(self, usage: Usage, *, answer: Any = None, is_whole: bool = True) -> Steps:
         finish = partial(self.pending.finish, usage=usage, answer=answer, is_whole=is_whole)
@@ -471,7 +501,10 @@ def _move_to_body(request: dict[str, Any], argument_names: frozenset[str]) -> di
     return _add_to_body(arguments, moved)
 
 
-_BETA_FIELDS = ("context_management",)
+_COMPACTING_PATHS = ("messages.create", "beta.messages.create", "responses.create")
+"""Endpoints whose histories are compacted. Others send when they are entered, or return bytes."""
+
+_BETA_FIELDS = ("context_management", "compaction")
 """Fields that lamina adds and that the other endpoints of an SDK have no argument for."""
 
 
