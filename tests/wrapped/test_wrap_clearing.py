@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import anthropic
@@ -15,7 +12,10 @@ import pytest
 from lamina import Budget, Policy
 from lamina.wrapped import wrap
 from tests.gateway.growing import messages_request
+from tests.servers.compaction import check_messages, compact_messages
 from tests.servers.context_editing import Refused, edit
+from tests.servers.json_server import serve_json
+from tests.wrapped.test_wrap_compaction import talk
 
 SMALL = Budget(window=9_000, reserve=500)
 
@@ -28,8 +28,13 @@ class EditingApi:
         self.knows_editing = knows_editing
         self.requests: list[dict[str, Any]] = []
         self.refused = 0
+        self.compactions = 0
 
     def answer(self, request: dict[str, Any], betas: str) -> tuple[int, Any]:
+        if "compaction" in request:
+            self.compactions += 1
+            return 200, compact_messages(request, betas)
+        check_messages(request)
         self.requests.append(request)
         try:
             prompt = edit(request, betas if self.knows_editing else "")
@@ -53,27 +58,11 @@ class EditingApi:
 @contextmanager
 def editing_api(**options: Any) -> Iterator[EditingApi]:
     api = EditingApi(**options)
-
-    class Answering(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            size = int(self.headers.get("Content-Length") or 0)
-            request = json.loads(self.rfile.read(size))
-            status, body = api.answer(request, self.headers.get("anthropic-beta", ""))
-            text = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        api.url = f"http://127.0.0.1:{server.server_port}"
+    with serve_json(
+        lambda _, request, headers: api.answer(request, headers.get("anthropic-beta", ""))
+    ) as url:
+        api.url = url
         yield api
-        server.shutdown()
 
 
 @pytest.mark.parametrize("endpoint", ["messages", "beta"])
@@ -104,3 +93,17 @@ def test_a_server_without_editing_gets_a_cut_of_laminas_instead() -> None:
     assert api.refused == 1
     assert cuts
     assert not any(cut.reason.startswith("the provider") for cut in cuts)
+
+
+@pytest.mark.parametrize("endpoint", ["messages", "beta"])
+def test_a_talk_is_compacted_through_the_official_sdk(endpoint: str) -> None:
+    with editing_api() as api:
+        bare = anthropic.Anthropic(base_url=api.url, api_key="none", max_retries=0)
+        budget = Budget(window=6_000, reserve=500)
+        with wrap(bare, budget=budget, policy=Policy(server="first", breakpoints="keep")) as client:
+            create = client.beta.messages.create if endpoint == "beta" else client.messages.create
+            for turns in (10, 20, 24):
+                create(**talk(turns))
+    assert api.compactions == 1
+    assert api.requests[-1]["messages"][0]["content"][0]["type"] == "compaction"
+    assert len(api.requests) == 3

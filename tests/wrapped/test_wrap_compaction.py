@@ -6,6 +6,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import openai
 import pytest
 
 from lamina import Budget, Policy
@@ -13,6 +14,7 @@ from lamina.dialects import DIALECTS
 from lamina.wrapped import wrap
 from tests.fitting.test_server_compaction import responses_request
 from tests.servers.compaction import Refused, check_messages, compact_items, compact_messages
+from tests.servers.json_server import serve_json
 
 Json = dict[str, Any]
 
@@ -137,4 +139,21 @@ def test_the_responses_api_compacts_at_its_own_endpoint() -> None:
         request = {**responses_request(steps), "stream": False}
         wrapped.responses.create(**request)
     assert responses.compactions
+    assert any(item.get("type") == "compaction" for item in responses.bodies[-1]["input"])
+
+
+def test_the_official_sdk_of_openai_compacts() -> None:
+    responses = CompactingResponses()
+
+    def answer(path: str, request: Json, _: Any) -> tuple[int, Any]:
+        if path.endswith("/compact"):
+            return 200, responses.compact(**request)
+        return 200, responses.create(**request)
+
+    with serve_json(answer) as url:
+        bare = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        with wrap(bare, budget=Budget(window=4_000, reserve=500), policy=FIRST) as client:
+            for steps in (8, 20, 24):
+                client.responses.create(**{**responses_request(steps), "stream": False})
+    assert len(responses.compactions) == 1
     assert any(item.get("type") == "compaction" for item in responses.bodies[-1]["input"])

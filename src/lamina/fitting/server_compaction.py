@@ -195,12 +195,11 @@ def _has_block(message: Any, block_type: str) -> bool:
 
 def read_compaction(call: CompactionCall, answer: Any) -> ServerCompaction:
     """Return what the provider made. Raises BadInput if the answer has no compaction that can be used."""
-    fields = to_dict_or_empty(answer)
     if call.dialect == "anthropic":
-        blocks = [to_dict_or_empty(block) for block in list_or_empty(fields.get("content"))]
+        blocks = [_read_item(block) for block in list_or_empty(read_field(answer, "content"))]
         items = [block for block in blocks if block.get("type") == "compaction" and block.get("content")]
     else:
-        items = [to_dict_or_empty(item) for item in list_or_empty(fields.get("output"))]
+        items = [_read_item(item) for item in list_or_empty(read_field(answer, "output"))]
         if not any(item.get("type") == "compaction" and item.get("encrypted_content") for item in items):
             items = []
     if not items:
@@ -216,6 +215,19 @@ def read_compaction(call: CompactionCall, answer: Any) -> ServerCompaction:
         covered=call.covered,
         usage=find_usage(answer),
     )
+
+
+def _read_item(item: Any) -> dict[str, Any]:
+    """A block or an item as it came.
+
+    The SDK of Anthropic knows compactions in its beta types only. Elsewhere it reads one as a block of
+    another type, with all of its fields, and would warn about that.
+    """
+    dump = getattr(item, "model_dump", None)
+    if dump is None:
+        return to_dict_or_empty(item)
+    fields: dict[str, Any] = dump(mode="json", exclude_unset=True, warnings=False)
+    return fields
 
 
 def apply_compaction(request: Mapping[str, Any], compaction: ServerCompaction) -> dict[str, Any]:
