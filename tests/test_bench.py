@@ -228,6 +228,16 @@ def check_frontier(figures: Any) -> None:
     assert {policy for policy, _, _ in panel["points"]} == {"lamina", "sliding", "drop_oldest"}
 
 
+def check_provider_features(figures: Any) -> None:
+    verdicts = figures["agreement"]
+    assert sum(row["agrees"] for row in verdicts) > 20
+    assert sum(row["differs"] for row in verdicts) == 0
+    assert len(figures["histories"]) == 5
+    assert positive(*(row["cost"] for row in figures["histories"]))
+    assert {row["lifetime"] for row in figures["lifetimes"]} >= {"5m", "1h", "auto", "kept warm"}
+    assert len(figures["explicit"]) == 18
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
@@ -250,6 +260,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "store": check_store,
     "talks": check_talks,
     "torture": check_torture,
+    "provider_features": check_provider_features,
     "why_miss": check_why_miss,
     "subagents": check_subagents,
     "tools": check_tools,
@@ -257,7 +268,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 }
 
 
-LONGEST = frozenset(("build", "engines", "fuzz", "loss", "markers", "why_miss"))
+LONGEST = frozenset(("build", "engines", "fuzz", "loss", "markers", "provider_features", "why_miss"))
 """Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""
 
 BENCHES = [

@@ -23,7 +23,7 @@ from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
 from lamina.core.tokens import BYTES4
 from lamina.core.wording import Wording
-from lamina.fitting import Lifetimes, ServerHelp
+from lamina.fitting import Lifetimes
 from lamina.fitting.policy import DEFAULT_POLICY, PLAIN_FIELDS, choose_policy, load_policy
 from lamina.gateway.config import GatewaySettings, UpstreamSettings, check_settings, load_gateway_settings
 from lamina.gateway.serving import check_start, serve
@@ -248,7 +248,7 @@ def test_a_policy_of_plain_data_can_be_written_down_and_read_again() -> None:
         layout=Layout(library="hoisted"),
         breakpoints=Lifetimes(stable="1h"),
         recall="tool",
-        server=ServerHelp(drop_block=False),
+        server="never",
         keep="all",
     )
     assert load_policy(json.loads(json.dumps(plain.dump()))) == plain
@@ -273,7 +273,7 @@ def test_the_gateway_reads_the_same_names_and_each_upstream_has_its_own(tmp_path
         """
         [policy]
         recall = "handles"
-        server.drop_block = false
+        server = "never"
         [upstreams.local]
         url = "http://127.0.0.1:8080"
         profile = "llama.cpp"
@@ -286,7 +286,7 @@ def test_the_gateway_reads_the_same_names_and_each_upstream_has_its_own(tmp_path
     )
     settings = load_gateway_settings(file, {})
     check_settings(settings, {}, file)
-    shared = Policy(recall="handles", server=ServerHelp(drop_block=False))
+    shared = Policy(recall="handles", server="never")
     assert settings.policy == shared
     policies = {name: upstream.policy for name, upstream in settings.list_upstreams().items()}
     assert policies["local"] == msgspec.structs.replace(shared, budget=9_000)

@@ -20,6 +20,10 @@ MODEL = "gemini-3.8-flash"
 HANDBOOK = "Section 1. " * 50
 
 
+_GONE_MESSAGE = "CachedContent not found (or permission denied)"
+GONE = (403, {"error": {"code": 403, "message": _GONE_MESSAGE, "status": "PERMISSION_DENIED"}})
+
+
 class Gemini:
     """The caches that there are, and everything that was asked for. `broken` refuses whatever comes next."""
 
@@ -29,6 +33,7 @@ class Gemini:
         self.bodies: list[Any] = []
         self.broken = False
         self.url = ""
+        self.implicit = {"promptTokenCount": 2_000, "cachedContentTokenCount": 0}
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         name = path.split("/", 2)[2]  # after the version
@@ -40,17 +45,31 @@ class Gemini:
             new_name = f"cachedContents/{len(self.asked)}"
             self.caches[new_name] = body
             return 200, {"name": new_name, "usageMetadata": {"totalTokenCount": 2_000}}
-        cache_name = body.get("cachedContent", "") if method == "POST" else name
+        if method == "POST":
+            return self.generate(body)
+        return self.change(method, name)
+
+    def generate(self, body: Any) -> tuple[int, Any]:
+        """Answer a request to the model. One that names a cache must not repeat what the cache has."""
+        cache_name = body.get("cachedContent", "")
+        if not cache_name:
+            return 200, {"candidates": [], "usageMetadata": self.implicit}
+        if any(field in body for field in ("systemInstruction", "tools", "toolConfig")):
+            message = "CachedContent can not be used with GenerateContent request setting system_instruction"
+            return 400, {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
         if cache_name not in self.caches:
-            message = "CachedContent not found (or permission denied)"
-            return 403, {"error": {"code": 403, "message": message, "status": "PERMISSION_DENIED"}}
+            return GONE
+        content = {"role": "model", "parts": [{"text": f"from {cache_name}"}]}
+        return 200, {"candidates": [{"content": content}]}
+
+    def change(self, method: str, name: str) -> tuple[int, Any]:
+        """Renew or delete a cache."""
+        if name not in self.caches:
+            return GONE
         if method == "DELETE":
             del self.caches[name]
             return 200, {}
-        if method == "PATCH":
-            return 200, {"name": name}
-        content = {"role": "model", "parts": [{"text": f"from {cache_name}"}]}
-        return 200, {"candidates": [{"content": content}]}
+        return 200, {"name": name}
 
 
 @pytest.fixture
@@ -222,3 +241,55 @@ def test_a_head_without_anything_to_cache_is_refused() -> None:
         CachedHead(object(), model=MODEL, display_name="handbook")
     with pytest.raises(BadInput, match="lifetime"):
         CachedHead(object(), model=MODEL, system="x", lifetime=0)
+
+
+def test_a_cache_is_made_when_it_pays_and_deleted_when_it_no_longer_does(gemini: Gemini) -> None:
+    """At these prices three uses in an hour pay for a cache of an hour: 3 · 0.9 · 0.75 > 0.75 + 1.00."""
+    clock = Clock()
+    cached = head(gemini, clock, make="when cheaper")
+    for number in range(3):
+        clock.now += 60
+        cached.generate_content(contents=f"What is in {number}?")
+        assert cached.has_cache == (number == 2)
+    whole = [HANDBOOK in json.dumps(body) for body in gemini.bodies]
+    assert whole == [True, True, True, False]  # two whole requests, the cache, and one that names it
+    clock.now += 4_000  # it has ended, and one use in an hour pays for no new one
+    cached.generate_content(contents="And now?")
+    assert not cached.has_cache
+    assert gemini.caches == {}
+    assert HANDBOOK in json.dumps(gemini.bodies[-1])
+
+
+def test_no_cache_is_made_where_the_implicit_one_reads_the_head(gemini: Gemini) -> None:
+    gemini.implicit = {"promptTokenCount": 2_000, "cachedContentTokenCount": 1_950}
+    cached = head(gemini, Clock(), make="when cheaper")
+    for number in range(30):
+        cached.generate_content(contents=f"What is in {number}?")
+    assert not any(call.endswith("cachedContents") for call in gemini.asked)
+
+
+def test_a_head_with_contents_is_sent_whole_until_it_pays(gemini: Gemini) -> None:
+    cached = CachedHead(client(gemini), model=MODEL, contents=[HANDBOOK], make="when cheaper")
+    cached.generate_content(contents="What is in 1?", config=types.GenerateContentConfig(temperature=0.5))
+    sent = json.dumps(gemini.bodies[0])
+    assert sent.index(HANDBOOK) < sent.index("What is in 1?")
+    assert gemini.bodies[0]["generationConfig"]["temperature"] == 0.5
+
+
+def test_the_same_without_waiting_decides_too(gemini: Gemini) -> None:
+    async def talk() -> bool:
+        head_of_async = AsyncCachedHead(client(gemini), model=MODEL, system=HANDBOOK, make="when cheaper")
+        async with head_of_async as cached:
+            for number in range(4):
+                await cached.generate_content(contents=f"What is in {number}?")
+            return cached.has_cache
+
+    assert asyncio.run(talk())
+    assert gemini.caches == {}
+
+
+def test_whether_a_cache_pays_needs_a_price() -> None:
+    with pytest.raises(BadInput, match="no price"):
+        CachedHead(object(), model="a-model-of-mine", system="x", make="when cheaper")
+    with pytest.raises(BadInput, match="make is"):
+        CachedHead(object(), model=MODEL, system="x", make="sometimes")  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pytest
 from lamina import BudgetExceeded, Policy
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
-from lamina.fitting import ServerHelp
+from lamina.fitting import ServerUse
 from lamina.wrapped import wrap
 from tests.servers.bound_thinking import BoundModel, bound_model
 from tests.wrapped.scripted_api import Call, Said, Thought
@@ -155,9 +155,9 @@ def test_the_fallback_leaves_out_earlier_thinking_and_keeps_what_the_server_want
     assert len(model.binding.left_out) > 20
 
 
-@pytest.mark.parametrize("server", [ServerHelp(drop_block=False), ServerHelp()])
-def test_whoever_turns_the_switch_off_gets_the_error_that_names_thinking(server: ServerHelp) -> None:
-    binding = {} if not server.drop_block else {"prefix_mismatch_behavior": "error"}
+@pytest.mark.parametrize("server", ["never", "thinking"])
+def test_whoever_turns_the_switch_off_gets_the_error_that_names_thinking(server: ServerUse) -> None:
+    binding = {} if server == "never" else {"prefix_mismatch_behavior": "error"}
     thinking = {"type": "adaptive", "block_binding": binding}
     with (
         bound_model(make_script(STEPS)) as model,

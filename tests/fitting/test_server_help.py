@@ -22,10 +22,10 @@ from lamina.dialects.anthropic.server import (
 )
 from lamina.dialects.usage import Cleared, Usage
 from lamina.errors import BudgetExceeded
-from lamina.fitting.server_reports import ServerHelp, extend_budget, record_clearing
+from lamina.fitting.server_reports import ServerUse, extend_budget, record_clearing
 from tests.fitting.test_request import talk
 
-KEEP = ServerHelp(drop_block=False)
+KEEP: ServerUse = "never"
 CLEARING = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 
 

@@ -12,7 +12,7 @@ import anthropic
 import pytest
 
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
-from lamina.fitting.server_reports import ServerHelp
+from lamina.fitting.server_reports import ServerUse
 from tests.fitting.test_bound_loop import (
     STEPS,
     check_recall_stays,
@@ -22,7 +22,7 @@ from tests.fitting.test_bound_loop import (
 from tests.gateway.running import run_gateway, settings_for
 from tests.servers.bound_thinking import BoundModel, bound_model
 
-WITHOUT_SWITCH = ServerHelp(drop_block=False)
+WITHOUT_SWITCH: ServerUse = "never"
 
 
 async def loop_through_gateway(

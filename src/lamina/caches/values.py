@@ -59,7 +59,8 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     **How long.** `lifetimes` maps the word that a marker or a request uses to seconds. `lifetime` is the word
     that holds if nothing else is requested. `lives` lists the words that a model takes, its default first,
-    where models differ. `refresh`: a read starts the lifetime again.
+    where models differ. `refresh`: a read starts the lifetime again. `unpublished` lists the words for which
+    the provider does not publish what a write costs.
 
     **How much.** `markers` is the largest number of markers in a request. `look_back` is the number of
     positions that are searched (for "tail": of boundaries). `runs`: a run of calls or of results is one
@@ -94,6 +95,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     lifetime: str = ""
     lives: dict[str, tuple[str, ...]] = {}
     refresh: bool = True
+    unpublished: tuple[str, ...] = ()
     markers: int = 0
     look_back: int = 0
     runs: bool = False
@@ -142,6 +144,11 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 not model_words <= set(self.lifetimes) or not all(self.lives.values()),
                 f"lives has {sorted(model_words)}",
                 f"give words of lifetimes, at least one for each model: {words}",
+            ),
+            (
+                not set(self.unpublished) <= set(self.lifetimes),
+                f"unpublished has {', '.join(self.unpublished)}",
+                f"give words of lifetimes: {words}",
             ),
             (min(limits) < 0, "a number is negative", "limits are 0 or more"),
             (

@@ -23,6 +23,7 @@ from lamina.cli.output import emit
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key, hide_password
+from lamina.cli.tail import JournalReader
 from lamina.errors import LaminaError
 from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import load_settings
@@ -120,6 +121,7 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
         names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
         yield CheckLine(subject="gateway", verdict="ok", text=f"upstreams: {names}")
         yield from _check_journal(settings, environment)
+        yield from _check_reports(settings, environment)
     if arguments.client:
         yield from _check_client(arguments, settings, environment)
     if settings is not None and (arguments.reach or arguments.upstream):
@@ -339,6 +341,36 @@ def _check_journal(settings: GatewaySettings, environment: Mapping[str, str]) ->
         text = f"one line a request in {path}"
         step = "lamina tail follows it"
     yield CheckLine(subject="journal", verdict="ok", text=text, next_step=step)
+
+
+def _check_reports(settings: GatewaySettings, environment: Mapping[str, str]) -> Iterator[CheckLine]:
+    """How often the providers' own reasons for cache misses agreed with lamina's causes so far."""
+    from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
+    from lamina.gateway.journal import find_journal  # noqa: PLC0415 - an extra
+
+    try:
+        path = find_journal(settings, environment)
+    except LaminaError:
+        return
+    if path is None or not path.is_file():
+        return
+    account = GatewayAccount()
+    with JournalReader(path) as reader:
+        for line in (*reader.read_older(), *reader.read_new()):
+            if _REPORT_SIGN in line:
+                account.read_line(line)
+    rate = account.reports
+    if not str(rate):
+        return
+    if rate.differed:
+        step = "lamina tail --json prints them: each names both requests and the byte that differs"
+        yield CheckLine(subject="cache reports", verdict="remark", text=str(rate), next_step=step)
+        return
+    yield CheckLine(subject="cache reports", verdict="ok", text=str(rate))
+
+
+_REPORT_SIGN = b'"cache report"'
+"""What a line about a provider's word has. Other lines are not decoded."""
 
 
 def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckLine]:

@@ -30,6 +30,7 @@ from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.engines import ENGINES, Engine, open_engine
 from lamina.replay.headline import summarise
+from lamina.replay.lifetimes import compare_lifetimes, lifetimes_text
 from lamina.replay.parquet import open_tables
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.promises import depth_policies, promise_depths
@@ -66,6 +67,7 @@ examples:
   lamina replay logs/ --judge http://127.0.0.1:8000
   lamina replay logs/ --judge http://127.0.0.1:8000 --precision 0.05
   lamina replay logs/ --hide-at-most 0.02 --window 32000
+  lamina replay ~/.claude/projects --lifetimes
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
 exit status: 0 done, 2 nothing that can be replayed
@@ -79,7 +81,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
         "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
         "                     [--judge JUDGE] [--answers N] [--seconds N] [--precision NATS]\n"
-        "                     [--losses FILE] [--plan] [--price DOLLARS] [--hide-at-most SHARE]"
+        "                     [--losses FILE] [--plan] [--price DOLLARS] [--hide-at-most SHARE]\n"
+        "                     [--lifetimes]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -171,6 +174,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default="",
         help="with --judge: keep what was judged here, and go on from there the next time",
     )
+    add(
+        "--lifetimes",
+        action="store_true",
+        help="instead of an account: what each lifetime of the cache would have cost, from recorded pauses",
+    )
     add("--plan", action="store_true", help="with --judge: only say how much there is to judge")
     add(
         "--price",
@@ -210,12 +218,9 @@ def run(arguments: argparse.Namespace) -> int:
     rules = _chosen("--rules", arguments.rules, [AUTO, *sorted(all_rules())])
     windows = _windows(arguments.window)
     jobs = arguments.jobs or _processors()
-    refuse_databases(arguments.paths, hint="a store is read with --store")
-    if not arguments.paths and arguments.store is None:
-        hint = "name files or folders with recorded sessions, or a store with --store"
-        raise BadInput("there is nothing to replay", place="PATH", hint=hint)
-    for path in (arguments.json, arguments.html):
-        check_folder(path)
+    _check_paths(arguments)
+    if arguments.lifetimes:
+        return _print_lifetimes(arguments)
     if arguments.judge:
         with ProgressLine() as line:
             traces = _read_chosen(arguments, _Bar(line))
@@ -250,6 +255,32 @@ def run(arguments: argparse.Namespace) -> int:
     print_account(account, json_file=arguments.json, html_file=arguments.html)
     if arguments.parquet:
         tell(f"wrote {arguments.parquet}")
+    return 0
+
+
+def _check_paths(arguments: argparse.Namespace) -> None:
+    """Raise BadInput before the replay if there is nothing to read, or no folder to write into."""
+    refuse_databases(arguments.paths, hint="a store is read with --store")
+    if not arguments.paths and arguments.store is None:
+        hint = "name files or folders with recorded sessions, or a store with --store"
+        raise BadInput("there is nothing to replay", place="PATH", hint=hint)
+    for path in (arguments.json, arguments.html):
+        check_folder(path)
+
+
+def _print_lifetimes(arguments: argparse.Namespace) -> int:
+    """Print what each lifetime of the cache would have cost. With `-`, JSON is all that is printed."""
+    with ProgressLine() as line:
+        traces = _read_chosen(arguments, _Bar(line))
+        rows = compare_lifetimes(trace for trace in traces if isinstance(trace, Trace))
+    text = lifetimes_text(rows)
+    if arguments.json == "-":
+        emit(msgspec.to_builtins(rows))
+        return 0
+    print(text)
+    if arguments.json:
+        write_file(arguments.json, json.dumps(msgspec.to_builtins(rows), allow_nan=False) + "\n")
+        tell(f"wrote {arguments.json}")
     return 0
 
 

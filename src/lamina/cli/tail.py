@@ -102,17 +102,9 @@ def _follow(
 
 def _take(line: bytes, account: GatewayAccount, print_event: Callable[[Mapping[str, Any]], None]) -> None:
     """Print one line of the log. What is not an event, such as a warning of a server, is left out."""
-    try:
-        event = msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return
-    if not isinstance(event.get("event"), str):
-        return
-    try:
-        account.read_event(event)
-    except msgspec.ValidationError:
-        return  # fields of another release
-    print_event(event)
+    event = account.read_line(line)
+    if event is not None:
+        print_event(event)
 
 
 def _end(account: GatewayAccount, arguments: argparse.Namespace) -> int:
@@ -243,8 +235,21 @@ class _Printer:
                 self._print(event, text, "bad")
             case "refused":
                 self._print(event, _describe_other(event), "bad")
+            case "cache report":
+                self._print_report(event)
             case _:
                 self._print(event, _describe_other(event))
+
+    def _print_report(self, event: Mapping[str, Any]) -> None:
+        """A provider's word about its cache. One that nothing broke is not worth a line."""
+        provider = event.get("provider")
+        verdict = event.get("verdict")
+        if verdict == "agrees" and provider == "hit":
+            return
+        text = f"  the provider says {provider}, lamina {event.get('own')}: {verdict}"
+        if event.get("why"):
+            text += f" ({event['why']})"
+        self._print(event, text)
 
     def _describe_answer(self, event: Mapping[str, Any]) -> str:
         from lamina.conversations.costs import price_usage  # noqa: PLC0415 - only for those who print

@@ -5,18 +5,25 @@
 
 The provider bills storage for as long as a cache lives, so the cache is deleted at the end. If it is gone,
 because it expired or somebody deleted it, it is made again. Any client with the shape of google-genai's
-works, and none is imported here. Whether a cache pays is not decided here.
+works, and none is imported here.
+
+With `make="when cheaper"` requests are sent with their whole head until a cache pays, by what was used and
+what the implicit cache gave back so far (`lamina.caches.explicit`). A cache that no longer pays is deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from threading import Lock
 from time import time
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
+from lamina.caches import all_rules
+from lamina.caches.explicit import ExplicitCachePrice, price_explicit_cache
+from lamina.dialects.usage import find_usage
 from lamina.errors import BadInput
 
 LIFETIME = 3600.0
@@ -24,6 +31,12 @@ LIFETIME = 3600.0
 
 RENEWAL_SHARE = 0.25
 """A cache with less than this share of its lifetime left is renewed at its next use."""
+
+USES = 1_000
+"""Uses of a head that are remembered, to say whether a cache pays."""
+
+Make = Literal["always", "when cheaper"]
+"""When a cache is made: at the first use, or as soon as it costs less than sending the head each time."""
 
 _HEAD_FIELDS = ("system_instruction", "tools", "tool_config")
 
@@ -83,6 +96,7 @@ class _Head:
         contents: Any = None,
         lifetime: float = LIFETIME,
         display_name: str = "",
+        make: Make = "always",
         clock: Callable[[], float] = time,
     ) -> None:
         if lifetime <= 0:
@@ -98,6 +112,13 @@ class _Head:
         if not self._head.keys() - {"display_name"}:
             hint = "give system, tools or contents to cache"
             raise BadInput("the head is empty", place="CachedHead", hint=hint)
+        if make not in ("always", "when cheaper"):
+            hint = 'use "always" or "when cheaper"'
+            raise BadInput(f"make is {make!r:.100}", place="CachedHead", hint=hint)
+        self._make = make
+        self._uses: deque[float] = deque(maxlen=USES)
+        self._read_implicitly = 0
+        self._sent_whole = 0
         self._client = client
         self._model = model
         self._lifetime = lifetime
@@ -107,6 +128,8 @@ class _Head:
         self._until = 0.0
         self._earlier_token_hours = 0.0
         self.tokens = 0
+        if make == "when cheaper":
+            self._price(1)  # a model without a price is refused now, not at some later call
 
     @property
     def token_hours(self) -> float:
@@ -116,6 +139,62 @@ class _Head:
     def storage_cost(self, price: float) -> float:
         """Return what the storage cost, at a price for a million tokens and an hour."""
         return self.token_hours * price / 1_000_000
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether there is a cache now, as far as is known here."""
+        return bool(self._name)
+
+    def _note_use(self) -> bool:
+        """Note that the head is used now. Whether it is read from a cache of its own.
+
+        So many uses as in the last lifetime are expected in the next one. A cache that is there has been paid
+        for, so it is read until it would have to be renewed. Then only its storage counts.
+        """
+        if self._make == "always":
+            return True
+        now = self._clock()
+        self._uses.append(now)
+        if self._name and now < self._until - RENEWAL_SHARE * self._lifetime:
+            return True
+        uses = sum(1 for used in self._uses if used > now - self._lifetime)
+        price = self._price(uses)
+        if self._name and now < self._until:
+            return price.stored + price.read < price.without
+        return price.pays
+
+    def _price(self, uses: int) -> ExplicitCachePrice:
+        implicit_share = 0.0
+        if self._sent_whole:
+            implicit_share = min(self._read_implicitly / self._sent_whole, 1.0)
+        return price_explicit_cache(
+            all_rules()["gemini_explicit"],
+            self._model,
+            uses=uses,
+            seconds=self._lifetime,
+            implicit_share=implicit_share,
+        )
+
+    def _note_whole(self, answer: Any) -> Any:
+        """Note what the implicit cache gave back of a request with its whole head. Returns the answer."""
+        usage = find_usage(answer)
+        self._read_implicitly += usage.cached
+        self._sent_whole += usage.input
+        return answer
+
+    def _add_head(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The request with its whole head, for a call without a cache."""
+        head = {name: value for name, value in self._head.items() if name in _HEAD_FIELDS}
+        config = request.get("config")
+        _refuse_repeated(config)
+        if config is None or isinstance(config, Mapping):
+            config = {**_read_fields(config), **head}
+        else:
+            config = config.model_copy(update=head)
+        whole = {"model": self._model, **request, "config": config}
+        if "contents" in self._head:
+            whole["contents"] = [*_as_list(self._head["contents"]), *_as_list(request.get("contents"))]
+        return whole
 
     def _current_token_hours(self) -> float:
         if not self._name:
@@ -184,7 +263,8 @@ class CachedHead(_Head):
     """The cache of a head, over a client of google-genai. Safe to use from several threads.
 
     `system`, `tools`, `tool_config` and `contents` are those of the SDK. Requests that use the cache leave
-    them out. `lifetime` is in seconds; `clock` returns seconds since any fixed moment.
+    them out. `lifetime` is in seconds; `make` says when a cache is made; `clock` returns seconds since any
+    fixed moment.
     """
 
     def __init__(self, client: Any, **head: Any) -> None:
@@ -197,6 +277,9 @@ class CachedHead(_Head):
 
     def generate_content(self, **request: Any) -> Any:
         """Call `models.generate_content` with this head. A cache that is gone is made again, once."""
+        if not self._note_use():
+            self.delete()
+            return self._note_whole(self._client.models.generate_content(**self._add_head(request)))
         name = self.name()
         try:
             return self._client.models.generate_content(**self._add_cache(request, name))
@@ -240,8 +323,11 @@ class AsyncCachedHead(_Head):
 
     async def generate_content(self, **request: Any) -> Any:
         """Call `models.generate_content` with this head. A cache that is gone is made again, once."""
-        name = await self.name()
         models = self._client.aio.models
+        if not self._note_use():
+            await self.delete()
+            return self._note_whole(await models.generate_content(**self._add_head(request)))
+        name = await self.name()
         try:
             return await models.generate_content(**self._add_cache(request, name))
         except Exception as error:
@@ -276,14 +362,29 @@ def with_cached(config: Any, name: str) -> Any:
 
     Raises BadInput if the config has a field of the head: the API refuses a request that repeats it.
     """
+    _refuse_repeated(config)
+    fields = _read_fields(config)
+    if config is None or isinstance(config, Mapping):
+        return {**fields, "cached_content": name}
+    return config.model_copy(update={"cached_content": name})
+
+
+def _refuse_repeated(config: Any) -> None:
+    """Raise BadInput if a config has a field of the head."""
     fields = _read_fields(config)
     repeated = [field for field in _HEAD_FIELDS if fields.get(field) is not None]
     if repeated:
         hint = "it belongs to the cached head; the API refuses a request that repeats it"
         raise BadInput(f"{repeated[0]} is set beside a cache", place="config", hint=hint)
-    if config is None or isinstance(config, Mapping):
-        return {**fields, "cached_content": name}
-    return config.model_copy(update={"cached_content": name})
+
+
+def _as_list(contents: Any) -> list[Any]:
+    """The contents of a call as a list: the SDK takes one, or one of its items."""
+    if contents is None:
+        return []
+    if isinstance(contents, list | tuple):
+        return list(contents)
+    return [contents]
 
 
 def _read_fields(config: Any) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ import msgspec
 from lamina.conversations.conversation import DOOR, Conversation
 from lamina.conversations.record import Answered, CutNote, SentRequest
 from lamina.conversations.store import changes_requests
+from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.policy import Keep
 from lamina.fitting.request import Fitted
@@ -92,8 +93,26 @@ class CallRecord:
         sized = msgspec.structs.replace(request, size=len(body))
         conversation.record.add_sent(sized, body=body, came=came_body, ledger=ledger)
 
+    def made_call(
+        self, conversation: Conversation, *, model: str, dialect: str, why: str, usage: Usage
+    ) -> None:
+        """Note a call that lamina made by itself, and what it took. Its bodies are not kept."""
+        if self._keep is None or self._keep == "nothing":
+            return
+        call_id = f"{conversation.uid}-{next(_numbers)}"
+        now = round(time(), 3)
+        sent = SentRequest(id=call_id, at=now, door=DOOR, dialect=dialect, model=model, why=why)
+        conversation.record.add_sent(sent)
+        conversation.record.add_answer(Answered(id=call_id, at=now, status=200, usage=usage))
+
     def answered(
-        self, usage: Usage | int, *, answer: Any = None, recalled: bool = False, error: str = ""
+        self,
+        usage: Usage | int,
+        *,
+        answer: Any = None,
+        recalled: bool = False,
+        error: str = "",
+        report: CacheReport = NO_REPORT,
     ) -> None:
         """The answer has come, or an error. `answer` is the SDK's own object, or the events of a stream."""
         conversation = self._conversation
@@ -118,6 +137,8 @@ class CallRecord:
             usage=None if usage == NOTHING_REPORTED else usage,
             error=error,
             recalled=recalled,
+            provider_cause=report.cause,
+            provider_missed=report.missed,
         )
         conversation.record.add_answer(answered, body=body)
         self._id = ""

@@ -16,6 +16,7 @@ from lamina.core.recall import list_refs
 from lamina.core.values import Ledger
 from lamina.dialects.usage import Usage
 from lamina.fitting.request import RequestMemo
+from lamina.fitting.server_compaction import ServerCompaction
 
 DOOR = "wrap"
 """What the record calls a wrapped client."""
@@ -34,12 +35,14 @@ class LastRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     The next request is compared with it, to say why a cache missed. `sent_at` is of a clock that only runs
     forward. `is_uncached`: a listener was told already that the API caches nothing of this conversation.
+    `answer_id` is the API's id of its answer, "" if it is not known.
     """
 
     fitted: Any
     usage: Usage
     sent_at: float
     is_uncached: bool = False
+    answer_id: str = ""
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -53,6 +56,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     its `uid`, and `revision` counts its calls. `group` is "name:…" for a conversation that its caller named.
     `family` is what it begins with, "" before it is stored. `left_families` are those of conversations that
     the client left for this one: see `Conversations.save`. `record` is what happened in it, for the store.
+    `compaction` is what the provider made of its beginning, if it was asked to; it is not stored.
     """
 
     ledger: Ledger = Ledger()
@@ -74,6 +78,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     began: int = msgspec.field(default_factory=_now)
     left_families: tuple[str, ...] = ()
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
+    compaction: ServerCompaction | None = None
 
 
 def forget_lost_text(state: ConversationState, living: Conversation) -> ConversationState:

@@ -7,7 +7,7 @@ to the API and back. Nothing is sent here.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from copy import copy
 from itertools import count
@@ -29,9 +29,13 @@ from lamina.errors import BadInput
 from lamina.fitting.policy import DEFAULT_POLICY, Policy
 from lamina.fitting.recalls import read_turns
 from lamina.fitting.request import Fitted, RequestMemo
+from lamina.fitting.server_reports import ServerUse
 
 if TYPE_CHECKING:
     from lamina.conversations.conversation_store import ConversationStore
+
+PAUSES = 200
+"""How many pauses between two requests are remembered."""
 
 IDS = 1_024
 """How many ids of answers that stand for a later answer are remembered."""
@@ -58,8 +62,9 @@ class Conversations:
 
     `policy` says how their requests are fitted. With its `recall` on "auto", the model has the recall tool.
     Conversations are remembered in `by_key`: a name that the caller gave, or a number. `numbered` has the
-    first two numbers that were used, which is enough to know whether there is more than one. The API has
-    refused the switch for bound thinking for the `models_without_switch`.
+    first two numbers that were used, which is enough to know whether there is more than one. `most_used` is
+    what the API did not refuse of the help of its server, by model. It refused to say anything about its
+    cache for the `models_without_reports`. `pauses` are the last ones between two requests, in seconds.
     """
 
     def __init__(
@@ -70,7 +75,9 @@ class Conversations:
         store: ConversationStore | None = None,
     ) -> None:
         self.policy = policy
-        self.models_without_switch: set[str] = set()
+        self.most_used: dict[str, ServerUse] = {}
+        self.models_without_reports: set[str] = set()
+        self.pauses: deque[float] = deque(maxlen=PAUSES)
         self.listeners = listeners or Listeners()
         self.store = store
         self.name = ""

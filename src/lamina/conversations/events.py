@@ -20,8 +20,10 @@ from lamina.caches.prices import fill_prices
 from lamina.conversations.conversation import LastRequest
 from lamina.core.explanation import LeftOut
 from lamina.core.values import Ledger
+from lamina.diagnose.agreement import check_report
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
+from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.request import Fitted
@@ -83,7 +85,8 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
     paid: written, or not cached. `cause` is a word of `lamina.diagnose.values.CAUSES`, or `NOT_CACHED`;
     `reason` says it in a sentence, `advice` says what to do, and `remedy` is that as code. If an API does
     not report what it wrote, `held` is what its rules say; if nothing was marked for the cache, it is what
-    the cache could have held.
+    the cache could have held. `provider` is the API's own word for the cause, "" if it said none, and
+    `agreement` what it says of lamina's cause (`lamina.diagnose.agreement`).
     """
 
     conversation: str
@@ -96,11 +99,16 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     advice: str = ""
     remedy: str = ""
+    provider: str = ""
+    agreement: str = ""
 
     def __str__(self) -> str:
         money = ""
         if self.price is not None:
             money = f", ${self.price:.4f}"
+        provider = ""
+        if self.provider:
+            provider = f" (the provider says {self.provider}: {self.agreement})"
         advice = ""
         if self.advice:
             advice = f"; {self.advice}"
@@ -109,7 +117,7 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
             remedy = f" In code: {self.remedy}"
         return (
             f"cache miss in {self.conversation}: {self.lost:,} of {self.held:,} cached tokens "
-            f"were paid again{money}: {self.reason}{advice}{remedy}"
+            f"were paid again{money}: {self.reason}{provider}{advice}{remedy}"
         )
 
 
@@ -158,12 +166,20 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             _tell(mended, self.on_repair)
 
     def report_usage(
-        self, fitted: Fitted, usage: Usage, last: LastRequest, *, gap: float, conversation: str
+        self,
+        fitted: Fitted,
+        usage: Usage,
+        last: LastRequest,
+        *,
+        gap: float,
+        conversation: str,
+        report: CacheReport = NO_REPORT,
     ) -> MissEvent | None:
         """Report a miss: the provider says that it read less than it held. After a cut that is no news.
 
         `last` is the request before this one, which was sent `gap` seconds earlier. The two are compared to
-        say why. If the later one continues the earlier, it is the provider's doing. Returns the event.
+        say why. If the later one continues the earlier, it is the provider's doing. `report` is what the API
+        itself says about its cache. Returns the event.
         """
         cut = fitted.envelope.cut
         if cut is not None and cut.lowered:
@@ -172,7 +188,9 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             return None
         model = _model_of(fitted)
         rules = _rules_of(fitted)
-        difference = diff(last.fitted, fitted, rules=rules, tokens=last.usage.input, gap=gap)
+        difference, agreement = check_report(
+            report, last.fitted, fitted, rules=rules, tokens=last.usage.input, gap=gap
+        )
         miss = _Miss.measure(usage, last.usage, difference)
         if difference.cause == UNMARKED:
             unchanged = diff(last.fitted, fitted, tokens=last.usage.input).kept
@@ -194,6 +212,8 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             reason=difference.sentence,
             advice=difference.advice,
             remedy=words.remedy,
+            provider=report.cause,
+            agreement=agreement.verdict if report.cause else "",
         )
         if difference.continues:
             event = msgspec.structs.replace(event, cause=FORGOTTEN, reason=_FORGOTTEN_REASON)

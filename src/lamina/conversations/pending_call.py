@@ -4,7 +4,7 @@ The sender makes a `PendingCall` of a request, sends `call.request`, and reports
 
 - `finish` when it was answered;
 - `shrink` when it was refused as too long, which makes a smaller request to send instead;
-- `forgo_switch` when it was refused for its switch for bound thinking, which makes one without it;
+- `forgo_server` when it was refused for what it asks of the provider's server, which makes one without;
 - `take_answer` to see whether the model only asked for something that was left out, which makes the next
   request.
 
@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches import rules_for
 from lamina.conversations.call_record import CallRecord
 from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
@@ -26,12 +27,23 @@ from lamina.conversations.events import NOT_CACHED
 from lamina.conversations.memory_tool import serve_memory
 from lamina.conversations.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.core.values import Budget, Ledger
+from lamina.dialects.cache_reports import NO_NOTE, AnswerNote, read_answer_note
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
-from lamina.errors import BudgetExceeded
+from lamina.errors import BadInput, BudgetExceeded
+from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.server_compaction import (
+    COMPACTING_DIALECTS,
+    CompactionCall,
+    ServerCompaction,
+    apply_compaction,
+    plan_next_compaction,
+    read_compaction,
+)
+from lamina.fitting.server_reports import CLEARS, ServerUse, limit_use
 from lamina.telemetry import active
 
 RETRY_SHARE = 0.75
@@ -76,18 +88,44 @@ class PendingCall:
             self._last_remembered = conversations.by_key.get(self._key)
             self._windows = self._conversation.windows
             digests = self._conversation.digests
+            self._note_pause()
             self._place = place_after(client_request, digests)
             self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
             self._is_spliced = self._request is not client_request
+            self._whole_request = self._request
+            self._put_compaction(self._conversation.compaction)
             self._fitted = self._fit(self._current_budget())
         self._reported: Fitted | None = None
         self._began = monotonic()
         self._is_uncached = False
+        self._note = NO_NOTE
 
     @property
     def request(self) -> dict[str, Any]:
         """What to send."""
         return self._fitted.request
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """The fields that ask the API why its cache missed, for the body; empty if nobody wants to know."""
+        if not self._conversations.policy.diagnostics or self._is_unasked:
+            return {}
+        last_request = self._conversation.last_request
+        answer_id = "" if last_request is None else last_request.answer_id
+        return self._dialect.ask_cache_report(self._fitted.request, answer_id)
+
+    def forgo_question(self) -> None:
+        """The API refused the question about its cache. No later request for this model asks."""
+        self._note_failed("refused for its question about the cache")
+        with self._conversations.lock:
+            self._conversations.models_without_reports.add(self._model)
+
+    @property
+    def _is_unasked(self) -> bool:
+        """Whether the API has no reports for this model, or refused to be asked for one."""
+        if self._model in self._conversations.models_without_reports:
+            return True
+        return rules_for(self._model, dialect=self._dialect.name).match not in ("breakpoints", "tail")
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -125,6 +163,52 @@ class PendingCall:
                 why=self._why,
             )
 
+    @property
+    def compaction_call(self) -> CompactionCall | None:
+        """The call that has the provider compact the history instead of this request's cut; None without.
+
+        It is asked for where the policy says "first", and the provider clears nothing by itself.
+        """
+        cut = self._fitted.envelope.cut
+        if self._current_policy(self._current_budget()).server != "first" or cut is None or not cut.lowered:
+            return None
+        if cut.reason.startswith(CLEARS) or self._dialect.name not in COMPACTING_DIALECTS:
+            return None
+        return plan_next_compaction(self._whole_request, self._request, dialect=self._dialect.name)
+
+    def take_compaction(self, call: CompactionCall, answer: Any) -> None:
+        """The provider has answered the call for a compaction. What it made stands first from now on.
+
+        An answer without a compaction, and a refusal (None), leave the cut as it is; later requests for this
+        model do without.
+        """
+        with self._conversations.lock:
+            try:
+                compaction = read_compaction(call, answer)
+            except BadInput:
+                self._conversations.most_used[self._model] = "when cheaper"
+                return
+            self._record.made_call(
+                self._conversation,
+                model=self._model,
+                dialect=self._dialect.name,
+                why="compaction",
+                usage=compaction.usage,
+            )
+            self._conversation = msgspec.structs.replace(self._conversation, compaction=compaction)
+            self._request = self._whole_request
+            self._put_compaction(compaction)
+            self._fitted = self._fit(self._current_budget())
+
+    def _put_compaction(self, compaction: ServerCompaction | None) -> None:
+        """Put what the provider made of the beginning into its place, if that beginning is unchanged."""
+        if compaction is None or compaction.dialect != self._dialect.name:
+            return
+        applied = apply_compaction(self._request, compaction)
+        if applied is not self._request:
+            self._request = applied
+            self._is_spliced = True
+
     def shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be.
 
@@ -146,14 +230,14 @@ class PendingCall:
                 self._fitted = self._fit(smallest)
         return True
 
-    def forgo_switch(self) -> None:
-        """Fit the request again for an API that does not drop bound thinking by itself.
+    def forgo_server(self, use: ServerUse) -> None:
+        """Fit the request again for an API that refused some help of its server. It gets no more than `use`.
 
-        Raises BudgetExceeded if the thinking in the open tool loop leaves nothing that may be lowered.
+        Raises BudgetExceeded if the thinking in an open tool loop leaves nothing that may be lowered.
         """
-        self._note_failed("refused for its switch for bound thinking")
+        self._note_failed("refused for what it asks of the server")
         with self._conversations.lock:
-            self._conversations.models_without_switch.add(self._model)
+            self._conversations.most_used[self._model] = use
             self._fitted = self._fit(self._current_budget())
 
     def _note_failed(self, why: str) -> None:
@@ -196,10 +280,11 @@ class PendingCall:
 
         `answer` is for the record. A stream that has only begun is not a whole one: `record_usage` ends it.
         """
+        self._note = self._read_note(answer)
         self._report(usage)
         if is_whole:
             with self._conversations.lock:
-                self._record.answered(usage, answer=answer)
+                self._record.answered(usage, answer=answer, report=self._note.report)
         conversation = msgspec.structs.replace(
             self._conversation,
             ledger=self._fitted.ledger,
@@ -246,8 +331,9 @@ class PendingCall:
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
         """
         self._end_trace(usage, is_last=True)
+        self._note = self._read_note(answer)
         with self._conversations.lock:
-            self._record.answered(usage, answer=answer)
+            self._record.answered(usage, answer=answer, report=self._note.report)
         if not self._is_last_answered():
             return
         self._report_usage(usage)  # without the lock: a listener may make a call of its own
@@ -303,7 +389,12 @@ class PendingCall:
             return
         self._is_uncached = last_request.is_uncached
         event = self._conversations.listeners.report_usage(
-            self._fitted, usage, last_request, gap=self._began - last_request.sent_at, conversation=self._name
+            self._fitted,
+            usage,
+            last_request,
+            gap=self._began - last_request.sent_at,
+            conversation=self._name,
+            report=self._note.report,
         )
         if event is not None:
             self._is_uncached |= event.cause == NOT_CACHED
@@ -313,8 +404,16 @@ class PendingCall:
         if not isinstance(usage, Usage):
             usage = Usage(input=usage)
         return LastRequest(
-            fitted=self._fitted, usage=usage, sent_at=self._began, is_uncached=self._is_uncached
+            fitted=self._fitted,
+            usage=usage,
+            sent_at=self._began,
+            is_uncached=self._is_uncached,
+            answer_id=self._note.id,
         )
+
+    def _read_note(self, answer: Any) -> AnswerNote:
+        """Read the API's id of an answer, and what the API says about its cache."""
+        return read_answer_note(answer, {**self._fitted.request, **self.question})
 
     @property
     def _name(self) -> str:
@@ -369,9 +468,20 @@ class PendingCall:
         """Return the policy with this budget, without what the server has refused for this model."""
         policy = self._conversations.policy
         server = policy.server
-        if self._model in self._conversations.models_without_switch:
-            server = msgspec.structs.replace(server, drop_block=False)
-        return policy.with_budget(budget, server=server, recall=self._recall_mode)
+        server = limit_use(server, self._conversations.most_used.get(self._model, server))
+        breakpoints = resolve_lifetimes(
+            policy.breakpoints,
+            self._conversations.pauses,
+            policy.find_rules(self._model, dialect=self._dialect.name),
+            self._model,
+        )
+        return policy.with_budget(budget, server=server, recall=self._recall_mode, breakpoints=breakpoints)
+
+    def _note_pause(self) -> None:
+        """Note how long the caller paused after the last request of this conversation."""
+        last_request = self._conversation.last_request
+        if last_request is not None:
+            self._conversations.pauses.append(monotonic() - last_request.sent_at)
 
     def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""

@@ -92,6 +92,7 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
         repairs=repairs,
         bound=_select(ledger.bound, logged),
         promoted=tuple(ref for ref in ledger.promoted if ref in logged),
+        clearing=ledger.clearing if ledger.clearing and ledger.clearing.until in logged else None,
     )
 
 

@@ -1,6 +1,7 @@
-"""Why a prefix cache missed. Start reading in `differences`."""
+"""Why a prefix cache missed. Start in `differences`; `agreement` compares it with a provider's own word."""
 
+from lamina.diagnose.agreement import Agreement, AgreementRate, check_report, compare_causes
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
 
-__all__ = ["CAUSES", "Difference", "diff"]
+__all__ = ["CAUSES", "Agreement", "AgreementRate", "Difference", "check_report", "compare_causes", "diff"]

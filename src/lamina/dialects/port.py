@@ -118,6 +118,11 @@ def _loads_all_tools(request: Request, _: Sequence[str]) -> Request:
     return request
 
 
+def _asks_no_report(_: Request, __: str) -> dict[str, Any]:
+    """For an API that says nothing about its cache."""
+    return {}
+
+
 def _takes_no_late_system(_: Request) -> bool:
     """For an API with system text in its head only, and for models whose templates may refuse it later."""
     return False
@@ -159,6 +164,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     - `asks_to_clear` says whether the caller asked the server to leave out old content by itself.
       `ask_to_drop_thinking` asks it to drop thinking that no longer fits, if the API can do that; such a
       request needs the `help_headers`.
+    - `ask_to_clear` asks the server to leave out all tool results but the newest ones by itself; such a
+      request needs the `clearing_headers`. None if the API cannot do that.
+    - `ask_cache_report` returns the fields by which a request asks the API to compare it with the request of
+      an earlier answer; empty if the API compares nothing (`lamina.dialects.cache_reports`).
     - `stream` is what a prefix cache sees of a request. `mark` puts exactly these cache markers on it, and
       takes off all others.
     - `carries` says why a segment of another dialect cannot be sent here, "" if it can.
@@ -200,6 +209,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     ask_to_drop_thinking: Callable[[Request], Request] = _keep_request
     help_headers: Mapping[str, str] = {}
     defer_tools: Callable[[Request, Sequence[str]], Request] = _loads_all_tools
+    ask_to_clear: Callable[..., dict[str, Any]] | None = None
+    clearing_headers: Mapping[str, str] = {}
+    ask_cache_report: Callable[[Request, str], dict[str, Any]] = _asks_no_report
     order: Callable[[Sequence[Entry], Head], list[int]] | None = None
     steady: bool = True
     opening: str = ""

@@ -11,7 +11,7 @@
 from lamina.fitting.markers import Breakpoints, Lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.request import Fitted, RequestMemo, fit_request, translate
-from lamina.fitting.server_reports import ServerHelp
+from lamina.fitting.server_reports import ServerUse
 
 __all__ = [
     "Breakpoints",
@@ -20,7 +20,7 @@ __all__ = [
     "Policy",
     "RecallMode",
     "RequestMemo",
-    "ServerHelp",
+    "ServerUse",
     "fit_request",
     "translate",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from lamina.caches import CacheRules
+from lamina.caches.lifetimes import AUTO, choose_lifetime
 from lamina.caches.marker_plan import UNSURE, MarkerPlan, plan_markers
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.deferred_tools import drop_deferred
@@ -27,7 +28,8 @@ class Lifetimes(msgspec.Struct, frozen=True, kw_only=True):
     """How long the cache should keep what is marked, in the provider's words ("5m", "1h").
 
     `stable` is for tools, system text and what a cut lowered, `tail` for the end of each request. With ""
-    the provider chooses.
+    the provider chooses. With "auto" a wrapped client and the gateway choose the one that costs least, from
+    the pauses of this client so far; `fit_request` knows no pauses, so there the provider chooses.
     """
 
     stable: str = ""
@@ -43,6 +45,19 @@ them by lamina's, and so does `Lifetimes`, which also says how long they live. "
 """
 
 _WORDS = ("auto", "keep", "plan", "none")
+
+
+def resolve_lifetimes(
+    breakpoints: Breakpoints, pauses: Sequence[float], rules: CacheRules, model: str
+) -> Breakpoints:
+    """Return what to do with cache markers, with a lifetime chosen from these pauses for each "auto"."""
+    if not isinstance(breakpoints, Lifetimes) or AUTO not in (breakpoints.stable, breakpoints.tail):
+        return breakpoints
+    chosen = choose_lifetime(pauses, rules, model)
+    return Lifetimes(
+        stable=chosen if breakpoints.stable == AUTO else breakpoints.stable,
+        tail=chosen if breakpoints.tail == AUTO else breakpoints.tail,
+    )
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +103,7 @@ def place_markers(
     stream = dialect.stream(request)
     lifetimes = Lifetimes()
     if isinstance(breakpoints, Lifetimes):
-        lifetimes = breakpoints
+        lifetimes = _without_auto(breakpoints)
     stream = _without_tail(stream, envelope)
     marker_plan = plan_markers(
         _weigh_start(stream, counter, rules.least(stream.model)),
@@ -101,6 +116,11 @@ def place_markers(
     )
     marking = Marking(places=marker_plan.places, key=marker_plan.key)
     return Marked(request=dialect.mark(request, marking), plan=marker_plan)
+
+
+def _without_auto(lifetimes: Lifetimes) -> Lifetimes:
+    """Return the lifetimes, with the provider's own where a door was to choose one and did not."""
+    return Lifetimes(stable=lifetimes.stable.replace(AUTO, ""), tail=lifetimes.tail.replace(AUTO, ""))
 
 
 def _wants_markers(

@@ -35,7 +35,7 @@ from lamina.core.wording import PLAIN
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
-from lamina.fitting.server_reports import DEFAULT_HELP, ServerHelp
+from lamina.fitting.server_reports import ServerUse
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
 
@@ -65,6 +65,13 @@ ToolLoading = Literal["keep", "defer"]
 MemoryServer = Literal["client", "lamina"]
 """Who answers calls of a memory tool that a request declares."""
 
+KeepWarm = Literal["never", "when cheaper"]
+"""Whether the gateway reads a prefix again before its cache ends, while the client is away.
+
+With "when cheaper" it does, as often in a row as the pauses of this client say that it pays. Each such read
+is a request of the gateway's own, with the key of the client's last request, which is held in memory only.
+"""
+
 Keep = Literal["all", "lowered", "nothing"]
 """What a store keeps of the contents of conversations."""
 
@@ -93,6 +100,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     where the API has tool search; `lamina tools advise` says which to load, and in which order they should
     stand. With `memory_tool="lamina"`, calls of the memory tool are answered from lamina's own store.
 
+    **What the provider is asked.** `diagnostics`: `wrap` and the gateway ask the provider why its cache
+    missed, where its API can say, and compare that with lamina's own cause. `keep_warm`: the gateway reads a
+    prefix again before its cache ends, where that is cheaper than to write it anew.
+
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
     """
@@ -109,7 +120,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     layout: Layout | None = None
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
-    server: ServerHelp = DEFAULT_HELP
+    server: ServerUse = "thinking"
+    diagnostics: bool = False
+    keep_warm: KeepWarm = "never"
     context_tools: bool = False
     good_moments: bool = False
     tools: ToolLoading = "keep"
@@ -125,6 +138,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         _check_reserve(self)
         _check_choice("prefer", self.prefer, _PREFERENCES)
         _check_choice("recall", self.recall, _RECALL_CHOICES)
+        _check_choice("server", self.server, get_args(ServerUse))
+        _check_choice("keep_warm", self.keep_warm, get_args(KeepWarm))
         _check_choice("keep", self.keep, _KEEP_CHOICES)
         _check_choice("tools", self.tools, _TOOL_CHOICES)
         _check_choice("memory_tool", self.memory_tool, _MEMORY_CHOICES)
@@ -351,9 +366,9 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "kinds": ((_NONE, Mapping), "give a table of kinds: {**KINDS, ...}"),
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),
-    "server": ((ServerHelp,), "give ServerHelp(drop_block=...)"),
     "context_tools": ((bool,), "give True or False"),
     "good_moments": ((bool,), "give True or False"),
+    "diagnostics": ((bool,), "give True or False"),
 }
 """The types of the fields that are values, and what to do about another one."""
 

@@ -24,7 +24,7 @@ import msgspec
 from lamina.caches import CacheRules, rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.build import Memo, build
-from lamina.core.cut_target import Rates
+from lamina.core.cut_target import Rates, count_fixed, derive_limits
 from lamina.core.envelope import Envelope, digest_tools
 from lamina.core.explanation import LeftOut, list_left_out
 from lamina.core.hashing import stem_of
@@ -32,7 +32,7 @@ from lamina.core.layout import Layout
 from lamina.core.ledger import load_ledger
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
+from lamina.core.values import Budget, Form, Head, Ledger, Segment, ServerClearing, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
@@ -64,11 +64,18 @@ from lamina.fitting.own_tools import (
 )
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import read_call, render_turns
+from lamina.fitting.server_clearing import (
+    clears_as_before,
+    is_cheaper,
+    plan_clearing,
+    record_clearing_cut,
+)
 from lamina.fitting.server_reports import (
     ServerRequest,
     add_server_help,
     calibrate_ledger,
     extend_budget,
+    may_drop_thinking,
     record_clearing,
     usage_of,
 )
@@ -276,12 +283,12 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         reported = usage_of(call.usage)
     inputs = _BuildInputs(
         budget=_budget_for(request, fit.head, target, policy, reported),
-        ledger=_record_usage(previous_ledger, reported, fit.counter, request),
+        ledger=_check_clearing(_record_usage(previous_ledger, reported, fit.counter, request), fit, reported),
         rates=rates(fit.rules, model_name),
         idle=call.idle or 0,
     )
     try:
-        fit, envelope = _build_with_tools(fit, with_tools, inputs)
+        fit, envelope = _build_with_server(fit, with_tools, inputs)
     except BudgetExceeded as error:
         raise name_segments(error, parsed.log, request) from None
     rendered = _render(fit, envelope)
@@ -463,6 +470,94 @@ def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Re
     return record_clearing(calibrated_ledger, reported)
 
 
+def _asks_server(fit: _Fit) -> bool:
+    """Whether the server may be asked to leave out old results. What a caller asks itself stays."""
+    if fit.policy.server not in ("when cheaper", "first") or fit.target.ask_to_clear is None:
+        return False
+    return fit.original is not None and not fit.original.get("context_management")
+
+
+def _check_clearing(ledger: Ledger, fit: _Fit, reported: Usage) -> Ledger:
+    """Return the ledger, without what the server was asked to clear if it did not, or is asked no more.
+
+    If it reports what it left out, that is known better than before.
+    """
+    clearing = ledger.clearing
+    if clearing is None:
+        return ledger
+    ignored = bool(reported.input) and not reported.cleared.tool_uses
+    if not clearing.uses:
+        return ledger
+    if not _asks_server(fit):
+        return msgspec.structs.replace(ledger, clearing=None)
+    if ignored:
+        return msgspec.structs.replace(ledger, clearing=ServerClearing())
+    if reported.cleared.tool_uses == clearing.uses and reported.cleared.tokens:
+        known = msgspec.structs.replace(clearing, tokens=reported.cleared.tokens)
+        return msgspec.structs.replace(ledger, clearing=known)
+    return ledger
+
+
+def _build_with_server(fit: _Fit, with_tools: _Fit, inputs: _BuildInputs) -> tuple[_Fit, Envelope]:
+    """Build the envelope, and leave a cut to the server if the policy says so and it can make one.
+
+    What the server leaves out already needs no room. If lamina cuts itself, the server is asked to clear no
+    more: what it cleared is lowered by that cut.
+    """
+    clearing = inputs.ledger.clearing
+    may_ask = _asks_server(fit) and (clearing is None or clearing.uses > 0)
+    if clearing is not None and clearing.uses:
+        cleared_inputs = _without_cleared(inputs, fit.head, clearing.tokens)
+        chosen, envelope = _build_with_tools(fit, with_tools, cleared_inputs)
+        if not _has_cut(envelope) and clears_as_before(envelope, clearing):
+            return chosen, envelope
+        ledger = msgspec.structs.replace(inputs.ledger, clearing=None)
+        inputs = msgspec.structs.replace(inputs, ledger=ledger)
+    own_fit, own = _build_with_tools(fit, with_tools, inputs)
+    if not may_ask or not _has_cut(own):
+        return own_fit, own
+    if _had_own_tools(with_tools):
+        fit = with_tools  # a tool that was added stays
+    cleared = _leave_cut_to_server(fit, inputs, own)
+    if cleared is None:
+        return own_fit, own
+    return fit, cleared
+
+
+def _leave_cut_to_server(fit: _Fit, inputs: _BuildInputs, own: Envelope) -> Envelope | None:
+    """Return the envelope in which nothing is lowered, since the server leaves out enough; None if it cannot.
+
+    `own` is the envelope with a cut of lamina's. With "when cheaper" it may cost less.
+    """
+    whole = _build(fit, _without_cleared(inputs, fit.head, UNLIMITED))
+    fixed = count_fixed(whole.entries)
+    limits = derive_limits(inputs.budget, fit.head, whole.entries, inputs.rates, fixed=fixed)
+    plan = plan_clearing(whole, limits)
+    if plan is None:
+        return None
+    binds = fit.target.binding(fit.head.parameters) == "strict"
+    if fit.policy.server == "when cheaper" and not is_cheaper(plan, own, limits, inputs.rates, binds=binds):
+        return None
+    cleared = _build(fit, _without_cleared(inputs, fit.head, plan.clearing.tokens))
+    if _has_cut(cleared):
+        return None
+    return record_clearing_cut(cleared, plan)
+
+
+UNLIMITED = 1 << 40
+"""More tokens than any window has."""
+
+
+def _has_cut(envelope: Envelope) -> bool:
+    """Whether a build has lowered something for want of room."""
+    return envelope.cut is not None and envelope.cut.lowered > 0
+
+
+def _without_cleared(inputs: _BuildInputs, head: Head, tokens: int) -> _BuildInputs:
+    """Return the inputs of a build in which so many tokens need no room."""
+    return msgspec.structs.replace(inputs, budget=extend_budget(inputs.budget, head, tokens))
+
+
 def _build_with_tools(fit: _Fit, with_tools: _Fit, inputs: _BuildInputs) -> tuple[_Fit, Envelope]:
     """Build the envelope, with lamina's tools from a cut on: that changes the prefix anyway.
 
@@ -475,7 +570,7 @@ def _build_with_tools(fit: _Fit, with_tools: _Fit, inputs: _BuildInputs) -> tupl
     envelope = _build(fit, inputs)
     if envelope.cut is None or not _was_cut(envelope.ledger):
         return fit, envelope
-    if keeps_head(envelope, fit.target, drop_block=fit.policy.server.drop_block):
+    if keeps_head(envelope, fit.target, drop_block=may_drop_thinking(fit.policy.server)):
         return fit, envelope
     try:
         envelope_with_tools = _build(with_tools, inputs)
@@ -525,7 +620,7 @@ def _build(fit: _Fit, inputs: _BuildInputs) -> Envelope:
             fit.target,
             fit.head,
             layout=AS_LOGGED,
-            drop_block=fit.policy.server.drop_block,
+            drop_block=may_drop_thinking(fit.policy.server),
             rates=inputs.rates,
             wording=fit.policy.find_wording(has_handles=fit.has_handles),
             context_tool=_find_context_tool(fit),

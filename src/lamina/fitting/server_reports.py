@@ -7,7 +7,7 @@ and needs no room in the next request. Nothing is sent here, and no message is c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -15,25 +15,35 @@ from lamina.core.calibration import calibrate
 from lamina.core.cut_target import derive_limits
 from lamina.core.text.characters import lower_ascii
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Cut, Head, Ledger
+from lamina.core.values import Budget, Cut, Head, Ledger, ServerClearing
 from lamina.dialects.anthropic.server import BETAS, merge_betas
-from lamina.dialects.json_values import read_field
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_binding
 from lamina.dialects.usage import Cleared, Usage
 
+ServerUse = Literal["never", "thinking", "when cheaper", "first"]
+"""What the provider's server is asked to do with the history, where its API can do something.
 
-class ServerHelp(msgspec.Struct, frozen=True, kw_only=True):
-    """What the provider's server is asked to do. `drop_block`: drop thinking that a cut has unbound.
-
-    Turn it off for a server that refuses the switch. Then no cut is made while the model waits in an open
-    tool loop with bound thinking.
-    """
-
-    drop_block: bool = True
+- "never": nothing. Then no cut is made while the model waits in an open tool loop with bound thinking.
+- "thinking": it drops thinking that a cut of lamina's has unbound. It is the default.
+- "when cheaper": also, it clears old tool results by itself, where that costs less than a cut of lamina's,
+  or where a cut would unbind thinking.
+- "first": it clears old tool results wherever that frees enough, and lamina cuts only beyond that.
+"""
 
 
-DEFAULT_HELP = ServerHelp()
+def may_drop_thinking(server: ServerUse) -> bool:
+    """Whether the server may be asked to drop thinking that a cut has unbound."""
+    return server != "never"
+
+
+_USES = get_args(ServerUse)
+
+
+def limit_use(wanted: ServerUse, most: ServerUse) -> ServerUse:
+    """What a server is asked to do, if it refused whatever goes beyond `most`."""
+    return min(wanted, most, key=_USES.index)
 
 
 class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,19 +54,42 @@ class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_server_help(
-    request: dict[str, Any], dialect: Dialect, ledger: Ledger, server: ServerHelp = DEFAULT_HELP
+    request: dict[str, Any], dialect: Dialect, ledger: Ledger, server: ServerUse = "thinking"
 ) -> ServerRequest:
     """Ask the provider's server for the help in `server`, from the first cut of a conversation on.
 
     `ledger` is the one of this request. The server does not remember the switch, and the block that it has
     dropped is sent again until the next cut. So every later request asks for it too.
     """
+    if ledger.clearing is not None and ledger.clearing.uses:
+        return _ask_to_clear(request, dialect, ledger.clearing)
     if not has_changed_bytes(ledger) or dialect.binding(request) != "strict":
         return ServerRequest(request=request)
-    if choose_binding(dialect, request, drop_block=server.drop_block) != "drop":
+    if choose_binding(dialect, request, drop_block=may_drop_thinking(server)) != "drop":
         return ServerRequest(request=request)
     helped_request = dict(dialect.ask_to_drop_thinking(request))
     return ServerRequest(request=helped_request, headers=dict(dialect.help_headers))
+
+
+def _ask_to_clear(request: dict[str, Any], dialect: Dialect, clearing: ServerClearing) -> ServerRequest:
+    """Ask the server to leave out what it left out before, and not more. Earlier cuts stay as they are."""
+    if dialect.ask_to_clear is None:
+        return ServerRequest(request=request)
+    keep = count_tool_uses(request) - clearing.uses
+    asking = dialect.ask_to_clear(request, keep=keep)
+    headers = dict(dialect.clearing_headers)
+    if "block_binding" in mapping_or_empty(request.get("thinking")):
+        headers[BETAS] = merge_betas(headers[BETAS], dialect.help_headers.get(BETAS, ""))
+    return ServerRequest(request=asking, headers=headers)
+
+
+def count_tool_uses(request: Mapping[str, Any]) -> int:
+    """How many results of tools a request of the Messages API has."""
+    uses = 0
+    for message in list_or_empty(request.get("messages")):
+        for block in list_or_empty(read_field(message, "content")):
+            uses += read_field(block, "type") == "tool_result"
+    return uses
 
 
 def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: bool) -> dict[str, Any]:
@@ -90,7 +123,7 @@ def _find_betas_header(headers: Mapping[str, str]) -> str:
 
 def has_changed_bytes(ledger: Ledger) -> bool:
     """Whether a cut has changed bytes that were sent. What the server cleared by itself changed none."""
-    return any(not cut.reason.startswith(CLEARED) for cut in ledger.cuts)
+    return any(not cut.reason.startswith((CLEARED, CLEARS)) for cut in ledger.cuts)
 
 
 def usage_of(usage: Usage | int | None) -> Usage:
@@ -149,6 +182,10 @@ def _continues_on_server(request: Mapping[str, Any]) -> bool:
 
 
 CLEARED = "the provider cleared "
+"""Begins the reason of a cut that the server reported."""
+
+CLEARS = "the provider clears "
+"""Begins the reason of a cut that lamina left to the server."""
 
 
 def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
@@ -158,6 +195,8 @@ def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
     """
     if usage.cleared == Cleared():
         return ledger
+    if ledger.clearing is not None and usage.cleared.tool_uses == ledger.clearing.uses:
+        return ledger  # it is what lamina asked for, and has a cut already
     reason = f"{CLEARED}{usage.cleared}"
     if reason == _last_clearing(ledger):
         return ledger

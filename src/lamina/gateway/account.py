@@ -30,10 +30,11 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.conversations.costs import NO_USAGE, CostSum
+from lamina.diagnose import AgreementRate
 from lamina.dialects.usage import Usage, count_noun
 from lamina.models.facts import model_or_none
 
-_ENDS = ("answered", "answered without usage", "unanswered")
+_ENDS = ("answered", "answered without usage", "unanswered", "kept warm")
 """Events after which a request that was sent is done with."""
 
 _REFUSALS = ("refused", "unanswered")
@@ -119,6 +120,8 @@ class GatewayAccount:
         self.recalls = 0
         self.refused = 0
         self.advice = ""
+        self.warmings = 0
+        self.reports = AgreementRate()
         self.usage = Usage()
         self._forks: dict[str, str] = {}
         self._sub_agents = _SubAgents()
@@ -127,6 +130,23 @@ class GatewayAccount:
         self._cost_without = CostSum()
         self._unknown_reads = 0
         self._last: dict[str, _LastRequest] = {}
+
+    def read_line(self, line: bytes) -> Mapping[str, Any] | None:
+        """Take one line of the log as bytes. Returns its event.
+
+        None if it is something else, such as a warning of a server, or has fields of another release.
+        """
+        try:
+            event = msgspec.json.decode(line, type=dict[str, Any])
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        if not isinstance(event.get("event"), str):
+            return None
+        try:
+            self.read_event(event)
+        except msgspec.ValidationError:
+            return None
+        return event
 
     def read_event(self, event: Mapping[str, Any]) -> None:
         """Take one line of the log. Lines about other things change nothing."""
@@ -142,10 +162,20 @@ class GatewayAccount:
             self.advice = str(event.get("text", ""))
         elif name in _REFUSALS:
             self.refused += 1
+        elif name == "kept warm":
+            self._add_warming(event)
+        elif name == "cache report":
+            self.reports.add(str(event.get("verdict")))
         elif name == "answered without usage":
             self._count_event(event)
             self._cost.miss(NO_USAGE)
             self._cost_without.miss(NO_USAGE)
+
+    def _add_warming(self, event: Mapping[str, Any]) -> None:
+        """Add a request that only kept a cache warm. Without the gateway nobody would have sent it."""
+        answer = msgspec.convert({"conversation": "", "model": "", **event}, AnsweredRequest)
+        self.warmings += 1
+        self._cost.add(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
 
     def _count_event(self, event: Mapping[str, Any]) -> None:
         """Count an answer that did not report its tokens."""
@@ -231,11 +261,13 @@ class GatewayAccount:
         return self._cost_without.amount
 
     def write_lines(self) -> list[str]:
-        """The account in three lines, for a person, with one more for sub-agents and for a small window."""
+        """The account in three lines, for a person, with one more for each thing that is seldom there."""
         usage = self.usage
         recalls = ""
         if self.recalls:
             recalls = f", {count_noun(self.recalls, 'recall')}"
+        if self.warmings:
+            recalls += f", {count_noun(self.warmings, 'read')} to keep a cache warm"
         refused = ""
         if self.refused:
             refused = f", {self.refused:,} refused"
@@ -259,6 +291,8 @@ class GatewayAccount:
             lines.append(f"advice: {self.advice}")
         if self._sub_agents.requests:
             lines.append(str(self._sub_agents))
+        if str(self.reports):
+            lines.append(f"causes of cache misses: {self.reports}")
         return lines
 
     def _add_without(self, answer: AnsweredRequest, uncut: _UncutRequest) -> None:

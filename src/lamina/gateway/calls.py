@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches import rules_for
 from lamina.conversations.recall_loop import RecallPlace, splice_exchanges
 from lamina.core.values import Ledger
 from lamina.dialects.port import Dialect
@@ -38,7 +39,8 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
     request before it was fitted, and `place` where the recalls of the model belong in it. `new_segments`
     are those that the last request of the conversation did not have. `before` is the ledger that it was
-    fitted with.
+    fitted with. `unasked` is the request without the question why a cache missed, None if it does not ask.
+    `previous_id` is the gateway's id of the request before it.
     """
 
     body: bytes | None = None
@@ -57,6 +59,17 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     place: RecallPlace | None = None
     new_segments: int = 0
     before: Ledger = Ledger()
+    unasked: Mapping[str, Any] | None = None
+    previous_id: str = ""
+
+    @property
+    def is_as_it_came(self) -> bool:
+        """Whether the model reads what the client wrote: nothing but a question about the cache was added."""
+        if self.body is None:
+            return True
+        return (
+            self.unasked is not None and self.call is not None and self.unasked is self.call.incoming.request
+        )
 
     @property
     def conversation_name(self) -> str:
@@ -73,7 +86,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def outcome(self) -> str:
-        if self.body is None:
+        if self.is_as_it_came:
             return "unchanged"
         return "fitted"
 
@@ -88,13 +101,15 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One request, with what its upstream cannot take left out of `request`.
 
-    `is_spliced`: recalls are put back into it, which the client does not have.
+    `is_spliced`: recalls are put back into it, which the client does not have. `asks_report`: the upstream is
+    asked why its cache missed.
     """
 
     incoming: IncomingRequest
     request: dict[str, Any]
     left_out: tuple[str, ...]
     is_spliced: bool = False
+    asks_report: bool = False
 
     def splice(self, match: ConversationMatch) -> UpstreamCall:
         """The request with the recalls of its conversation put back where they were."""
@@ -122,12 +137,16 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def _outgoing(
         self, conversation: LiveConversation | None, number: int, request: Mapping[str, Any]
     ) -> OutgoingRequest:
-        body = None
-        if request is not self.incoming.request:
-            body = self._encode(request)
+        unasked = None
+        if self.asks_report and conversation is not None:
+            question = self.incoming.dialect.ask_cache_report(request, conversation.answer_id)
+            if question:
+                unasked = request
+                request = {**request, **question}
         outgoing = OutgoingRequest(
-            body=body,
+            body=self._find_body(request),
             request=request,
+            unasked=unasked,
             conversation=conversation,
             number=number,
             is_near=conversation is not None and (conversation.is_near or conversation.state.has_ledger),
@@ -140,8 +159,20 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             outgoing,
             previous=conversation.request,
             previous_reported=conversation.reported,
+            previous_id=conversation.sent_id,
             gap=monotonic() - conversation.sent_at,
         )
+
+    def forgo_report(self, sent: OutgoingRequest) -> OutgoingRequest:
+        """What was sent, without the question about the cache."""
+        request = sent.unasked or sent.request
+        return msgspec.structs.replace(sent, request=request, body=self._find_body(request), unasked=None)
+
+    def _find_body(self, request: Mapping[str, Any]) -> bytes | None:
+        """The body to send; None if it is the one that came."""
+        if request is self.incoming.request:
+            return None
+        return self._encode(request)
 
     def _encode(self, request: Mapping[str, Any]) -> bytes:
         """The body of a request. A model that came in the path does not belong there."""
@@ -165,4 +196,18 @@ def call_upstream(incoming: IncomingRequest, *, salted: bool) -> UpstreamCall:
         request = dict(deferred_request)
     if profile.salts and salted:
         request = add_salt(request, incoming.workspace)
-    return UpstreamCall(incoming=incoming, request=request, left_out=profiled.left_out)
+    return UpstreamCall(
+        incoming=incoming, request=request, left_out=profiled.left_out, asks_report=_may_ask_report(incoming)
+    )
+
+
+_REPORTING_PROFILES = ("anthropic", "openai")
+"""The public APIs. Other servers that speak their formats refuse fields that they do not know."""
+
+
+def _may_ask_report(incoming: IncomingRequest) -> bool:
+    """Whether an upstream is asked why its cache missed. Older models of OpenAI refuse the field."""
+    settings = incoming.upstream.settings
+    if not settings.policy.diagnostics or settings.profile not in _REPORTING_PROFILES:
+        return False
+    return rules_for(incoming.model, dialect=incoming.dialect.name).match in ("breakpoints", "tail")

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import count
-from time import time
+from time import monotonic, time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -80,8 +80,9 @@ class LiveConversation:
     `trigger` is the size above which it would have been cut, and `is_near` says that the next one may be over
     it. `counted` is the last request whose tokens the gateway has counted, and `tokens` their number.
     `request` is the last request as sent, `sent_at` when, and `reported` the tokens that the upstream counted
-    for it. `measured` is the last request with such a report, if it was sent as it came. `spliced_memo` is
-    the memo of its requests with recalls in them. `record` is what happened in it, for the store. `lock` is
+    for it; `answer_id` is the provider's id of its answer, and `sent_id` the gateway's of the request.
+    `measured` is the last request with such a report, if it was sent as it came. `spliced_memo` is the memo
+    of its requests with recalls in them. `record` is what happened in it, for the store. `lock` is
     that of its family, which lives as long as one of its conversations.
     """
 
@@ -107,6 +108,8 @@ class LiveConversation:
         self.request: Any = None
         self.sent_at = 0.0
         self.reported = 0
+        self.answer_id = ""
+        self.sent_id = ""
         self.lock: asyncio.Lock | None = None
         self.record = RecordWriter()
 
@@ -118,6 +121,14 @@ class LiveConversation:
         self.request = parent.request
         self.sent_at = parent.sent_at
         self.reported = parent.reported
+        self.answer_id = parent.answer_id
+        self.sent_id = parent.sent_id
+
+    def note_sent(self, request: Any) -> None:
+        """A request of this conversation leaves now. It has no answer yet that a later one could name."""
+        self.request = request
+        self.sent_at = monotonic()
+        self.answer_id = ""
 
     def accept(self, stored: GatewayConversation) -> None:
         """Take over what another process has saved, unless this one has seen a later request."""

@@ -19,7 +19,8 @@ import msgspec
 from lamina.conversations.encodings import Unpacker, make_unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
-from lamina.dialects.anthropic.server import refuses_binding_switch
+from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_editing
+from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -44,6 +45,7 @@ from lamina.gateway.upstream_answer import (
 )
 from lamina.gateway.upstreams import Upstream, request_headers, response_headers, upstream_url
 from lamina.gateway.usage import UsageReader
+from lamina.gateway.warming import Warming
 from lamina.telemetry import CallTrace
 
 STOPPING = "the gateway is stopping, and this request took too long to wait for; try again"
@@ -272,12 +274,18 @@ class ProxiedExchange:
     ) -> OutgoingRequest | None:
         """The request to send after the upstream refused one; None if the client gets the error.
 
-        A request that was too long is made shorter. One with a switch that the upstream does not know is
-        fitted anew without it.
+        A request that was too long is made shorter. One that asks its server for something which that does
+        not know is fitted anew without it, and one with a question about the cache is sent without that.
         """
         gateway = self._gateway
+        if refuses_question(status, error_text):
+            unasked = gateway.fitter.forgo_report(incoming, outgoing)
+            if unasked is not None:
+                return unasked
         if refuses_binding_switch(status, error_text):
-            return await gateway.fitter.forgo_switch(incoming, outgoing)
+            return await gateway.fitter.forgo_server(incoming, outgoing, use="never")
+        if refuses_editing(status, error_text):
+            return await gateway.fitter.forgo_server(incoming, outgoing, use="thinking")
         overflow = read_overflow(status, error_text)
         if overflow is None:
             return None
@@ -304,6 +312,8 @@ class ProxiedExchange:
             self._sent_id = self._gateway.journal.write_sent(
                 conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
             )
+            if outgoing.conversation is not None:
+                outgoing.conversation.sent_id = self._sent_id
             window = self._gateway.fitter.find_window(incoming, outgoing)
             self._record.sent(incoming, outgoing, self._sent_id, window=window, why=why)
         return self._ask(incoming.upstream, body, headers, keeps_alive=self._wants_events(incoming))
@@ -343,7 +353,9 @@ class ProxiedExchange:
         """
         content_type = lower_ascii(answer.headers.get("content-type", ""))
         encoding = lower_ascii(answer.headers.get("content-encoding", ""))
-        reader = UsageReader(content_type, encoding, keeps_body=self._record.keeps_bodies)
+        reader = UsageReader(
+            content_type, encoding, keeps_body=self._record.keeps_bodies, request=outgoing.request
+        )
         self._count_answer(incoming, answer)
         if outgoing.own_names and answer.status < 300:
             return await self._relay_recalls(incoming, outgoing, answer, reader, retries=retries)
@@ -424,7 +436,10 @@ class ProxiedExchange:
             return
         gateway = self._gateway
         usage = reader.finish()
-        account = gateway.misses.report(incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled)
+        gateway.learner.note_answer(outgoing, reader.facts.id)
+        account = gateway.misses.report(
+            incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled, report=reader.report
+        )
         self._record.answered(answer, reader=reader, account=account, recalled=recalled, retries=retries)
         record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)
         self._trace.end_call()
@@ -436,10 +451,26 @@ class ProxiedExchange:
             gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
             return
         gateway.metrics.observe("lamina_request_seconds", monotonic() - self._began, part="whole")
+        self._plan_warming(incoming, outgoing)
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
         if not gateway.learner.record_if_free(outgoing, usage):
             gateway.finish_later(gateway.learner.record_answer(outgoing, usage))
+
+    def _plan_warming(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> None:
+        """Plan to read the prefix of this request again before its cache ends, where the policy says so."""
+        if incoming.upstream.settings.policy.keep_warm == "never":
+            return
+        headers = request_headers(
+            self._headers,
+            incoming.upstream,
+            environment=self._gateway.environment,
+            drop_key=self._visitor.key_is_token,
+            betas=outgoing.betas,
+            unpacked=True,
+        )
+        url = upstream_url(incoming.upstream, self._raw_path, self._scope["query_string"])
+        self._gateway.warmer.plan(Warming(incoming=incoming, outgoing=outgoing, url=url, headers=headers))
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes
@@ -499,7 +530,7 @@ def _unpack(piece: bytes, unpacker: Unpacker | None) -> bytes:
 def _answer_headers(answer: aiohttp.ClientResponse, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
     """The upstream's headers for the client, and what the gateway did to the request."""
     headers = response_headers(answer.raw_headers, answer.status)
-    if outgoing.body is None:
+    if outgoing.is_as_it_came:
         return headers
     change = b"fitted"
     if outgoing.cut:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 from anyio import from_thread, to_thread
 
+from lamina.caches import rules_for
 from lamina.conversations.memory_commands import MemoryAnswer
 from lamina.conversations.memory_tool import serve_memory, serves_memory
 from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
@@ -34,9 +35,10 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.sending import find_violations
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest, StoreError
+from lamina.fitting.markers import Breakpoints, resolve_lifetimes
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, fit_request
-from lamina.fitting.server_reports import ServerHelp
+from lamina.fitting.server_reports import ServerUse, limit_use
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.continued_answers import continue_last, remember_answer
@@ -51,6 +53,7 @@ from lamina.gateway.journal import Journal
 from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.marker_modes import choose_breakpoints, plans_markers
 from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.pauses import PauseBook
 from lamina.gateway.recall_modes import choose_recall_mode, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.saving import ConversationSaver, encode_lowered
@@ -93,17 +96,21 @@ class Fitter:
     ) -> None:
         self._settings = settings
         self._windows = windows
+        self.pauses = PauseBook()
         self._store = store
         self.index = index
         self._saver = saver
         self._learner = learner
         self._metrics = metrics
         self._journal = journal
-        self._without_switch: set[tuple[str, str]] = set()  # upstreams and models that refused it
+        self._most_used: dict[tuple[str, str], ServerUse] = {}  # what upstreams refused no part of, by model
+        self._without_reports: set[tuple[str, str]] = set()  # those that refused to be asked about a cache
 
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
         """What to send for a request. Raises Refusal if nothing may be sent."""
         call = call_upstream(incoming, salted=bool(self._settings.tokens))
+        if (incoming.upstream.name, incoming.model) in self._without_reports:
+            call = msgspec.structs.replace(call, asks_report=False)
         server_field = find_server_conversation(incoming)
         if server_field:
             request = await continue_last(self._store, incoming.workspace, call.request)
@@ -153,18 +160,22 @@ class Fitter:
                 conversation.state = state_before
                 return None
 
-    async def forgo_switch(self, incoming: IncomingRequest, sent: OutgoingRequest) -> OutgoingRequest | None:
-        """The request without the switch for bound thinking, which the upstream refused; None if it had none.
+    async def forgo_server(
+        self, incoming: IncomingRequest, sent: OutgoingRequest, *, use: ServerUse
+    ) -> OutgoingRequest | None:
+        """The request without the help of its server that the upstream refused; None if it asked for none.
 
-        It is fitted anew, from the ledger before it: without the switch a cut may not go as far. Later
-        requests for this model do without the switch, too. Raises Refusal if nothing fits without it.
+        It is fitted anew, from the ledger before it: without the switch for bound thinking a cut may not go
+        as far, and what the server should have cleared is cut here. Later requests for this model ask for no
+        more than `use`. Raises Refusal if nothing fits without it.
         """
         conversation = sent.conversation
         call = sent.call
         if conversation is None or call is None or not sent.betas:
             return None
-        self._without_switch.add((incoming.upstream.name, incoming.model))
-        self._journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
+        self._most_used[incoming.upstream.name, incoming.model] = use
+        event = "switch refused" if use == "never" else "clearing refused"
+        self._journal.write(event, upstream=incoming.upstream.name, model=incoming.model)
         async with self.index.lock(conversation.workspace, conversation.family):
             conversation.state = msgspec.structs.replace(conversation.state, ledger=sent.before)
             try:
@@ -179,6 +190,20 @@ class Fitter:
             except Conflict:
                 return None
         return msgspec.structs.replace(other, place=sent.place)
+
+    def forgo_report(self, incoming: IncomingRequest, sent: OutgoingRequest) -> OutgoingRequest | None:
+        """The request without its question about the cache, which the upstream refused; None if it had none.
+
+        Later requests for this model do not ask either.
+        """
+        if sent.call is None or sent.unasked is None:
+            return None
+        self._without_reports.add((incoming.upstream.name, incoming.model))
+        self._journal.write("diagnostics refused", upstream=incoming.upstream.name, model=incoming.model)
+        unasked = sent.call.forgo_report(sent)
+        if sent.conversation is not None:
+            sent.conversation.note_sent(unasked.request)
+        return unasked
 
     async def add_turns(self, sent: OutgoingRequest, turns: tuple[Any, ...], usage: Usage) -> OutgoingRequest:
         """The request with the recalls of the model and their results, which is sent next.
@@ -200,8 +225,7 @@ class Fitter:
             except InvalidRequest as error:
                 raise Refusal(400, str(error)) from None
             outgoing = self._send_fitted(call, conversation, fitted, sent.number, before=sent.fitted.ledger)
-            conversation.request = outgoing.request
-            conversation.sent_at = monotonic()
+            conversation.note_sent(outgoing.request)
         return msgspec.structs.replace(outgoing, place=sent.place)
 
     async def record_exchange(
@@ -481,7 +505,7 @@ class Fitter:
             raise Refusal(503, "the store of conversations does not answer", retry_after=5) from None
         outgoing = self._send_fitted(call, conversation, fitted, state.requests)
         conversation.state = state
-        conversation.request = outgoing.request
+        conversation.note_sent(outgoing.request)
         conversation.tokens = 0
         return outgoing
 
@@ -517,12 +541,13 @@ class Fitter:
     ) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
         conversation = match.conversation
+        if conversation.request is not None:
+            self.pauses.add(call.incoming, monotonic() - conversation.sent_at)
         conversation.state = state
         conversation.digests = match.digests
         conversation.turns = call.incoming.body.turns
         conversation.head_bytes = call.incoming.body.head_bytes
-        conversation.request = request
-        conversation.sent_at = monotonic()
+        conversation.note_sent(request)
         self.index.note_request(conversation, len(call.incoming.body.text))
 
     def _note_count(self, call: UpstreamCall, conversation: LiveConversation, fitted: Fitted) -> None:
@@ -565,17 +590,27 @@ class Fitter:
         return incoming.upstream.settings.policy.with_budget(
             budget,
             counter=self._counter(incoming),
-            breakpoints=choose_breakpoints(incoming),
-            server=self._server_help(incoming),
+            breakpoints=self._choose_breakpoints(incoming),
+            server=self._server_use(incoming),
             recall=choose_recall_mode(incoming),
         )
 
-    def _server_help(self, incoming: IncomingRequest) -> ServerHelp:
+    def _choose_breakpoints(self, incoming: IncomingRequest) -> Breakpoints:
+        """What to do with cache markers, with the lifetime for which the pauses of this client speak."""
+        return resolve_lifetimes(
+            choose_breakpoints(incoming),
+            self.pauses.list_pauses(incoming),
+            rules_for(incoming.model, dialect=incoming.dialect.name),
+            incoming.model,
+        )
+
+    def _server_use(self, incoming: IncomingRequest) -> ServerUse:
         """What the upstream's server is asked to do. A server without betas does not know the switch."""
         upstream = incoming.upstream
-        refused = (upstream.name, incoming.model) in self._without_switch
-        may_ask = upstream.settings.policy.server.drop_block and not upstream.profile.drops_betas
-        return ServerHelp(drop_block=may_ask and not refused)
+        if upstream.profile.drops_betas:
+            return "never"
+        wanted = upstream.settings.policy.server
+        return limit_use(wanted, self._most_used.get((upstream.name, incoming.model), wanted))
 
     def _counter(self, incoming: IncomingRequest) -> Counter:
         return incoming.upstream.settings.policy.find_counter(incoming.model)

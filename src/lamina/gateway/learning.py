@@ -32,6 +32,12 @@ class AnswerLearner:
             self._saver.save_later(conversation)
         return True
 
+    def note_answer(self, sent: OutgoingRequest, answer_id: str) -> None:
+        """Remember the provider's id of the last answer, unless a later request has been sent meanwhile."""
+        conversation = sent.conversation
+        if conversation is not None and conversation.request is sent.request:
+            conversation.answer_id = answer_id
+
     async def record_answer(self, sent: OutgoingRequest, usage: Usage, *, at_once: bool = False) -> None:
         """Learn from what the upstream reported, as soon as no other request holds the conversation.
 
@@ -77,7 +83,7 @@ def _measure_request(
     what they did not have in their cache.
     """
     tokens = usage.input + usage.cleared.tokens
-    if sent.body is not None or tokens * MOST_BYTES < conversation.text_size:
+    if not sent.is_as_it_came or tokens * MOST_BYTES < conversation.text_size:
         return None
     if not conversation.turns:  # the request was too large to stay in memory
         return None

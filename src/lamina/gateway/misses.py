@@ -2,7 +2,9 @@
 
 If a request continues the last one, its cache should give back what the last one held. If an upstream that
 reports cache reads reports far fewer, `lamina.diagnose` compares the two requests as they were sent, and the
-cause is logged. The comparison runs in a thread after the answer, one at a time, and delays nobody.
+cause is logged. If the upstream itself says why its cache missed, its word is logged beside lamina's cause,
+with whether the two agree. The comparison runs in a thread after the answer, one at a time, and delays
+nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any
 from anyio import to_thread
 
 from lamina.caches import rules_for
-from lamina.diagnose import Difference, diff
+from lamina.diagnose import Agreement, Difference, check_report
+from lamina.dialects.cache_reports import HIT, NO_REPORT, CacheReport
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -27,6 +30,9 @@ SMALLEST = 2048
 
 EXPECTED_SHARE = 0.5
 """A read of less than this share of the last request is a miss."""
+
+WAITING = 16
+"""Comparisons with a provider's word that may wait at a time. Each holds two requests in memory."""
 
 
 class MissReporter:
@@ -46,11 +52,13 @@ class MissReporter:
         *,
         sent_id: str,
         recalled: bool = False,
+        report: CacheReport = NO_REPORT,
     ) -> dict[str, Any]:
         """Log what a request was expected to read from the cache and what it read, and begin a diagnosis.
 
         `sent_id` is the id under which the request was logged when it was sent. `recalled`: the answer
-        recalled something, and the same request of the client goes on. Returns what the account of the
+        recalled something, and the same request of the client goes on. `report` is what the upstream says
+        about its cache. Returns what the account of the
         request needs besides its usage.
         """
         conversation = sent.conversation
@@ -101,25 +109,47 @@ class MissReporter:
             written=usage.written,
             written_long=usage.written_long,
             output=usage.output,
+            provider_cause=report.cause,
             **account,
         )
-        if conversation is None or sent.cut or sent.previous is None or sent.previous_reported < SMALLEST:
+        if conversation is None or sent.previous is None:
             return account
-        if usage.cached >= EXPECTED_SHARE * sent.previous_reported or self._tasks:
+        is_missed = _is_missed(sent, usage)
+        if report.cause == HIT and not is_missed:
+            agreement = Agreement(verdict="agrees", provider=HIT, own="nothing")
+            self._log_agreement(sent, report, agreement, sent_id=sent_id)
             return account
-        task = asyncio.ensure_future(self._diagnose(incoming, sent, usage))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if (is_missed and not self._tasks) or (report.cause and len(self._tasks) < WAITING):
+            diagnosis = self._diagnose(incoming, sent, usage, report, sent_id=sent_id, is_missed=is_missed)
+            task = asyncio.ensure_future(diagnosis)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return account
 
-    async def _diagnose(self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> None:
+    async def _diagnose(
+        self,
+        incoming: IncomingRequest,
+        sent: OutgoingRequest,
+        usage: Usage,
+        report: CacheReport,
+        *,
+        sent_id: str,
+        is_missed: bool,
+    ) -> None:
         previous = sent.previous
         if previous is None or sent.conversation is None:
             return
         try:
-            difference = await to_thread.run_sync(lambda: _compare(previous, incoming, sent))
+            async with self._one_at_a_time:
+                difference, agreement = await to_thread.run_sync(
+                    lambda: _compare(previous, incoming, sent, report)
+                )
         except LaminaError as error:
             self._journal.write("miss not diagnosed", error=type(error).__name__)
+            return
+        if report.cause:
+            self._log_agreement(sent, report, agreement, sent_id=sent_id, difference=difference)
+        if not is_missed:
             return
         self._metrics.add("lamina_misses_total", upstream=incoming.upstream.name, cause=difference.cause)
         self._journal.write(
@@ -134,10 +164,54 @@ class MissReporter:
             advice=difference.advice,
         )
 
+    def _log_agreement(
+        self,
+        sent: OutgoingRequest,
+        report: CacheReport,
+        agreement: Agreement,
+        *,
+        sent_id: str,
+        difference: Difference | None = None,
+    ) -> None:
+        """Log a provider's word beside lamina's. A finding names both requests and the byte that differs.
 
-def _compare(previous: Mapping[str, Any], incoming: IncomingRequest, sent: OutgoingRequest) -> Difference:
-    dialect = incoming.dialect
-    rules = rules_for(incoming.model, dialect=dialect.name)
-    return diff(
-        previous, sent.request, rules=rules, gap=sent.gap, tokens=sent.previous_reported, dialect=dialect
+        The log has no content. With `keep = "all"` the record has both bodies under these ids.
+        """
+        self._metrics.add("lamina_cache_reports_total", verdict=agreement.verdict)
+        facts: dict[str, Any] = {}
+        if difference is not None:
+            facts = {"cause": difference.cause, "place": difference.place}
+        if agreement.verdict == "differs" and difference is not None:
+            facts |= {"byte": difference.byte, "offset": difference.offset, "previous": sent.previous_id}
+        self._journal.write(
+            "cache report",
+            id=sent_id,
+            conversation=sent.conversation_name,
+            provider=report.cause,
+            missed=report.missed,
+            verdict=agreement.verdict,
+            own=agreement.own,
+            why=agreement.why,
+            **facts,
+        )
+
+
+def _is_missed(sent: OutgoingRequest, usage: Usage) -> bool:
+    """Whether the cache gave back far less than the last request held. After a cut that is no news."""
+    if sent.cut or sent.previous_reported < SMALLEST:
+        return False
+    return usage.cached < EXPECTED_SHARE * sent.previous_reported
+
+
+def _compare(
+    previous: Mapping[str, Any], incoming: IncomingRequest, sent: OutgoingRequest, report: CacheReport
+) -> tuple[Difference, Agreement]:
+    return check_report(
+        report,
+        previous,
+        sent.request,
+        rules=rules_for(incoming.model, dialect=incoming.dialect.name),
+        gap=sent.gap,
+        tokens=sent.previous_reported,
+        dialect=incoming.dialect,
     )

@@ -134,6 +134,8 @@ class ExchangeRecord:
                 answered,
                 usage=None if usage == NOTHING_REPORTED else usage,
                 stop=reader.facts.finish_reasons,
+                provider_cause=reader.report.cause,
+                provider_missed=reader.report.missed,
                 answer_id=reader.facts.id,
             )
         self._add(answered, body)

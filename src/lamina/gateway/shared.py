@@ -20,6 +20,7 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstreams
+from lamina.gateway.warming import PrefixWarmer
 from lamina.telemetry import Telemetry
 
 
@@ -52,6 +53,7 @@ class Gateway:
         self.environment = environment
         self.upstreams = Upstreams(settings)
         self.misses = MissReporter(metrics, journal)
+        self.warmer = PrefixWarmer(session, fitter.pauses, saver, journal, settings.policy.keep)
         self.bodies = BodyRoom(settings.limits.held, settings.deadlines.body)
         self._memories: dict[str, TurnMemory] = {}
         self._active: dict[str, int] = {}

@@ -6,12 +6,14 @@ It stops at `LONGEST` bytes: an answer that long is passed on all the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from lamina.conversations.encodings import UNPACK_ERRORS, make_unpacker
 from lamina.dialects.anthropic.server import read_cleared
+from lamina.dialects.cache_reports import NO_REPORT, CacheReport, read_cache_report
 from lamina.dialects.usage import Usage, find_usage
 
 LONGEST = 16 << 20
@@ -21,6 +23,8 @@ _SIGNS = (
     b'"usage',
     b'"prompt_eval_count"',
     b'"context_management"',
+    b'"cache_miss_reason"',
+    b'"prompt_cache_diagnostics"',
     b'"finish_reason":"',
     b'"finish_reason": "',
 )
@@ -36,9 +40,21 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageReader:
-    """Collects the usage of one answer. `usage` and `facts` are what was reported so far."""
+    """Collects the usage of one answer. `usage` and `facts` are what was reported so far.
 
-    def __init__(self, content_type: str, encoding: str, *, keeps_body: bool = False) -> None:
+    `report` is what the provider says about its cache. `request` is the one that is answered: whether it asks
+    for that matters.
+    """
+
+    def __init__(
+        self,
+        content_type: str,
+        encoding: str,
+        *,
+        keeps_body: bool = False,
+        request: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._request = request
         self._unpacker = make_unpacker(encoding)
         self.is_stream = content_type.startswith(("text/event-stream", "application/x-ndjson"))
         self._parts: list[bytes] = []
@@ -47,6 +63,7 @@ class UsageReader:
         self._kept_size = 0
         self.usage = Usage()
         self.facts = AnswerFacts()
+        self.report = NO_REPORT
 
     def feed(self, piece: bytes) -> None:
         """Read one piece of the answer. A piece that cannot be unpacked ends the reading, not the stream."""
@@ -84,6 +101,8 @@ class UsageReader:
             self._read_line(rest)
         elif rest:
             self._read_json(rest)
+        if self.report is NO_REPORT and self.usage.input:
+            self.report = read_cache_report({}, self._request)
         return self.usage
 
     def _hold(self, text: bytes) -> None:
@@ -136,7 +155,12 @@ class UsageReader:
             if isinstance(holder, dict):
                 self._merge(find_usage(holder), holder)
                 self.facts = _read_facts(holder, self.facts)
+                self._take_report(read_cache_report(holder))
         self.facts = _read_facts(event.get("delta"), self.facts)
+
+    def _take_report(self, report: CacheReport) -> None:
+        if report.cause:
+            self.report = report
 
     def _merge(self, usage: Usage, holder: dict[str, Any]) -> None:
         """A later report wins where it says more: the last event of a stream may repeat only the output."""

@@ -33,7 +33,7 @@ from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import place_markers
 from lamina.fitting.names import name_segments
 from lamina.fitting.policy import Policy
-from lamina.fitting.server_reports import add_server_help, with_headers
+from lamina.fitting.server_reports import ServerUse, add_server_help, with_headers
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
 from lamina.sessions.mentioned_attachments import Mentioned
@@ -113,7 +113,7 @@ class RequestBuilder:
             self.memory_name = find_memory_tool(self.head, self.dialect)
         self.budget = budget_for(setup, self.head, policy)
         self.counter = policy.find_counter(setup.model)
-        self.server = policy.server
+        self.server: ServerUse = policy.server
         self.breakpoints = policy.breakpoints
         if self.breakpoints == "auto":
             self.breakpoints = "plan"  # a session writes its requests itself: they bring no markers
@@ -160,7 +160,7 @@ class RequestBuilder:
 
     def forgo_switch(self) -> None:
         """Ask the server no more to drop thinking. Cuts wait then while the model thinks in a tool loop."""
-        self.server = msgspec.structs.replace(self.server, drop_block=False)
+        self.server = "never"
         binding = choose_binding(self.dialect, self.head.parameters, drop_block=False)
         self.options = msgspec.structs.replace(self.options, binding=binding)
 

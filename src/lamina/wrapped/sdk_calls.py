@@ -23,11 +23,13 @@ from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_notice import fill_answer, fill_stream
 from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
-from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch
+from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch, refuses_editing
+from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BudgetExceeded, LaminaError
+from lamina.fitting.server_compaction import CompactionCall
 from lamina.fitting.server_reports import with_headers
 from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
@@ -84,6 +86,7 @@ class SdkCall:
     ) -> None:
         self._send = send
         self._path = path
+        self._argument_names = frozenset(request)
         self._is_async = is_async
         self._has_store = conversations.store is not None
         self._streams = request.get("stream") is True or "stream" in path.rpartition(".")[2]
@@ -181,8 +184,37 @@ class SdkCall:
         return self.pending.remember_answer(shown_answer)
 
     def _prepare(self) -> Steps:
-        """Fit the request. With a store this waits for it."""
+        """Fit the request. With a store this waits for it.
+
+        If a cut is left to the provider, its compaction is asked for first, and the request is fitted anew.
+        """
         self._pending = yield partial(self._wait, self._make_pending)
+        call = self.pending.compaction_call
+        if call is None or self._path not in _COMPACTING_PATHS:
+            return
+        send = self._find_compacting_endpoint(call)
+        if send is None:
+            return
+        answer = None
+        with suppress(Exception):  # whatever the API says to it, the request itself is still to be sent
+            answer = yield send
+        yield partial(self._wait, partial(self.pending.take_compaction, call, answer))
+
+    def _find_compacting_endpoint(self, call: CompactionCall) -> Callable[[], Any] | None:
+        """Return the call of the SDK that asks for a compaction; None if this SDK has none.
+
+        The Messages API has it as a field of a beta, the Responses API at an endpoint of its own.
+        """
+        if call.dialect == "anthropic":
+            is_beta = self._path.startswith("beta.")
+            request = with_headers(call.request, call.headers, beta=is_beta)
+            if not is_beta:
+                request = _move_to_body(request, self._argument_names)
+            return partial(self._send, **request)
+        endpoint = getattr(getattr(self._send, "__self__", None), "compact", None)
+        if not callable(endpoint):
+            return None
+        return partial(endpoint, **call.request)
 
     def _finish(self, usage: Usage, *, answer: Any = None, is_whole: bool = True) -> Steps:
         finish = partial(self.pending.finish, usage=usage, answer=answer, is_whole=is_whole)
@@ -199,7 +231,7 @@ class SdkCall:
         The second request has a deeper cut, or does without the switch for bound thinking. If the API refuses
         it for the same reason, its error is the caller's.
         """
-        mends = [_shrink_after, _forgo_switch_after]
+        mends = [_shrink_after, _forgo_switch_after, _forgo_clearing_after, _forgo_question_after]
         while True:
             try:
                 return (yield from send())
@@ -217,6 +249,9 @@ class SdkCall:
     def _send_once(self) -> Steps:
         is_beta = self._path.startswith("beta.")
         request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
+        if not is_beta:
+            request = _move_to_body(request, self._argument_names)
+        request = _add_to_body(request, self.pending.question)
         self.pending.note_sent()
         return (yield partial(self._send, **request))
 
@@ -434,8 +469,53 @@ def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
     """Do without the switch for bound thinking if the error says that the API does not know it."""
     if not pending.headers or not refuses_binding_switch(*_read_error(error)):
         return False
-    pending.forgo_switch()
+    pending.forgo_server("never")
     return True
+
+
+def _forgo_clearing_after(pending: PendingCall, error: Exception) -> bool:
+    """Cut here if the error says that the API does not clear old tool results by itself."""
+    if not pending.headers or not refuses_editing(*_read_error(error)):
+        return False
+    pending.forgo_server("thinking")
+    return True
+
+
+def _forgo_question_after(pending: PendingCall, error: Exception) -> bool:
+    """Do without the question about the cache if the error says that the API does not know it."""
+    if not pending.question or not refuses_question(*_read_error(error)):
+        return False
+    pending.forgo_question()
+    return True
+
+
+def _move_to_body(request: dict[str, Any], argument_names: frozenset[str]) -> dict[str, Any]:
+    """Return an SDK's arguments with the fields in the body that only its beta endpoints take as arguments.
+
+    A field that the caller gave as an argument stays one: the SDK says whether it takes that.
+    """
+    moved = {name: request[name] for name in _BETA_FIELDS if name in request and name not in argument_names}
+    if not moved:
+        return request
+    arguments = {name: value for name, value in request.items() if name not in moved}
+    return _add_to_body(arguments, moved)
+
+
+_COMPACTING_PATHS = ("messages.create", "beta.messages.create", "responses.create")
+"""Endpoints whose histories are compacted. Others send when they are entered, or return bytes."""
+
+_BETA_FIELDS = ("context_management", "compaction")
+"""Fields that lamina adds and that the other endpoints of an SDK have no argument for."""
+
+
+def _add_to_body(request: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return an SDK's arguments with these fields added to the body.
+
+    Every SDK takes `extra_body`. An argument of that name came with a later release.
+    """
+    if not fields:
+        return request
+    return {**request, "extra_body": {**fields, **(request.get("extra_body") or {})}}
 
 
 def _read_error(error: Exception) -> tuple[int | None, str]:

@@ -28,8 +28,15 @@ from lamina.dialects.anthropic.model import (
 from lamina.dialects.anthropic.own_answer import write_answer, write_closing_events
 from lamina.dialects.anthropic.parse import lasting, parse
 from lamina.dialects.anthropic.render import order, render
-from lamina.dialects.anthropic.server import BETAS, BINDING_BETA, ask_to_drop_thinking
+from lamina.dialects.anthropic.server import (
+    BETAS,
+    BINDING_BETA,
+    EDITING_BETA,
+    ask_to_clear,
+    ask_to_drop_thinking,
+)
 from lamina.dialects.anthropic.stream import stream
+from lamina.dialects.cache_reports import ask_anthropic_report
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Dialect, Request
@@ -132,6 +139,9 @@ DIALECT = Dialect(
     ask_to_drop_thinking=ask_to_drop_thinking,
     help_headers={BETAS: BINDING_BETA},
     defer_tools=defer_request_tools,
+    ask_to_clear=ask_to_clear,
+    clearing_headers={BETAS: EDITING_BETA},
+    ask_cache_report=ask_anthropic_report,
     order=order,
     plain_head=plain_head,
     own_head=own_head,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinking, ToolResult
+from lamina.dialects.cache_reports import ask_openai_report
 from lamina.dialects.json_values import mapping_or_empty
 from lamina.dialects.openai_responses.absorb import absorb, absorb_stream
 from lamina.dialects.openai_responses.check import check, check_again
@@ -96,6 +97,7 @@ DIALECT = Dialect(
     render=render,
     check=check,
     lasting=lasting,
+    ask_cache_report=ask_openai_report,
     takes_late_system=lambda _: True,
     recheck=check_again,
     absorb=absorb,

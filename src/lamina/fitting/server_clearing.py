@@ -1,0 +1,168 @@
+"""A cut that the provider's server makes: it leaves out old tool results, and lamina sends them in full.
+
+Anthropic's API can do that (`clear_tool_uses_20250919`). By itself it clears more with every new tool use, so
+that the prompt which the model reads changes with every request, and its cache is lost each time. lamina asks
+it to keep one use more each time, so that the same results stay cleared until the next cut. No bytes that
+were sent change, so no thinking is unbound. But what was cleared leaves no handle and no name behind, as it
+would in a cut of lamina's.
+
+A clearing costs what a cut costs: the prompt is written anew from the first result that is cleared on. So the
+two are compared by the same formula (`lamina.core.cut_target`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.core.cut_target import CutLimits, Rates, measure_growth
+from lamina.core.entries import find_sent
+from lamina.core.envelope import Envelope
+from lamina.core.values import Cut, Entry, Form, Ledger, Raw, ServerClearing, Thinking, ToolResult
+from lamina.dialects.usage import count_noun
+from lamina.fitting.server_reports import CLEARS
+
+LEAST_KEPT = 3
+"""Tool uses that are never cleared: as many as the API keeps if nobody says otherwise."""
+
+PLACEHOLDER = 12
+"""Tokens that stand in the place of a result that the server cleared. Nobody has measured it."""
+
+
+class ClearingPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server would clear: the clearing, and the request before and after it, in tokens.
+
+    `kept` stand before the first result that is cleared. `first` is that result. `unbinds`: a cut of lamina's
+    at the same place would unbind thinking.
+    """
+
+    clearing: ServerClearing
+    before: int
+    after: int
+    kept: int
+    first: str
+    unbinds: bool
+
+    @property
+    def cut(self) -> Cut:
+        """The cut for the ledger, without its number."""
+        uses = count_noun(self.clearing.uses, "tool use")
+        return Cut(
+            number=0,
+            reason=f"{CLEARS}{uses}",
+            before=self.before,
+            after=self.after,
+            first=self.first,
+            lowered=self.clearing.uses,
+        )
+
+
+def plan_clearing(envelope: Envelope, limits: CutLimits) -> ClearingPlan | None:
+    """Return what the server would have to clear to reach the target, oldest first; None if it cannot.
+
+    `envelope` is the request with nothing cut. A plan that does not reach the target must free as much as a
+    cut has to.
+    """
+    sent = find_sent(envelope.entries)
+    results = [place for place, entry in enumerate(sent) if _is_result(entry)]
+    if any(_runs_on_server(entry) for entry in sent):
+        return None  # whether the server counts its own tools among the uses is not published
+    scale = envelope.tokens / max(sum(entry.tokens for entry in sent), 1)
+    freed = 0.0
+    clearable = results[: max(len(results) - LEAST_KEPT, 0)]
+    last_step = sent[-1].step if sent else 0
+    uses = 0
+    for place in clearable:
+        if sent[place].step == last_step:
+            break
+        freed += max(sent[place].tokens - PLACEHOLDER, 0) * scale
+        uses += 1
+        if envelope.tokens - freed <= limits.target:
+            break
+    after = envelope.tokens - round(freed)
+    if not uses or (after > limits.target and after > limits.trigger - limits.least):
+        return None
+    first = results[0]
+    until = sent[results[uses - 1]].ref
+    return ClearingPlan(
+        clearing=ServerClearing(until=until, uses=uses, tokens=round(freed)),
+        before=envelope.tokens,
+        after=after,
+        kept=round(sum(entry.tokens for entry in sent[:first]) * scale),
+        first=sent[first].ref,
+        unbinds=any(_is_thinking(entry) for entry in sent[first:]),
+    )
+
+
+def _is_result(entry: Entry) -> bool:
+    return any(isinstance(part, ToolResult) for part in entry.segment.parts)
+
+
+def _is_thinking(entry: Entry) -> bool:
+    return any(isinstance(part, Thinking) for part in entry.segment.parts)
+
+
+def _runs_on_server(entry: Entry) -> bool:
+    """Whether a block is a call or a result of a tool that the provider runs."""
+    return any(isinstance(part, Raw) and "tool" in str(part.data.get("type", "")) for part in entry.parts)
+
+
+def clears_as_before(envelope: Envelope, clearing: ServerClearing) -> bool:
+    """Whether the results that the server left out so far stand at the beginning of this request, too.
+
+    If a client has edited or cut off its history, other results would be cleared.
+    """
+    uses = 0
+    for entry in find_sent(envelope.entries):
+        if not _is_result(entry):
+            continue
+        uses += 1
+        if entry.ref == clearing.until:
+            return uses == clearing.uses and entry.form is not Form.OMITTED
+    return False
+
+
+def is_cheaper(plan: ClearingPlan, own: Envelope, limits: CutLimits, rates: Rates, *, binds: bool) -> bool:
+    """Whether the server's clearing costs less than the cut of lamina's own, or spares bound thinking."""
+    if binds and plan.unbinds:
+        return True
+    growth = max(measure_growth(own.entries).tokens, 1)
+    own_cost = price_step(own.tokens, _count_kept(own), limits.trigger, growth, rates)
+    return price_step(plan.after, plan.kept, limits.trigger, growth, rates) < own_cost
+
+
+def price_step(after: int, kept: int, trigger: int, growth: int, rates: Rates) -> float:
+    """What one step costs on average until the next cut, in input tokens at full price.
+
+    A cut leaves `after` tokens, of which the first `kept` are still in the cache. The rest is written once,
+    and everything is read at each step until the trigger is reached again.
+    """
+    if after >= trigger:
+        return float("inf")
+    rewritten = max(after - kept, 0)
+    steps = max((trigger - after) / growth, 1.0)
+    return rates.read * (trigger + after) / 2 + (rates.write - rates.read) * rewritten / steps
+
+
+def _count_kept(envelope: Envelope) -> int:
+    """The tokens before the first entry that a cut of lamina's has changed."""
+    if envelope.cut is None:
+        return envelope.tokens
+    digest_keys = {fold.key for fold in envelope.ledger.folds if fold.cut == envelope.cut.number}
+    sent: Sequence[Entry] = find_sent(envelope.entries)
+    scale = envelope.tokens / max(sum(entry.tokens for entry in sent), 1)
+    kept = 0
+    for entry in sent:
+        if entry.ref == envelope.cut.first or entry.segment.key in digest_keys:
+            break
+        kept += entry.tokens
+    return round(kept * scale)
+
+
+def record_clearing_cut(envelope: Envelope, plan: ClearingPlan) -> Envelope:
+    """Return the envelope with a cut for what the server clears from now on."""
+    ledger: Ledger = envelope.ledger
+    cut = msgspec.structs.replace(plan.cut, number=len(ledger.cuts) + 1)
+    ledger = msgspec.structs.replace(ledger, clearing=plan.clearing, cuts=(*ledger.cuts, cut))
+    return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)

@@ -1,0 +1,300 @@
+"""Compaction by the provider, on demand: one call makes a block that stands for the beginning of a history.
+
+Anthropic's API answers a request with `compaction` with one signed block, and OpenAI's `responses/compact`
+returns the user's messages and one encrypted item. Only that provider can read or make them, so they are sent
+back as they came. The client keeps its whole history: lamina puts the block in the place of what it covers
+each time, as long as that is unchanged, and what it covers can be recalled from the client's own messages.
+
+    call = plan_compaction(request, dialect="anthropic")
+    answer = client.beta.messages.create(**call.request, betas=[ON_DEMAND_BETA])
+    compaction = read_compaction(call, answer)
+    fitted = fit_request(apply_compaction(request, compaction), ...)     # from now on
+
+A compaction costs a call of the model, which reads the whole history and writes the summary. A cut of
+lamina's own costs none. `price_compaction` says how much that is. Nothing is sent here. Shapes: anthropic
+2.8, openai 3.49.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from lamina.caches import CacheRules
+from lamina.core.hashing import digest
+from lamina.core.recall import recall
+from lamina.core.values import Segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.anthropic.server import BETAS
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field, to_dict_or_empty
+from lamina.dialects.usage import Usage, find_usage
+from lamina.errors import BadInput
+from lamina.models.facts import model_or_none, price_of
+
+ON_DEMAND_BETA = "compact-2026-09-04"
+
+LEAST_KEPT = 4
+"""Messages at the end of a history that are never compacted."""
+
+_HISTORY_FIELDS = {"anthropic": "messages", "openai_responses": "input"}
+COMPACTING_DIALECTS = frozenset(_HISTORY_FIELDS)
+"""The APIs that compact a history on demand."""
+
+_PATHS = {"anthropic": "/v1/messages", "openai_responses": "/v1/responses/compact"}
+
+_NOT_WITH_COMPACTION = ("stream", "context_management", "stop_sequences", "diagnostics", "metadata")
+"""Fields of the Messages API that are refused beside `compaction`, or mean nothing there."""
+
+_COMPACT_FIELDS = frozenset(
+    ("model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options")
+)
+"""The fields that `responses/compact` takes."""
+
+
+class CompactionCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that makes a compaction: where to send it, and how many messages it `covers`, from the first."""
+
+    dialect: str
+    path: str
+    request: dict[str, Any]
+    headers: dict[str, str] = {}
+    covers: int
+    covered: str
+
+
+class ServerCompaction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider made of the beginning of a history. It is plain JSON, and can be stored.
+
+    `items` stand in the place of the first `covers` messages, whose digest is `covered`. `usage` is what the
+    call took.
+    """
+
+    dialect: str
+    items: tuple[dict[str, Any], ...]
+    covers: int
+    covered: str
+    usage: Usage = Usage()
+
+
+def plan_compaction(
+    request: Mapping[str, Any], *, dialect: str, instructions: str = ""
+) -> CompactionCall | None:
+    """Return the call that compacts all but the newest messages of a request; None if nothing can be.
+
+    The current turn stays. In a long tool loop, which is one turn, the last steps stay. `instructions`
+    replace the provider's own for the summary, where it takes any.
+    """
+    if dialect not in _HISTORY_FIELDS:
+        raise BadInput(
+            f"{dialect} has no compaction",
+            place="plan_compaction",
+            hint=f"use one of {', '.join(_HISTORY_FIELDS)}",
+        )
+    history = list_or_empty(request.get(_HISTORY_FIELDS[dialect]))
+    count = _find_boundary(history, dialect)
+    if not count:
+        return None
+    covered = history[:count]
+    headers: dict[str, str] = {}
+    if dialect == "anthropic":
+        sent = _compact_messages(request, covered, instructions)
+        headers = {BETAS: ON_DEMAND_BETA}
+    else:
+        sent = {name: value for name, value in request.items() if name in _COMPACT_FIELDS}
+        sent["input"] = list(covered)
+    return CompactionCall(
+        dialect=dialect,
+        path=_PATHS[dialect],
+        request=sent,
+        headers=headers,
+        covers=count,
+        covered=digest(list(covered)),
+    )
+
+
+def plan_next_compaction(
+    request: Mapping[str, Any], applied: Mapping[str, Any], *, dialect: str
+) -> CompactionCall | None:
+    """Return the call that compacts a history once more. `applied` is the request with its last compaction.
+
+    The provider gets that, and what it makes then covers the client's own messages.
+    """
+    call = plan_compaction(applied, dialect=dialect)
+    if call is None:
+        return None
+    field = _HISTORY_FIELDS[dialect]
+    history = list_or_empty(request.get(field))
+    covers = call.covers + len(history) - len(list_or_empty(applied.get(field)))
+    return msgspec.structs.replace(call, covers=covers, covered=digest(list(history[:covers])))
+
+
+def _compact_messages(
+    request: Mapping[str, Any], covered: Sequence[Any], instructions: str
+) -> dict[str, Any]:
+    """The request of the Messages API that asks for a compaction of these messages.
+
+    A forced tool and a format of the answer are refused beside it.
+    """
+    sent = {name: value for name, value in request.items() if name not in _NOT_WITH_COMPACTION}
+    if mapping_or_empty(sent.get("tool_choice")).get("type") in ("any", "tool"):
+        del sent["tool_choice"]
+    output_config = mapping_or_empty(sent.get("output_config"))
+    if "format" in output_config:
+        sent["output_config"] = {name: value for name, value in output_config.items() if name != "format"}
+    compaction: dict[str, Any] = {"type": "summarize"}
+    if instructions:
+        compaction["instructions"] = instructions
+    return {**sent, "messages": list(covered), "compaction": compaction}
+
+
+def _find_boundary(history: Sequence[Any], dialect: str) -> int:
+    """How many messages may be compacted: up to the last place where a turn, or a step, begins.
+
+    Every call before that place has its result before it, too.
+    """
+    begins_step = _begins_message_step if dialect == "anthropic" else _begins_item_step
+    begins_turn = _begins_message_turn if dialect == "anthropic" else _is_user_item
+    last = len(history) - 1
+    turns = [place for place in range(2, last + 1) if begins_turn(history[place])]
+    if turns and turns[-1] >= LEAST_KEPT:
+        return turns[-1]
+    steps = [place for place in range(2, last + 2 - LEAST_KEPT) if begins_step(history, place)]
+    return steps[-1] if steps else 0
+
+
+def _begins_message_turn(message: Any) -> bool:
+    """Whether the user says something new: a message without results."""
+    if read_field(message, "role") != "user":
+        return False
+    return not _has_block(message, "tool_result")
+
+
+def _begins_message_step(messages: Sequence[Any], place: int) -> bool:
+    """Whether the assistant begins after all results of its earlier calls."""
+    roles = [read_field(message, "role") for message in messages[place - 1 : place + 1]]
+    return roles == ["user", "assistant"]
+
+
+def _is_user_item(item: Any) -> bool:
+    return bool(read_field(item, "role") == "user")
+
+
+def _begins_item_step(items: Sequence[Any], place: int) -> bool:
+    """Whether a step of the model begins right after the results of the one before it."""
+    return str(read_field(items[place - 1], "type")).endswith("_call_output") and not str(
+        read_field(items[place], "type")
+    ).endswith("_call_output")
+
+
+def _has_block(message: Any, block_type: str) -> bool:
+    blocks = list_or_empty(read_field(message, "content"))
+    return any(read_field(block, "type") == block_type for block in blocks)
+
+
+def read_compaction(call: CompactionCall, answer: Any) -> ServerCompaction:
+    """Return what the provider made. Raises BadInput if the answer has no compaction that can be used."""
+    if call.dialect == "anthropic":
+        blocks = [_read_item(block) for block in list_or_empty(read_field(answer, "content"))]
+        items = [block for block in blocks if block.get("type") == "compaction" and block.get("content")]
+    else:
+        items = [_read_item(item) for item in list_or_empty(read_field(answer, "output"))]
+        if not any(item.get("type") == "compaction" and item.get("encrypted_content") for item in items):
+            items = []
+    if not items:
+        raise BadInput(
+            "the answer has no compaction",
+            place="read_compaction",
+            hint="send the history as it is: the provider could not summarise it",
+        )
+    return ServerCompaction(
+        dialect=call.dialect,
+        items=tuple(items),
+        covers=call.covers,
+        covered=call.covered,
+        usage=find_usage(answer),
+    )
+
+
+def _read_item(item: Any) -> dict[str, Any]:
+    """A block or an item as it came.
+
+    The SDK of Anthropic knows compactions in its beta types only. Elsewhere it reads one as a block of
+    another type, with all of its fields, and would warn about that.
+    """
+    dump = getattr(item, "model_dump", None)
+    if dump is None:
+        return to_dict_or_empty(item)
+    fields: dict[str, Any] = dump(mode="json", exclude_unset=True, warnings=False)
+    return fields
+
+
+def apply_compaction(request: Mapping[str, Any], compaction: ServerCompaction) -> dict[str, Any]:
+    """Return the request with the compaction in the place of what it covers.
+
+    If the client has changed any of that, the request is returned as it is: a summary of what is no longer
+    there would say what the user took back.
+    """
+    field = _HISTORY_FIELDS[compaction.dialect]
+    history = list_or_empty(request.get(field))
+    covered = history[: compaction.covers]
+    if len(history) <= compaction.covers or digest(list(covered)) != compaction.covered:
+        return request if isinstance(request, dict) else dict(request)
+    rest = list(history[compaction.covers :])
+    if compaction.dialect == "anthropic":
+        return {**request, field: _put_first(list(compaction.items), rest)}
+    return {**request, field: [*compaction.items, *rest]}
+
+
+def _put_first(blocks: list[dict[str, Any]], messages: list[Any]) -> list[Any]:
+    """The messages with the compaction as the first block of the conversation.
+
+    If the assistant speaks first, the block stands in its message; else in one of its own.
+    """
+    first = to_dict_or_empty(messages[0])
+    if first.get("role") != "assistant":
+        return [{"role": "assistant", "content": blocks}, *messages]
+    content = first.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    return [{**first, "content": [*blocks, *list_or_empty(content)]}, *messages[1:]]
+
+
+def recall_covered(request: Mapping[str, Any], key: str, *, dialect: str) -> tuple[Segment, ...]:
+    """Return what a compaction covers, by its key, from the client's whole request."""
+    return recall(DIALECTS[dialect].parse(request).log, key)
+
+
+class CompactionPrice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction costs in input tokens at full price: the call itself, and the first request after it.
+
+    `call` reads the history, from the cache if it is there, and writes the summary. `first` writes the
+    summary and what follows it into the cache.
+    """
+
+    call: float
+    first: float
+
+    @property
+    def total(self) -> float:
+        return self.call + self.first
+
+
+def price_compaction(
+    rules: CacheRules, model: str, *, covered: int, kept: int, summary: int, is_cached: bool = True
+) -> CompactionPrice:
+    """Price a compaction of `covered` tokens to `summary` tokens, before `kept` tokens that stay.
+
+    `is_cached`: the history is in the provider's cache when it is compacted.
+    """
+    facts = model_or_none(model)
+    prices = price_of(facts) if facts is not None else None
+    if prices is None or not prices.input or not prices.output:
+        hint = "give a model whose prices of input and output are known"
+        raise BadInput(f"no price of {model!r} is known", place="price_compaction", hint=hint)
+    read = rules.read_share(model) if is_cached else 1.0
+    return CompactionPrice(
+        call=covered * read + summary * prices.output / prices.input,
+        first=(summary + kept) * rules.write,
+    )

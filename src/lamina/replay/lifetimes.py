@@ -1,0 +1,230 @@
+"""What recorded sessions would have cost with each lifetime of a cache, and if prefixes had been kept warm.
+
+Only sizes and times of the records are used: how many tokens each request had, and how long the client paused
+before it. A request holds what the one before it had, unless it is shorter than that: then the client has cut
+its history, and nothing is held. Nothing is counted and nothing is sent.
+
+The rows "auto" and "kept warm" decide as the gateway would have: each request by the pauses before it alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from lamina.caches import CacheRules, all_rules, rules_for
+from lamina.caches.explicit import price_explicit_cache
+from lamina.caches.lifetimes import (
+    LifetimeCost,
+    PausedRequest,
+    choose_lifetime,
+    count_warmings,
+    list_lifetimes,
+    price_lifetimes,
+    price_warming,
+)
+from lamina.errors import BadInput
+from lamina.models.facts import model_or_none, price_of
+from lamina.replay.values import Trace
+
+AUTO = "auto"
+KEPT_WARM = "kept warm"
+EXPLICIT = "explicit, 1h"
+IMPLICIT = "implicit, as reported"
+
+PAUSES = 200
+"""Pauses that a choice looks back on, as in the gateway."""
+
+HOUR = 3600.0
+
+
+class LifetimeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions of one model with one lifetime.
+
+    `cost` is in input tokens at full price, `dollars` the same at the model's price, None without one.
+    `saved` is the share of the first row of the model that this one saves; below 0 it costs more. `late`
+    requests came after the lifetime had ended, `warmings` are reads that only kept a prefix alive.
+    """
+
+    model: str
+    lifetime: str
+    sessions: int
+    requests: int
+    cost: float
+    saved: float = 0.0
+    dollars: float | None = None
+    late: int = 0
+    warmings: int = 0
+    is_published: bool = True
+
+
+class _Session(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of one session, in order, and the share of them that its cache gave back, as reported."""
+
+    requests: tuple[PausedRequest, ...]
+    read: int = 0
+
+
+def compare_lifetimes(traces: Iterable[Trace]) -> list[LifetimeRow]:
+    """The rows of each model, the provider's own lifetime first. Sessions without times are left out."""
+    by_model: defaultdict[tuple[str, str], list[_Session]] = defaultdict(list)
+    for trace in traces:
+        session = _read_session(trace)
+        if session is not None:
+            by_model[trace.model, trace.dialect].append(session)
+    rows: list[LifetimeRow] = []
+    for (model, dialect), sessions in sorted(by_model.items()):
+        rules = rules_for(model, dialect=dialect)
+        if list_lifetimes(rules, model):
+            rows += _compare_words(model, rules, sessions)
+        elif rules.name == "gemini":
+            rows += _compare_explicit(model, sessions)
+    return rows
+
+
+def _read_session(trace: Trace) -> _Session | None:
+    """The requests of a trace with their pauses; None if fewer than two of them have a time."""
+    requests: list[PausedRequest] = []
+    last_tokens = 0
+    last_at: float | None = None
+    for _, usage in sorted(trace.used.items()):
+        if usage.at is None or not usage.total:
+            continue
+        pause = None
+        held = 0
+        if last_at is not None:
+            pause = max(usage.at - last_at, 0.0)
+            held = last_tokens if usage.total >= last_tokens else 0
+        requests.append(PausedRequest(tokens=usage.total, held=held, pause=pause))
+        last_tokens = usage.total
+        last_at = usage.at
+    if len(requests) < 2:
+        return None
+    return _Session(requests=tuple(requests), read=sum(usage.read for usage in trace.used.values()))
+
+
+def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) -> list[LifetimeRow]:
+    requests = [request for session in sessions for request in session.requests]
+    costs = {cost.word: cost for cost in price_lifetimes(requests, rules, model)}
+    costs[AUTO] = _price_chosen(requests, rules, model, warms=False)
+    costs[KEPT_WARM] = _price_chosen(requests, rules, model, warms=True)
+    own = next(iter(costs.values())).cost
+    return [
+        LifetimeRow(
+            model=model,
+            lifetime=name,
+            sessions=len(sessions),
+            requests=len(requests),
+            cost=cost.cost,
+            saved=1 - cost.cost / own if own else 0.0,
+            dollars=_to_dollars(cost.cost, model),
+            late=cost.late,
+            warmings=cost.warmings,
+            is_published=cost.is_published,
+        )
+        for name, cost in costs.items()
+    ]
+
+
+def _price_chosen(
+    requests: Sequence[PausedRequest], rules: CacheRules, model: str, *, warms: bool
+) -> LifetimeCost:
+    """What requests cost if each is decided by the pauses before it: its lifetime, or whether it is kept."""
+    own = rules.word(model)
+    pauses: deque[float] = deque(maxlen=PAUSES)
+    total = LifetimeCost(word=own, seconds=rules.seconds(own), cost=0.0, late=0)
+    word = own
+    times = 0
+    for request in requests:
+        # A request finds what the one before it was decided to leave.
+        cost = price_warming([request], rules, model, word=word, times=times)
+        total = msgspec.structs.replace(
+            total,
+            cost=total.cost + cost.cost,
+            late=total.late + cost.late,
+            warmings=total.warmings + cost.warmings,
+        )
+        if request.pause is not None:
+            pauses.append(request.pause)
+        if warms:
+            times = count_warmings(pauses, rules, model)
+        else:
+            word = choose_lifetime(pauses, rules, model) or own
+    return total
+
+
+def _compare_explicit(model: str, sessions: Sequence[_Session]) -> list[LifetimeRow]:
+    """Gemini: what was reported of its implicit cache, beside a cache of each session's first request."""
+    rules = all_rules()["gemini_explicit"]
+    read = rules.read_share(model)
+    price = _input_price(model)
+    if price is None:
+        return []
+    tokens = 0
+    reported = 0.0
+    explicit = 0.0
+    for session in sessions:
+        sent = sum(request.tokens for request in session.requests)
+        tokens += len(session.requests)
+        reported += sent - session.read * (1 - read)
+        head = session.requests[0].tokens
+        seconds = sum(request.pause or 0.0 for request in session.requests)
+        hours = max(1.0, -(-seconds // HOUR))
+        uses = len(session.requests)
+        cost = price_explicit_cache(rules, model, uses=uses, seconds=hours * HOUR)
+        explicit += head * cost.with_cache / price + (sent - uses * head)
+    rows = []
+    for name, amount in ((IMPLICIT, reported), (EXPLICIT, explicit)):
+        rows.append(
+            LifetimeRow(
+                model=model,
+                lifetime=name,
+                sessions=len(sessions),
+                requests=tokens,
+                cost=amount,
+                saved=1 - amount / reported if reported else 0.0,
+                dollars=_to_dollars(amount, model),
+            )
+        )
+    return rows
+
+
+def _input_price(model: str) -> float | None:
+    facts = model_or_none(model)
+    if facts is None:
+        return None
+    return price_of(facts).input
+
+
+def _to_dollars(equivalents: float, model: str) -> float | None:
+    price = _input_price(model)
+    if price is None:
+        return None
+    return equivalents * price / 1_000_000
+
+
+def lifetimes_text(rows: Sequence[LifetimeRow]) -> str:
+    """The rows as a table for a terminal."""
+    if not rows:
+        raise BadInput(
+            "no session has the times and the tokens of two requests",
+            place="--lifetimes",
+            hint="records with usage and times are needed: sessions of Claude Code, or of lamina's store",
+        )
+    heads = f"{'model':<24} {'lifetime':<22} {'requests':>8} {'late':>6} {'warm':>6} {'input':>14}"
+    lines = [f"{heads} {'USD':>9} {'saved':>7}"]
+    for row in rows:
+        dollars = "-" if row.dollars is None else f"{row.dollars:,.2f}"
+        note = "" if row.is_published else "  price of writes not published"
+        lines.append(
+            f"{row.model:<24.24} {row.lifetime:<22} {row.requests:>8,} {row.late:>6,} {row.warmings:>6,} "
+            f"{row.cost:>14,.0f} {dollars:>9} {row.saved:>7.1%}{note}"
+        )
+    lines += [
+        "",
+        "late: requests after the lifetime had ended. warm: reads that only kept a prefix alive.",
+        "input: in tokens at full price, without answers. auto and kept warm decide by earlier pauses alone.",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,146 @@
+"""Lifetimes and warm prefixes, priced by pauses: against plain sums and against the simulated cache."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.caches import all_rules, rules_for, simulator
+from lamina.caches.explicit import price_explicit_cache
+from lamina.caches.lifetimes import (
+    LEAST_PAUSES,
+    MOST_WARMINGS,
+    PausedRequest,
+    choose_lifetime,
+    count_warmings,
+    list_lifetimes,
+    price_lifetimes,
+    price_warming,
+)
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.errors import BadInput
+
+CLAUDE = "claude-sonnet-4-5"
+RULES = rules_for(CLAUDE, dialect="anthropic")
+GPT = "gpt-6-sol"
+OPENAI = rules_for(GPT, dialect="openai_responses")
+MINUTE = 60.0
+
+
+def growing(pauses: list[float], *, tokens: int = 50_000, new: int = 1_000) -> list[PausedRequest]:
+    requests = [PausedRequest(tokens=tokens)]
+    for number, pause in enumerate(pauses, start=1):
+        held = tokens + (number - 1) * new
+        requests.append(PausedRequest(tokens=held + new, held=held, pause=pause))
+    return requests
+
+
+def test_each_provider_has_its_words_its_own_first() -> None:
+    assert list_lifetimes(RULES, CLAUDE) == ("5m", "1h")
+    assert list_lifetimes(OPENAI, GPT) == ("30m", "12h")
+    gemini = rules_for("gemini-3-pro", dialect="gemini")
+    assert list_lifetimes(gemini, "gemini-3-pro") == ()
+
+
+def test_the_prices_are_those_of_a_simulated_cache() -> None:
+    pauses = [20.0, 400.0, 30.0, 4_000.0, 10.0]
+    requests = growing(pauses)
+    for cost in price_lifetimes(requests, RULES, CLAUDE):
+        cache = simulator(RULES)
+        simulated = 0.0
+        at = 0.0
+        for number, request in enumerate(requests):
+            at += request.pause or 0.0
+            sizes = [50_000, *[1_000] * number]
+            blocks = tuple(
+                StreamBlock(
+                    sort="text",
+                    data=b"block %d" % index,
+                    place=f"messages[{index}]",
+                    opens=True,
+                    role="user",
+                    markable=True,
+                    tokens=size,
+                    marker=cost.word if index == number else "",
+                )
+                for index, size in enumerate(sizes)
+            )
+            tally = cache.send(Stream(dialect="anthropic", model=CLAUDE, blocks=blocks), at=at)
+            simulated += tally.read * RULES.read_share(CLAUDE) + tally.uncached
+            simulated += tally.written * RULES.write + tally.written_long * RULES.write_long
+        assert cost.cost == pytest.approx(simulated)
+    five, hour = price_lifetimes(requests, RULES, CLAUDE)
+    assert (five.late, hour.late) == (2, 1)
+
+
+def test_short_pauses_keep_the_providers_own_lifetime() -> None:
+    assert choose_lifetime([30.0] * 100, RULES, CLAUDE) == ""
+
+
+def test_pauses_of_some_minutes_choose_an_hour() -> None:
+    pauses = [30.0] * 50 + [20 * MINUTE] * 50
+    assert choose_lifetime(pauses, RULES, CLAUDE) == "1h"
+
+
+def test_few_pauses_choose_nothing() -> None:
+    assert choose_lifetime([20 * MINUTE] * (LEAST_PAUSES - 1), RULES, CLAUDE) == ""
+    assert count_warmings([6 * MINUTE] * (LEAST_PAUSES - 1), RULES, CLAUDE) == 0
+
+
+def test_a_lifetime_without_a_published_price_is_never_chosen() -> None:
+    pauses = [3 * 60 * MINUTE] * 100
+    half_hour, half_day = price_lifetimes(growing(pauses), OPENAI, GPT)
+    assert half_day.cost < half_hour.cost
+    assert not half_day.is_published
+    assert choose_lifetime(pauses, OPENAI, GPT) == ""
+
+
+def test_a_prefix_is_kept_alive_as_long_as_clients_return() -> None:
+    assert count_warmings([12 * MINUTE] * 40, RULES, CLAUDE) == 2
+    assert count_warmings([30.0] * 40, RULES, CLAUDE) == 0
+    assert count_warmings([30.0] * 30 + [9 * 60 * MINUTE] * 10, RULES, CLAUDE) == 0
+
+
+def test_warming_is_paid_whether_or_not_the_client_returns() -> None:
+    requests = growing([12 * MINUTE])
+    cold = price_lifetimes(requests, RULES, CLAUDE)[0]
+    once = price_warming(requests, RULES, CLAUDE, word="5m", times=1)
+    twice = price_warming(requests, RULES, CLAUDE, word="5m", times=2)
+    read = 50_000 * RULES.read_share(CLAUDE)
+    assert once.cost == pytest.approx(cold.cost + read)
+    assert twice.cost < cold.cost
+    assert twice.cost == pytest.approx(50_000 * RULES.write + 2 * read + read + 1_000 * RULES.write)
+
+
+PAUSES = st.lists(st.floats(min_value=0.1, max_value=20_000), min_size=LEAST_PAUSES, max_size=60)
+
+
+@given(PAUSES)
+def test_no_other_number_of_warmings_is_cheaper_on_the_same_pauses(pauses: list[float]) -> None:
+    """The choice is by the pauses themselves, so on these it is the best, up to one token of rounding."""
+    requests = [PausedRequest(tokens=100_000, held=100_000, pause=pause) for pause in pauses]
+    times = count_warmings(pauses, RULES, CLAUDE)
+    chosen = price_warming(requests, RULES, CLAUDE, word="5m", times=times).cost
+    for other in range(MOST_WARMINGS + 1):
+        assert chosen <= price_warming(requests, RULES, CLAUDE, word="5m", times=other).cost + 1
+
+
+@given(PAUSES)
+def test_the_chosen_lifetime_is_never_dearer(pauses: list[float]) -> None:
+    requests = [PausedRequest(tokens=100_000, held=95_000, pause=pause) for pause in pauses]
+    costs = {cost.word: cost.cost for cost in price_lifetimes(requests, RULES, CLAUDE)}
+    word = choose_lifetime(pauses, RULES, CLAUDE) or "5m"
+    assert costs[word] <= costs["5m"]
+
+
+def test_an_explicit_cache_pays_where_the_implicit_one_misses() -> None:
+    named = all_rules()["gemini_explicit"]
+    missed = price_explicit_cache(named, "gemini-3-pro", uses=20, seconds=3600)
+    assert missed.pays
+    found = price_explicit_cache(named, "gemini-3-pro", uses=20, seconds=3600, implicit_share=1.0)
+    assert not found.pays
+    once = price_explicit_cache(named, "gemini-3-pro", uses=1, seconds=3600)
+    assert not once.pays
+    with pytest.raises(BadInput, match="no price"):
+        price_explicit_cache(named, "a-model-of-mine", uses=1, seconds=60)

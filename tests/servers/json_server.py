@@ -1,0 +1,38 @@
+"""A server on the loopback address that answers each POST with JSON, for tests with the official SDKs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[[str, dict[str, Any], Mapping[str, str]], tuple[int, Any]]
+"""Gives the status and the body for a path, a request and its headers."""
+
+
+@contextmanager
+def serve_json(answer: Answer) -> Iterator[str]:
+    """The address of a server for as long as the context lasts."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            request = json.loads(self.rfile.read(size))
+            status, body = answer(self.path.partition("?")[0], request, self.headers)
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
