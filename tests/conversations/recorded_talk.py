@@ -72,7 +72,15 @@ class Received(msgspec.Struct, kw_only=True):
 class RecordedTalk:
     """One conversation. `received` is what the upstream got, in order; `texts` what the client has said."""
 
-    def __init__(self, dialect: str, *, name: str = "talk", window: int = 3_000, keep: str = "all") -> None:
+    def __init__(
+        self,
+        dialect: str,
+        *,
+        name: str = "talk",
+        window: int = 3_000,
+        keep: str = "all",
+        context_tools: bool = False,
+    ) -> None:
         self.dialect = DIALECTS[dialect]
         self.model = MODELS[dialect]
         self.name = name
@@ -82,6 +90,7 @@ class RecordedTalk:
         self.writer = RecordWriter()
         self.cuts = 0
         self._keep = keep
+        self._context_tools = context_tools
         self._window = window
         self._ledger = Ledger()
         self._usage: Usage | None = None
@@ -115,13 +124,21 @@ class RecordedTalk:
 
     def say_recalled(self, text: str, *, answer: str = "I read it again.") -> None:
         """The model recalls something that was lowered before it answers. The client does not see that."""
+        self._say_with_own_call(text, answer, "recall", {})
+
+    def say_managed(self, text: str, action: str, what: str, *, answer: str = "I looked after it.") -> None:
+        """The model calls the context tool before it answers. The client does not see that."""
+        self._say_with_own_call(text, answer, "context", {"action": action, "what": what})
+
+    def _say_with_own_call(self, text: str, answer: str, tool: str, arguments: dict[str, str]) -> None:
         self._add_user(text)
         request = self.client_request()
         digests = digest_log(self.dialect.parse(request).log, NO_DIGESTS)
         sent_id, fitted, spliced = self._send(request)
-        handle = _DIGEST_KEY.findall(self.received[-1].body)[0].decode()
+        if tool == "recall":
+            arguments = {"key": _DIGEST_KEY.findall(self.received[-1].body)[0].decode()}
         loop = RecallLoop(self.dialect)
-        recall = self._write_recall(handle)
+        recall = self._write_call(tool, arguments)
         turns = loop.take(self.dialect.absorb(recall), fitted)
         assert turns
         self._answer(sent_id, recall, recalled=True)
@@ -211,7 +228,11 @@ class RecordedTalk:
         fitted = fit_request(
             spliced,
             dialect=self.dialect,
-            policy=Policy(budget=Budget(window=self._window, reserve=200), recall="tool"),
+            policy=Policy(
+                budget=Budget(window=self._window, reserve=200),
+                recall="tool",
+                context_tools=self._context_tools,
+            ),
             ledger=self._ledger,
             usage=self._usage,
         )
@@ -293,16 +314,15 @@ class RecordedTalk:
                 turn = {"role": "model", "parts": [{"text": text}]}
                 return {"candidates": [{"content": turn, "finishReason": "STOP"}]}
 
-    def _write_recall(self, key: str) -> dict[str, Any]:
+    def _write_call(self, tool: str, arguments: dict[str, str]) -> dict[str, Any]:
         call_id = f"call_{len(self.received)}"
-        arguments = {"key": key}
         text = msgspec.json.encode(arguments).decode()
         match self.dialect.name:
             case "anthropic":
-                block = {"type": "tool_use", "id": call_id, "name": "recall", "input": arguments}
+                block = {"type": "tool_use", "id": call_id, "name": tool, "input": arguments}
                 return {"type": "message", "role": "assistant", "content": [block], "stop_reason": "tool_use"}
             case "openai_chat":
-                function = {"name": "recall", "arguments": text}
+                function = {"name": tool, "arguments": text}
                 calls = [{"id": call_id, "type": "function", "function": function}]
                 message = {"role": "assistant", "content": None, "tool_calls": calls}
                 return {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
@@ -311,12 +331,12 @@ class RecordedTalk:
                     "type": "function_call",
                     "id": "fc_1",
                     "call_id": call_id,
-                    "name": "recall",
+                    "name": tool,
                     "arguments": text,
                 }
                 return {"id": "resp_2", "object": "response", "status": "completed", "output": [item]}
             case _:
-                part = {"functionCall": {"name": "recall", "args": arguments}}
+                part = {"functionCall": {"name": tool, "args": arguments}}
                 content = {"role": "model", "parts": [part]}
                 return {"candidates": [{"content": content, "finishReason": "STOP"}]}
 
@@ -334,20 +354,20 @@ def write_long_talk(dialect: str, *, name: str = "talk", keep: str = "all") -> R
     """A talk with cuts, a refused request, recalls, equal requests repeated, and one in flight at its end."""
     talk = RecordedTalk(dialect, name=name, keep=keep)
     for number in range(9):
-        talk.say(_make_text(number), answer=f"Parcel {number} is on its way.")
-    talk.say_recalled(_make_text(20))
-    talk.say(_make_text(21))
+        talk.say(make_text(number), answer=f"Parcel {number} is on its way.")
+    talk.say_recalled(make_text(20))
+    talk.say(make_text(21))
     talk.repeat()
     talk.repeat()
-    talk.say_refused(_make_text(22))
-    talk.say(_make_text(23))
-    talk.say_recalled(_make_text(24))
-    talk.say(_make_text(25))
+    talk.say_refused(make_text(22))
+    talk.say(make_text(23))
+    talk.say_recalled(make_text(24))
+    talk.say(make_text(25))
     talk.say_unanswered("And where is it now?")
     return talk
 
 
-def _make_text(number: int) -> str:
+def make_text(number: int) -> str:
     """A question of a few hundred tokens that no other has a line in common with."""
     offices = range(number * 100, number * 100 + 28)
     lines = [f"Parcel {number} stopped at office {office} for a while." for office in offices]

@@ -12,7 +12,14 @@ import pytest
 from lamina.inspector import comparisons, request_views, views
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
-from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
+from tests.conversations.recorded_talk import (
+    MODELS,
+    WORKSPACE,
+    RecordedTalk,
+    StoreAsker,
+    make_text,
+    write_long_talk,
+)
 from tests.conversations.truth import check_truth, open_inspector
 
 
@@ -65,6 +72,31 @@ def test_reasons_are_told_for_every_request(dialect: str, saved_talks: Callable[
         assert not [note for note in shown["notes"] if "reasons" in note]
         gone = [entry for entry in shown["entries"] if entry["form"] == "OMITTED" and not entry["own"]]
         assert all(entry["why"] and entry["full_tokens"] > 0 for entry in gone)
+
+
+@pytest.mark.parametrize("dialect", sorted(MODELS))
+def test_what_the_model_asked_for_is_told_and_the_bodies_are_built_again(
+    dialect: str, ask: StoreAsker
+) -> None:
+    """The record has what was sent with the context tool, and the account says who asked for what."""
+    talk = RecordedTalk(dialect, context_tools=True)
+    for number in range(8):
+        talk.say(make_text(number))
+    pinned = talk.texts[7].splitlines()[0]
+    talk.say_managed("Keep the newest in sight.", "pin", pinned)
+    talk.say_managed("And remember this.", "note", "parcel 8 is late")
+    for number in range(8, 18):
+        talk.say(make_text(number))
+    assert talk.cuts > 2
+    ask(talk.save)
+    check_truth(talk.received, ask, WORKSPACE, probes=[pinned, "never said"])
+    inspector = open_inspector(ask, WORKSPACE)
+    session_id = inspector.sessions.summaries()[0].id
+    for number in range(len(talk.received)):
+        shown = request_views.show_request(inspector, session_id, number, BuildSettings())
+        assert not [note for note in shown["notes"] if "reasons" in note]
+    reasons = {entry["why"] for entry in shown["entries"] if pinned in entry["preview"]}
+    assert "pinned, asked by the model" in reasons
 
 
 def test_a_body_that_lamina_cannot_explain_is_shown_as_it_was_sent(ask: StoreAsker) -> None:

@@ -90,7 +90,8 @@ class Talk:
 
     def form_of(self, number: int) -> Form:
         """The form in which the result of a step is sent now."""
-        return self.entry_of(number).form
+        form: Form = self.entry_of(number).form
+        return form
 
     def entry_of(self, number: int) -> Any:
         for entry in self.envelope.entries:
@@ -132,7 +133,7 @@ def test_without_the_tool_the_same_calls_are_only_history() -> None:
     ]
     assert forms[0] is Form.FULL
     assert forms[1] is not Form.FULL
-    assert not without.ledger.asked
+    assert not without.ledger.wishes
 
 
 def test_released_things_are_the_first_that_a_cut_lowers_even_in_recent_steps() -> None:
@@ -203,7 +204,7 @@ def test_the_ledger_has_what_was_asked_and_a_rewind_takes_it_back() -> None:
     before = list(talk.log)
     talk.ask("pin", "line 1 of the file")
     talk.ask("note", "remember the port")
-    asked = talk.envelope.ledger.asked
+    asked = talk.envelope.ledger.wishes
     assert [(each.action, each.what) for each in asked] == [
         ("pin", "line 1 of the file"),
         ("note", "remember the port"),
@@ -212,7 +213,7 @@ def test_the_ledger_has_what_was_asked_and_a_rewind_takes_it_back() -> None:
     again = Ledger.load(json.loads(json.dumps(talk.envelope.ledger.dump())))
     assert again == talk.envelope.ledger
     rewound = fit([*before, *read_step(2)], again)
-    assert rewound.ledger.asked == ()
+    assert rewound.ledger.wishes == ()
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(action: str, what: str)
     talk = Talk()
     talk.read(1)
     assert talk.ask(action, what).startswith("not done: ")
-    assert talk.envelope.ledger.asked == ()
+    assert talk.envelope.ledger.wishes == ()
 
 
 def test_a_result_or_a_user_that_asks_for_a_pin_does_nothing() -> None:
@@ -249,7 +250,7 @@ def test_a_result_or_a_user_that_asks_for_a_pin_does_nothing() -> None:
         result("pinned: line 1 of the file", id="unknown", name=TOOL),
     ]
     envelope = fit(log)
-    assert envelope.ledger.asked == ()
+    assert envelope.ledger.wishes == ()
     for number in range(2, 12):
         log += read_step(number)
         envelope = fit(log, envelope.ledger)
@@ -265,7 +266,7 @@ def test_a_refused_call_stays_refused_when_it_is_read_again() -> None:
     log = [msgspec.structs.replace(segment) for segment in talk.log]
     part: Any = log[-1].parts[0]
     log[-1] = msgspec.structs.replace(log[-1], parts=(msgspec.structs.replace(part, error=False),))
-    assert fit([*log, user("pinned: it")]).ledger.asked == ()
+    assert fit([*log, user("pinned: it")]).ledger.wishes == ()
 
 
 @pytest.mark.parametrize(
@@ -328,7 +329,7 @@ def test_thousands_of_pins_are_bounded() -> None:
             result("pinned: it", id=f"p{number}", name=TOOL),
         ]
     envelope = fit(log, budget=Budget(window=200_000, reserve=0))
-    assert len(envelope.ledger.asked) == 256
+    assert len(envelope.ledger.wishes) == 256
 
 
 @settings(max_examples=25, deadline=None)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lamina.core import build, folds, good_moments, ladder, wishes
-from lamina.core.values import Asked, Entry, Fold, Ref, Role
+from lamina.core.values import Entry, Fold, Ref, Role, Wish
 from lamina.fitting import context_tool
 from tests.core import test_good_moments, test_wishes
 
@@ -36,11 +36,11 @@ def a_refusal_that_counts(patch: pytest.MonkeyPatch) -> None:
 def a_call_of_anybody(patch: pytest.MonkeyPatch) -> None:
     def read(entries: Sequence[Entry], *_: Any, **__: Any) -> wishes.Wishes:
         asked = [
-            Asked(ref=entry.ref, action="pin", what="it")
+            Wish(ref=entry.ref, action="pin", what="it")
             for entry in entries
             if entry.role is not Role.ASSISTANT and "pinned: " in str(entry.segment.parts)
         ]
-        return wishes.Wishes(asked=tuple(asked))
+        return wishes.Wishes(account=tuple(asked))
 
     patch.setattr(build, "read_wishes", read)
 

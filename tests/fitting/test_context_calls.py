@@ -49,4 +49,4 @@ def test_which_calls_count(tool: str, answer: str, *, is_on: bool, holds: bool) 
     assert fitted.envelope.cut is not None
     stands = "result number 0 " + "word " * 200 in str(fitted.request["messages"])
     assert stands is holds
-    assert bool(fitted.ledger.asked) is holds
+    assert bool(fitted.ledger.wishes) is holds

@@ -34,6 +34,11 @@ async def use(session: Session, id_: str, **arguments: Any) -> str:
     return text_of(session.log[-1].parts)
 
 
+def form_of_plan(session: Session) -> Form:
+    assert session.envelope is not None
+    return session.envelope.entry("plan.txt").form
+
+
 async def talk(session: Session, count: int) -> None:
     for number in range(count):
         await session.record(f"answer {number} " + "word " * 900)
@@ -52,14 +57,14 @@ async def test_a_pin_outlives_cuts_a_restart_and_a_fork_and_ends_with_a_rewind()
         assert (await use(session, "p1", action="pin", what="plan.txt")).startswith("pinned: file 'plan.txt'")
         await talk(session, 8)
         assert len(session.ledger.cuts) >= 1
-        assert session.envelope.entry("plan.txt").form is Form.FULL
+        assert form_of_plan(session) is Form.FULL
         forked = await session.fork(name="b")
         await talk(forked, 8)
-        assert forked.envelope.entry("plan.txt").form is Form.FULL
+        assert form_of_plan(forked) is Form.FULL
     async with opened(store) as session:
         await talk(session, 8)
-        assert session.envelope.entry("plan.txt").form is Form.FULL
-        assert [each.action for each in session.ledger.asked] == ["pin"]
+        assert form_of_plan(session) is Form.FULL
+        assert [each.action for each in session.ledger.wishes] == ["pin"]
         assert "context" in json.dumps((await session.request())["tools"])
         status = fold_case(await use(session, "s1", action="status"))
         assert "used: " in status
@@ -67,9 +72,9 @@ async def test_a_pin_outlives_cuts_a_restart_and_a_fork_and_ends_with_a_rewind()
     async with opened(store) as session:
         await session.rewind(1)
         await session.ask("Forget that.")
-        assert session.ledger.asked == ()
+        assert session.ledger.wishes == ()
         await talk(session, 12)
-        assert session.envelope.entry("plan.txt").form is not Form.FULL
+        assert form_of_plan(session) is not Form.FULL
 
 
 @awaited

@@ -50,7 +50,7 @@ from lamina.core.values import (
     Ref,
     Segment,
 )
-from lamina.core.wishes import NO_WISHES, choose_held, read_wishes
+from lamina.core.wishes import choose_held, read_wishes
 
 NO_HEAD = Head()
 EMPTY_LEDGER = Ledger()
@@ -172,9 +172,10 @@ def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimi
 
 def _read_wishes(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
     """The draft with what the model asked for, and with what its pins hold in this room."""
-    wishes = read_wishes(draft.entries, draft.ledger, tool=context.options.context_tool)
-    if wishes is NO_WISHES:
+    tool = context.options.context_tool
+    if not tool:
         return draft
+    wishes = read_wishes(draft.entries, draft.ledger, tool=tool)
     room = cut_target.find_room(budget, context.head)
     held = choose_held(wishes, draft.entries, room)
     return msgspec.structs.replace(draft, wishes=wishes, held=held)

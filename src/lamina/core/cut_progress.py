@@ -104,8 +104,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         run_text = self.runs.get(name)
         if run_text is None:
             own = self.draft.wishes.own
-            shown = [entry for entry in run if entry.ref not in own] or run
-            run_text = read_run(shown, kinds=self.context.kinds, reader=self.reader)
+            quoted_entries = [entry for entry in run if entry.ref not in own] or run
+            run_text = read_run(quoted_entries, kinds=self.context.kinds, reader=self.reader)
             self.runs[name] = run_text
         return run_text
 

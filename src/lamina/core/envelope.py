@@ -217,7 +217,7 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: Bui
         promoted=previous.promoted + draft.promoted,
         cuts=cuts,
         bound=bound,
-        asked=draft.wishes.asked,
+        wishes=draft.wishes.account,
         mark=_mark_sent(draft, envelope, digest_settings(context.options)),
     )
 

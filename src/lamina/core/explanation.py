@@ -135,7 +135,7 @@ def explain(envelope: Envelope) -> Manifest:
         fold_keys |= dict.fromkeys(fold.covers, fold.key)
         cuts |= dict.fromkeys(fold.covers, fold.cut)
     last_step = max((entry.step for entry in envelope.entries), default=0)
-    asked_for = describe_asked(envelope.ledger)
+    wished = describe_wishes(envelope.ledger)
     rows = []
     for entry in envelope.entries:
         fold_key = fold_keys.get(entry.ref, "")
@@ -145,8 +145,8 @@ def explain(envelope: Envelope) -> Manifest:
         if entry.form is not Form.FULL:
             recall_key = handle(entry.content)
         why = entry.why
-        if entry.form is Form.FULL and entry.ref in asked_for:
-            why = asked_for[entry.ref]
+        if entry.form is Form.FULL and entry.ref in wished:
+            why = wished[entry.ref]
         row = ManifestRow(
             key=entry.segment.key or handle(entry.content),
             ref=entry.ref,
@@ -181,16 +181,16 @@ def explain(envelope: Envelope) -> Manifest:
     )
 
 
-def describe_asked(ledger: Ledger) -> dict[Ref, str]:
+def describe_wishes(ledger: Ledger) -> dict[Ref, str]:
     """What the model asked for about each segment, and that it was the model who asked. The newest counts."""
     described: dict[Ref, str] = {}
-    for asked in ledger.asked:
-        word = _ASKED_WORDS.get(asked.action, asked.action)
-        described |= dict.fromkeys((*asked.targets, asked.ref), f"{word}, {BY_THE_MODEL}")
+    for wish in ledger.wishes:
+        word = _WISH_WORDS.get(wish.action, wish.action)
+        described |= dict.fromkeys((*wish.targets, wish.ref), f"{word}, {BY_THE_MODEL}")
     return described
 
 
-_ASKED_WORDS = {"pin": "pinned", "release": "released", "note": "noted"}
+_WISH_WORDS = {"pin": "pinned", "release": "released", "note": "noted"}
 
 
 def _lists_tools(envelope: Envelope, server: str) -> bool:

@@ -405,7 +405,7 @@ LEDGER_VERSION = 2
 """Version 1 named segments by content and count: names shifted when a client cut off its history."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Wish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that the model asked for: the ref of its call, what it named, and what that stands for."""
 
     ref: Ref
@@ -417,7 +417,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The only state between two builds; plain JSON.
 
-    `own_tools` are the names of tools that lamina has added to the client's. They stay for good. `asked` is
+    `own_tools` are the names of tools that lamina has added to the client's. They stay for good. `wishes` are
     what the model asked for in the log that was built last (`lamina.core.wishes`). `clearing` is what the
     server leaves out until the next cut. A ledger of an older version is read as it is. The first build gives
     its segments the names of today.
@@ -431,7 +431,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     promoted: tuple[Ref, ...] = ()
     bound: dict[Ref, Digest] = {}
     own_tools: tuple[str, ...] = ()
-    asked: tuple[Asked, ...] = ()
+    wishes: tuple[Wish, ...] = ()
     clearing: ServerClearing | None = None
     calibration: Calibration | None = None
     mark: SentMark | None = None

@@ -20,7 +20,7 @@ from lamina.core.entries import is_users_text, pair_parts
 from lamina.core.hashing import handle, short_handle
 from lamina.core.text.characters import fold_case
 from lamina.core.text.excerpts import to_one_line
-from lamina.core.values import Asked, Entry, Fold, Form, Ledger, Ref, Role, ToolCall
+from lamina.core.values import Entry, Fold, Form, Ledger, Ref, Role, ToolCall, Wish
 from lamina.core.wording import text_of
 
 PINNED_PART = 4
@@ -49,14 +49,14 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
     `pins` have what each pin holds, oldest first. `released` are segments that go first at the next cut.
     `notes` are the model's own lines by the call that made them. `own` are the calls and results of the tool.
-    `asked` is the account of all of it. `released_now`: the last step released something.
+    `account` has all of it, in order. `released_now`: the last step released something.
     """
 
     pins: tuple[frozenset[Ref], ...] = ()
     released: frozenset[Ref] = frozenset()
     notes: Mapping[Ref, str] = {}
     own: frozenset[Ref] = frozenset()
-    asked: tuple[Asked, ...] = ()
+    account: tuple[Wish, ...] = ()
     released_now: bool = False
 
 
@@ -68,60 +68,82 @@ def read_wishes(entries: Sequence[Entry], ledger: Ledger, *, tool: str) -> Wishe
 
     What a call named is found once, and stands in the ledger from then on.
     """
-    if not tool:
-        return NO_WISHES
     exchanges = _find_exchanges(entries, tool)
     if not exchanges:
         return NO_WISHES
-    own = frozenset(entries[at].ref for exchange in exchanges for at in exchange)
-    pins: dict[Ref, frozenset[Ref]] = {}
-    released: set[Ref] = set()
-    notes: dict[Ref, str] = {}
-    asked: list[Asked] = []
-    known = {asked_before.ref: asked_before for asked_before in ledger.asked}
-    last_step = entries[-1].step
-    released_now = False
+    reading = _Reading(entries, ledger, exchanges)
     for call_at, result_at in exchanges[-MOST_WISHES:]:
-        call = entries[call_at]
-        result_text = text_of(entries[result_at].segment.parts)
+        reading.take(call_at, result_at)
+    return reading.finish()
+
+
+class _Reading:
+    """The wishes of a log while its calls are read, one after the other."""
+
+    def __init__(
+        self, entries: Sequence[Entry], ledger: Ledger, exchanges: Sequence[tuple[int, int]]
+    ) -> None:
+        self._entries = entries
+        self._folds = ledger.folds
+        self._own = frozenset(entries[at].ref for exchange in exchanges for at in exchange)
+        self._earlier_targets = {earlier.ref: frozenset(earlier.targets) for earlier in ledger.wishes}
+        self._pins: dict[Ref, frozenset[Ref]] = {}
+        self._released: set[Ref] = set()
+        self._notes: dict[Ref, str] = {}
+        self._account: list[Wish] = []
+        self._released_now = False
+
+    def take(self, call_at: int, result_at: int) -> None:
+        """Take one call with its result. One that was refused asks for nothing."""
+        call = self._entries[call_at]
+        result_text = text_of(self._entries[result_at].segment.parts)
         action, what = read_arguments(call.segment.parts[0])
         if not result_text.startswith(ACCEPTED.get(action, "\0")):
-            continue
-        if action == "note":
-            notes[call.ref] = to_one_line(what, NOTE_LIMIT)
-            asked.append(Asked(ref=call.ref, action=action, what=notes[call.ref]))
-            continue
-        if call.ref in known:
-            targets = frozenset(known[call.ref].targets)
-        else:
-            targets = find_targets(entries[:call_at], ledger.folds, what, own=own)
-        if action == "pin":
-            held = targets
-            if result_text.startswith(PINNED_TEXT):
-                held = frozenset((*targets, call.ref, entries[result_at].ref))
-            pins[call.ref] = held
-            released -= targets
-        else:
-            pins = _let_go(pins, targets)
-            notes = {ref: text for ref, text in notes.items() if text != " ".join(what.split())}
-            released |= _keep_releasable(targets, entries)
-            released_now = released_now or call.step >= last_step
-        asked.append(
-            Asked(
-                ref=call.ref,
-                action=action,
-                what=to_one_line(what, NOTE_LIMIT),
-                targets=tuple(sorted(targets)),
-            )
+            return
+        targets: frozenset[Ref] = frozenset()
+        match action:
+            case "note":
+                self._notes[call.ref] = to_one_line(what, NOTE_LIMIT)
+            case "pin":
+                targets = self._find_targets(call_at, what)
+                self._pins[call.ref] = targets
+                if result_text.startswith(PINNED_TEXT):
+                    self._pins[call.ref] = targets | {call.ref, self._entries[result_at].ref}
+                self._released -= targets
+            case "release":
+                targets = self._find_targets(call_at, what)
+                self._release(call, targets, what)
+        line = to_one_line(what, NOTE_LIMIT)
+        self._account.append(Wish(ref=call.ref, action=action, what=line, targets=tuple(sorted(targets))))
+
+    def _find_targets(self, call_at: int, what: str) -> frozenset[Ref]:
+        """What a call named. A call can only name what was there before it."""
+        earlier_targets = self._earlier_targets.get(self._entries[call_at].ref)
+        if earlier_targets is not None:
+            return earlier_targets
+        return find_targets(self._entries[:call_at], self._folds, what, own=self._own)
+
+    def _release(self, call: Entry, targets: frozenset[Ref], what: str) -> None:
+        """Take back the pins and the note that are named; what may be let go, goes first from now on."""
+        self._pins = {ref: pin for ref, pin in self._pins.items() if targets.isdisjoint(pin)}
+        line = " ".join(what.split())
+        self._notes = {ref: text for ref, text in self._notes.items() if text != line}
+        for entry in self._entries:
+            if entry.ref in targets and may_release(entry):
+                self._released.add(entry.ref)
+        if call.step >= self._entries[-1].step:
+            self._released_now = True
+
+    def finish(self) -> Wishes:
+        """Return what holds after the last call."""
+        return Wishes(
+            pins=tuple(self._pins.values()),
+            released=frozenset(self._released),
+            notes=self._notes,
+            own=self._own,
+            account=tuple(self._account),
+            released_now=self._released_now,
         )
-    return Wishes(
-        pins=tuple(pins.values()),
-        released=frozenset(released),
-        notes=notes,
-        own=own,
-        asked=tuple(asked),
-        released_now=released_now,
-    )
 
 
 def _find_exchanges(entries: Sequence[Entry], tool: str) -> list[tuple[int, int]]:
@@ -155,16 +177,6 @@ def read_arguments(call: Any) -> tuple[str, str]:
     return action, what
 
 
-def _keep_releasable(targets: frozenset[Ref], entries: Sequence[Entry]) -> frozenset[Ref]:
-    """These segments without what the model may not let go: the words of the user."""
-    return frozenset(entry.ref for entry in entries if entry.ref in targets and may_release(entry))
-
-
-def _let_go(pins: Mapping[Ref, frozenset[Ref]], targets: frozenset[Ref]) -> dict[Ref, frozenset[Ref]]:
-    """The pins that name none of these segments."""
-    return {ref: held for ref, held in pins.items() if targets.isdisjoint(held)}
-
-
 def find_targets(
     entries: Sequence[Entry], folds: Iterable[Fold], what: str, *, own: frozenset[Ref] = frozenset()
 ) -> frozenset[Ref]:
@@ -173,22 +185,22 @@ def find_targets(
     A key is a handle, the key of a digest, or the key of a segment. Anything else is a quotation: the newest
     message with these words. System text stays in any case, and calls of the tool itself have no name.
     """
-    wanted = what.strip()
-    if not wanted:
+    name = what.strip()
+    if not name:
         return frozenset()
     for fold in folds:
-        if wanted == fold.key or wanted in fold.merged:
+        if name == fold.key or name in fold.merged:
             present = {entry.ref for entry in entries}
             return frozenset(ref for ref in fold.covers if ref in present)
-    named = [entry for entry in entries if _may_be_named(entry, own)]
-    for entry in reversed(named):
+    candidates = [entry for entry in entries if _may_be_named(entry, own)]
+    for entry in reversed(candidates):
         names = (entry.ref, entry.segment.key, handle(entry.content), short_handle(entry.content))
-        if wanted in names:
+        if name in names:
             return frozenset((entry.ref,))
-    if len(wanted) < LEAST_QUOTE:
+    if len(name) < LEAST_QUOTE:
         return frozenset()
-    quotation = fold_case(" ".join(wanted.split()))
-    for entry in reversed(named):
+    quotation = fold_case(" ".join(name.split()))
+    for entry in reversed(candidates):
         if quotation in fold_case(" ".join(text_of(entry.segment.parts).split())):
             return frozenset((entry.ref,))
     return frozenset()

@@ -43,7 +43,7 @@ from lamina.errors import BadInput
 from lamina.fitting.recalls import PIECE
 from lamina.segments import result
 
-_SHOWN = 60
+_QUOTE = 60
 """Characters of a name or of a quotation in an answer."""
 
 GAUGE_MARKS = (50, 70, 90)
@@ -199,7 +199,7 @@ def write_note(what: str) -> str:
     if len(text) > NOTE_LIMIT - 4:
         hint = f"give at most {NOTE_LIMIT - 4} characters"
         raise BadInput(f"the note has {len(text):,} characters", place="context", hint=hint)
-    return f"{ACCEPTED['note']}{to_one_line(text, _SHOWN)}"
+    return f"{ACCEPTED['note']}{to_one_line(text, _QUOTE)}"
 
 
 def _find_entries(what: str, situation: _Situation, *, is_release: bool = False) -> list[Entry]:
@@ -207,13 +207,13 @@ def _find_entries(what: str, situation: _Situation, *, is_release: bool = False)
     own = situation.wishes.own
     entries = situation.envelope.entries
     targets = find_targets(entries, situation.ledger.folds, what, own=own)
-    found = [entry for entry in entries if entry.ref in targets]
-    if found:
-        return found
+    named_entries = [entry for entry in entries if entry.ref in targets]
+    if named_entries:
+        return named_entries
     if is_release and " ".join(what.split()) in situation.wishes.notes.values():
         return []
     hint = f'give a key from recall("..."), or at least {LEAST_QUOTE} characters as they stand in the message'
-    raise BadInput(f"nothing here is called {to_one_line(what, _SHOWN)!r}", place="context", hint=hint)
+    raise BadInput(f"nothing here is called {to_one_line(what, _QUOTE)!r}", place="context", hint=hint)
 
 
 def _name_entries(entries: Sequence[Entry]) -> str:
@@ -226,9 +226,9 @@ def _name_entries(entries: Sequence[Entry]) -> str:
 def _name_entry(entry: Entry) -> str:
     """What an entry is, in a few words: its tool, its name, or how it begins. It is quoted, on one line."""
     if entry.asked is not None:
-        return f"result of {to_one_line(f'{entry.asked.name} {entry.asked.arguments}', _SHOWN)}"
+        return f"result of {to_one_line(f'{entry.asked.name} {entry.asked.arguments}', _QUOTE)}"
     name = pick_name(entry.segment.attrs) or text_of(entry.segment.parts)
-    return f"{entry.segment.kind} {to_one_line(name, _SHOWN)!r}"
+    return f"{entry.segment.kind} {to_one_line(name, _QUOTE)!r}"
 
 
 def _write_status(situation: _Situation) -> str:

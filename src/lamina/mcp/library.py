@@ -119,9 +119,9 @@ class ConversationLibrary:
             names = await self._list_names()
         for name in names:
             stored = await self._read(name)
-            found = _find_named(stored, what)
-            if found is not None:
-                return f"{ACCEPTED[action]}{describe_segment(found)}"
+            segment = _find_named(stored, what)
+            if segment is not None:
+                return f"{ACCEPTED[action]}{describe_segment(segment)}"
         raise StoreError(f"no conversation has anything under {what!r}", hint="see what search finds")
 
     async def search(self, text: str, *, conversation: str = "", most: int = 10) -> str:
