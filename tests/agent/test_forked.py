@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import anyio.lowlevel
@@ -38,6 +39,12 @@ def lead_with(child: Agent, answers: Any) -> Agent:
     return Agent(client=client, actions=(reading(LONG), delegate_forked(child)))
 
 
+def sent_by(agent: Agent) -> list[dict[str, Any]]:
+    """The requests of an agent with a scripted client."""
+    assert isinstance(agent.client, ScriptedClient)
+    return agent.client.requests
+
+
 def stream_of(request: Any, dialect: str) -> Any:
     return DIALECTS[dialect].stream(request)
 
@@ -50,8 +57,8 @@ async def test_the_first_request_of_a_child_goes_on_from_the_last_one_of_its_par
     async with opened(lead, MemoryStore()) as session:
         outcome = await lead.run(session, "How many lamps?")
         (link,) = [one for one in session.log if one.kind == "subagent_result"]
-    parent_request = lead.client.requests[1]
-    child_request = child.client.requests[0]
+    parent_request = sent_by(lead)[1]
+    child_request = sent_by(child)[0]
     before, after = stream_of(parent_request, dialect), stream_of(child_request, dialect)
     assert [block.data for block in after.blocks[: len(before.blocks)]] == [
         block.data for block in before.blocks
@@ -70,7 +77,7 @@ async def test_the_parent_reads_the_steps_of_a_child_by_its_handle() -> None:
     store = MemoryStore()
     child = worker([calls("read", path="harbour.txt"), "Twelve lamps."])
 
-    def lead_answers(request: dict[str, Any]) -> Any:
+    def lead_answers(request: Mapping[str, Any]) -> Any:
         """Delegates, recalls what the child did, and answers."""
         text = json.dumps(request)
         if "its steps: recall(" not in text:
@@ -105,7 +112,7 @@ async def test_a_recall_reads_no_conversation_that_is_not_a_child() -> None:
         await lead.run(session, "Go")
         refused = results(session)[-1]
     assert refused.error
-    assert "rosebud" not in json.dumps(lead.client.requests)
+    assert "rosebud" not in json.dumps(sent_by(lead))
 
 
 class SlowClient(ScriptedClient):
@@ -141,7 +148,7 @@ async def test_children_wait_until_the_answer_of_the_first_one_begins() -> None:
 
 @awaited
 async def test_if_the_first_child_fails_the_others_do_not_wait_for_ever() -> None:
-    def fail_first(request: dict[str, Any]) -> str:
+    def fail_first(request: Mapping[str, Any]) -> str:
         if "Task one" in json.dumps(request):
             raise RuntimeError("no answer")
         return "Done."
@@ -167,7 +174,7 @@ async def test_a_cache_has_the_parents_bytes_for_every_child(children: int) -> N
     async with opened(lead, MemoryStore()) as session:
         await lead.run(session, "Read it")
         await fork_tasks(session, child, [f"Task {number}" for number in range(children)])
-    requests = [*lead.client.requests, *child.client.requests]
+    requests = [*sent_by(lead), *sent_by(child)]
     rules = rules_for(requests[0]["model"], dialect="anthropic")
     cache = simulator(rules)
     tallies = []

@@ -13,6 +13,8 @@ import pytest
 from lamina.fitting.policy import load_policy
 from lamina.sessions import Session
 from tests.cli.running import run
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.upstream_stub import run_stub
 
 
 def definition(name: str, words: int = 20) -> dict[str, Any]:
@@ -88,6 +90,30 @@ def test_sessions_of_a_store_are_read_too(tmp_path: Path) -> None:
     done = run("tools", "advise", "--store", store, "--tools", request, "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["defer"] == ["never"]
+
+
+def test_what_a_gateway_recorded_is_read_too(tmp_path: Path) -> None:
+    store = tmp_path / "gateway.db"
+    request = {
+        "model": "gpt-5.6",
+        "tools": [definition("never", 300), definition("other", 200)],
+        "messages": [{"role": "user", "content": "Hello"}],
+    }
+
+    async def ask() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, keep="all")) as gateway,
+            open_client() as client,
+            client.post(f"{gateway.url}/v1/chat/completions", json=request) as answer,
+        ):
+            await answer.read()
+
+    anyio.run(ask)
+    done = run("tools", "advise", "--store", store, "--json")
+    assert done.code == 0, done.err
+    figures = json.loads(done.out)
+    assert (figures["sessions"], figures["requests"], figures["defer"]) == (1, 1, ["never", "other"])
 
 
 @pytest.mark.parametrize(

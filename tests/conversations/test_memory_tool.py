@@ -94,8 +94,7 @@ async def test_two_writers_at_once_lose_nothing() -> None:
 
 def remember(request: dict[str, Any]) -> Said:
     """A model that writes a note, reads it again, and answers with what it read."""
-    turns = request.get("messages") or request.get("input")
-    last = json.dumps(turns[-1])
+    last = json.dumps(request["messages"][-1])
     if "content of /memories" in last:
         return [f"I read: {'tea' if 'prefers tea' in last else 'nothing'}"]
     if "created successfully" in last or "already exists" in last:

@@ -10,7 +10,7 @@ commands themselves are in `memory_commands`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time
 from typing import Any
 
@@ -59,8 +59,13 @@ async def load_files(store: Store, workspace: str) -> Files:
     return _decode_files(page.head.state)
 
 
-async def run_in_store(store: Store, workspace: str, arguments: Mapping[str, Any]) -> MemoryAnswer:
-    """Carry out one command of the memory tool on the files of a workspace, and store what it changes."""
+async def run_in_store(
+    store: Store, workspace: str, arguments: Mapping[str, Any], *, clock: Callable[[], float] = time
+) -> MemoryAnswer:
+    """Carry out one command of the memory tool on the files of a workspace, and store what it changes.
+
+    `clock` gives the time of a change in seconds.
+    """
     where = memory_place(workspace)
 
     async def run() -> MemoryAnswer:
@@ -69,7 +74,8 @@ async def run_in_store(store: Store, workspace: str, arguments: Mapping[str, Any
         answer = run_command(files, arguments)
         if answer.changes:
             state = _encode_files(_apply(files, answer.changes))
-            await store.append(where, _encode_changes(answer.changes), expect=head.count, state=state)
+            records = _encode_changes(answer.changes, int(clock()))
+            await store.append(where, records, expect=head.count, state=state)
         return answer
 
     return await retry_conflicts(run, tries=TRIES)
@@ -130,9 +136,8 @@ def _apply(files: Files, changes: Mapping[str, str | None]) -> dict[str, str]:
     return after
 
 
-def _encode_changes(changes: Mapping[str, str | None]) -> list[bytes]:
-    now = int(time())
-    versions = [FileVersion(path=path, text=text, at=now) for path, text in changes.items()]
+def _encode_changes(changes: Mapping[str, str | None], at: int) -> list[bytes]:
+    versions = [FileVersion(path=path, text=text, at=at) for path, text in changes.items()]
     return [msgspec.json.encode(version) for version in versions]
 
 

@@ -40,77 +40,100 @@ class ApiCall(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_api_calls(parts: Iterable[Part]) -> Iterator[ApiCall]:
     """Yield the calls among the blocks of a segment, each with its result."""
-    blocks = [part.data for part in parts if isinstance(part, Raw) and isinstance(part.data, Mapping)]
+    blocks = list(_list_blocks(parts))
     results: dict[str, Mapping[str, Any]] = {}
     for block in blocks:
         if _type_of(block).endswith(_RESULT_ENDING):
-            results[str(block.get("tool_use_id"))] = block
+            call_id = str(block.get("tool_use_id"))
+            results[call_id] = block
     for block in blocks:
-        if _type_of(block).endswith(_CALL_ENDING):
-            yield _read_call(block, results.get(str(block.get("id"))))
-        elif _type_of(block) == "mcp_call":
+        block_type = _type_of(block)
+        if block_type.endswith(_CALL_ENDING):
+            call_id = str(block.get("id"))
+            yield _read_call(block, results.get(call_id))
+        elif block_type == "mcp_call":
             yield _read_item(block)
 
 
 def readable_text(parts: Iterable[Part]) -> str:
     """Return what a provider's own blocks say: the values in them, without names of fields, types and ids."""
-    texts: list[str] = []
-    for part in parts:
-        if isinstance(part, Raw):
-            texts += _list_texts(OpaqueBlock(part.data).text, 0)
+    texts = [_text_in(part.data) for part in parts if isinstance(part, Raw)]
     return "\n".join(texts)
 
 
+def _list_blocks(parts: Iterable[Part]) -> Iterator[Mapping[str, Any]]:
+    """Yield the blocks of the provider's own that are objects."""
+    for part in parts:
+        match part:
+            case Raw(data=Mapping() as block):
+                yield block
+
+
 def _read_call(block: Mapping[str, Any], result: Mapping[str, Any] | None) -> ApiCall:
-    """A call of Anthropic's API: `mcp_tool_use` names its server, `server_tool_use` is a tool of the API."""
+    """Read a call of Anthropic's API.
+
+    `mcp_tool_use` names the server of its tool, and `server_tool_use` is a tool of the API itself.
+    """
     name = _join_name(block.get("server_name"), block.get("name"))
-    arguments = canonical_json(block.get("input") or {}).decode()
+    arguments = canonical_json(block.get("input")).decode()
     if result is None:
         return ApiCall(name=name, arguments=arguments)
-    text = "\n".join(_list_texts(OpaqueBlock(result.get("content")).text, 0))
-    return ApiCall(name=name, arguments=arguments, result=text, failed=_has_failed(result))
-
-
-def _read_item(item: Mapping[str, Any]) -> ApiCall:
-    """A call of OpenAI's Responses API, which has its result in it."""
-    error = item.get("error")
-    text = "\n".join(_list_texts(OpaqueBlock(error or item.get("output")).text, 0))
     return ApiCall(
-        name=_join_name(item.get("server_label"), item.get("name")),
-        arguments=str(item.get("arguments") or "{}"),
-        result=text,
-        failed=bool(error),
+        name=name,
+        arguments=arguments,
+        result=_text_in(result.get("content")),
+        failed=_has_failed(result),
     )
 
 
+def _read_item(item: Mapping[str, Any]) -> ApiCall:
+    """Read a call of OpenAI's Responses API, which has its result in it."""
+    name = _join_name(item.get("server_label"), item.get("name"))
+    arguments = str(item.get("arguments"))
+    error = item.get("error")
+    if error is not None:
+        return ApiCall(name=name, arguments=arguments, result=_text_in(error), failed=True)
+    return ApiCall(name=name, arguments=arguments, result=_text_in(item.get("output")))
+
+
 def _has_failed(result: Mapping[str, Any]) -> bool:
-    """Whether a result says that the call failed, as a switch or by the type of its content."""
-    content = result.get("content")
-    content_type = _type_of(content) if isinstance(content, Mapping) else ""
-    return result.get("is_error") is True or content_type.endswith("_error")
+    """Whether a result says that the call failed: with a switch, or by the type of its content."""
+    match result:
+        case {"is_error": True}:
+            return True
+        case {"content": {"type": str(content_type)}}:
+            return content_type.endswith("_error")
+    return False
 
 
-def _join_name(server: Any, name: Any) -> str:
-    """`tracker search_issues`, or the name alone."""
-    words = [word for word in (server, name) if isinstance(word, str) and word]
-    return " ".join(words)
+def _join_name(*words: Any) -> str:
+    """`tracker search_issues`, or the name alone if no server is named."""
+    return " ".join(word for word in words if isinstance(word, str))
 
 
 def _type_of(block: Mapping[str, Any]) -> str:
-    return str(block.get("type") or "")
+    return str(block.get("type"))
+
+
+def _text_in(value: Any) -> str:
+    """The texts in a JSON value, one a line. Pictures, files and sealed content are left out."""
+    texts = list(_list_texts(OpaqueBlock(value).text, 0))
+    return "\n".join(texts)
 
 
 def _list_texts(value: Any, depth: int) -> Iterator[str]:
-    """Yield the texts in a JSON value."""
-    if isinstance(value, str):
-        if value:
-            yield value
-    elif depth > _DEEPEST:
+    """Yield the texts in a JSON value, down to a depth."""
+    if depth > _DEEPEST:
         return
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            if name not in _UNREAD_FIELDS:
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for name, inner in value.items():
+                if name not in _UNREAD_FIELDS:
+                    yield from _list_texts(inner, depth + 1)
+        case list() | tuple():
+            for inner in value:
                 yield from _list_texts(inner, depth + 1)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _list_texts(inner, depth + 1)
+        case _:
+            return

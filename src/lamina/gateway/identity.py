@@ -20,7 +20,7 @@ LONGEST_ID = 200
 _HeaderValues = Mapping[bytes, bytes]
 
 _CLAUDE_CODE = "claude-code:"
-_SUB_AGENT = re.compile(r"\bcc_is_subagent=(?!false\b|0\b)\w")
+_SUB_AGENT = re.compile(r"[ ;]cc_is_subagent=(?!false|0)[a-z0-9]", re.ASCII)
 
 
 class ClientIdentity(NamedTuple):
