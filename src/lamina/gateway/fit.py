@@ -19,6 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from lamina.caches import rules_for
+from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
 from lamina.conversations.recall_loop import RecallExchange, append_turns, place_after
 from lamina.conversations.request_digests import count_shared_links
@@ -522,8 +523,10 @@ class Fitter:
     ) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
         conversation = match.conversation
+        pause = FOR_EVER
         if conversation.request is not None:
-            self.pauses.add(call.incoming, monotonic() - conversation.sent_at)
+            pause = monotonic() - conversation.sent_at
+        self.pauses.add(call.incoming, pause)
         conversation.state = state
         conversation.digests = match.digests
         conversation.turns = call.incoming.body.turns

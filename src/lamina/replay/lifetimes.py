@@ -17,6 +17,7 @@ import msgspec
 from lamina.caches import CacheRules, all_rules, rules_for
 from lamina.caches.explicit import price_explicit_cache
 from lamina.caches.lifetimes import (
+    FOR_EVER,
     LifetimeCost,
     PausedRequest,
     choose_lifetime,
@@ -108,8 +109,8 @@ def _read_session(trace: Trace) -> _Session | None:
 def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) -> list[LifetimeRow]:
     requests = [request for session in sessions for request in session.requests]
     costs = {cost.word: cost for cost in price_lifetimes(requests, rules, model)}
-    costs[AUTO] = _price_chosen(requests, rules, model, warms=False)
-    costs[KEPT_WARM] = _price_chosen(requests, rules, model, warms=True)
+    costs[AUTO] = _price_chosen(sessions, rules, model, warms=False)
+    costs[KEPT_WARM] = _price_chosen(sessions, rules, model, warms=True)
     own = next(iter(costs.values())).cost
     return [
         LifetimeRow(
@@ -129,29 +130,34 @@ def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) 
 
 
 def _price_chosen(
-    requests: Sequence[PausedRequest], rules: CacheRules, model: str, *, warms: bool
+    sessions: Sequence[_Session], rules: CacheRules, model: str, *, warms: bool
 ) -> LifetimeCost:
-    """What requests cost if each is decided by the pauses before it: its lifetime, or whether it is kept."""
+    """What sessions cost if each request is decided by the pauses before it: its lifetime, or if it is kept.
+
+    After the last request of a session nobody comes back, and what is then kept warm is kept for nothing.
+    """
     own = rules.word(model)
     pauses: deque[float] = deque(maxlen=PAUSES)
     total = LifetimeCost(word=own, seconds=rules.seconds(own), cost=0.0, late=0)
     word = own
     times = 0
-    for request in requests:
-        # A request finds what the one before it was decided to leave.
-        cost = price_warming([request], rules, model, word=word, times=times)
-        total = msgspec.structs.replace(
-            total,
-            cost=total.cost + cost.cost,
-            late=total.late + cost.late,
-            warmings=total.warmings + cost.warmings,
-        )
-        if request.pause is not None:
-            pauses.append(request.pause)
-        if warms:
-            times = count_warmings(pauses, rules, model)
-        else:
-            word = choose_lifetime(pauses, rules, model) or own
+    for session in sessions:
+        for request in session.requests:
+            # A request finds what the one before it was decided to leave.
+            cost = price_warming([request], rules, model, word=word, times=times)
+            total = msgspec.structs.replace(
+                total,
+                cost=total.cost + cost.cost,
+                late=total.late + cost.late,
+                warmings=total.warmings + cost.warmings,
+            )
+            pauses.append(FOR_EVER if request.pause is None else request.pause)
+            if warms:
+                times = count_warmings(pauses, rules, model)
+            else:
+                word = choose_lifetime(pauses, rules, model) or own
+        left_alone = times * session.requests[-1].tokens * rules.read_share(model)
+        total = msgspec.structs.replace(total, cost=total.cost + left_alone, warmings=total.warmings + times)
     return total
 
 
